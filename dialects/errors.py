@@ -1,0 +1,66 @@
+"""The typed errors of Stepwell: few classes, each with stable codes that docs/errors.md explains."""
+
+
+class StepwellError(Exception):
+    """Base of every error that Stepwell raises on purpose.
+
+    `code` is stable (docs/errors.md has a section for each); the message says what, where, why and what would be accepted.
+    """
+
+    code = "SW000"
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        if code is not None:
+            self.code = code
+        super().__init__(message)
+
+    def __str__(self) -> str:
+        return f"{self.code} {super().__str__()}"
+
+
+class ModelError(StepwellError):
+    """The model is malformed: not ONNX, truncated, inconsistent, or its data is missing."""
+
+    code = "SW001"
+
+
+class UnsupportedError(StepwellError):
+    """The model is valid, but uses something that Stepwell does not support; every such node is listed."""
+
+    code = "SW002"
+
+
+class InputError(StepwellError):
+    """An input array handed to a compiled model (or a user's option) does not fit: which, what was expected, what came."""
+
+    code = "SW003"
+
+
+class InferenceError(StepwellError):
+    """Operand types or attributes do not fit an operation; raised by an op's `infer`."""
+
+    code = "SW004"
+
+
+class PassError(StepwellError):
+    """A pass or lowering failed: names the phase, pass, pattern, op and node, and the IR before it where that is known."""
+
+    code = "SW005"
+
+
+class PipelineError(StepwellError):
+    """A pass pipeline is misspelled: unknown pass, unknown or ill-typed option, unbalanced parentheses."""
+
+    code = "SW006"
+
+
+class CodegenError(StepwellError):
+    """Native code could not be made or loaded for a kernel."""
+
+    code = "SW007"
+
+
+class IRError(StepwellError):
+    """A file of IR cannot be parsed or does not verify."""
+
+    code = "SW008"

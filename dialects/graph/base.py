@@ -1,0 +1,201 @@
+"""The `graph` dialect and the base class of its operations: fields, inference, verification and reference in one place."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+
+from stepwell.dialects.attributes import to_attribute, to_python
+from stepwell.dialects.errors import InferenceError, StepwellError
+from stepwell.dialects.mlir import (
+    Dialect,
+    Operand,
+    Operation,
+    OptionalOperand,
+    Pure,
+    Region,
+    Result,
+    VariadicOperand,
+    VariadicResult,
+    attribute_fields,
+    create_operation,
+    define_group_accessors,
+    operand_fields,
+    register_dialect,
+    result_fields,
+)
+from stepwell.dialects.types import TensorType, to_numpy
+
+__all__ = ["Graph", "GraphOp", "InferredTypes", "Operand", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult", "op_class", "op_classes"]
+
+InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
+
+
+def one_per_element(*operands: Any, result: TensorType, **attributes: Any) -> int:
+    """The arithmetic of an op that does one operation an element of its result."""
+    return result.elements
+
+
+@register_dialect
+class Graph(Dialect, name="graph"):
+    """What a network computes: pure operations on ranked tensors, without a word on how."""
+
+
+class GraphOp(Operation, dialect=Graph):
+    """Base of all graph operations.
+
+    A subclass declares its fields (operands, attributes, results), and two static methods that share one signature, operands by
+    position (None for an absent optional one, a list for a variadic one) and attributes by keyword as Python values:
+
+    - `infer` gives the result type(s) from operand types, or raises InferenceError saying what was expected and what came. The
+      verifier, the importer's builder and the passes all use it.
+    - `reference` gives the result array(s) from operand arrays: the op's meaning in numpy, used by folding, checks and tests.
+      `result_types` may be asked for by keyword where the result depends on more than the operands (dynamic shapes).
+
+    `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
+    """
+
+    if TYPE_CHECKING:  # annotations in the class body would become fields
+        OPERATION_NAME: ClassVar[str]
+        infer: ClassVar[Any]
+        reference: ClassVar[Any]
+        flops: ClassVar[Any]
+    else:
+        infer = None
+        reference = None
+        flops = staticmethod(one_per_element)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        define_group_accessors(cls)
+
+    @classmethod
+    def mnemonic(cls) -> str:
+        """The op's name without the dialect's."""
+        return cls.OPERATION_NAME.removeprefix("graph.")
+
+    def operand_groups(self) -> list[Any]:
+        """The operand values by field: a value, None for an absent optional one, a list for a variadic one."""
+        return [getattr(self, name) for name, _ in operand_fields(type(self))]
+
+    def operand_types(self) -> list[Any]:
+        """As `operand_groups`, but the light types."""
+        return map_groups(lambda v: TensorType.from_mlir(v.type), self.operand_groups())
+
+    def attribute_values(self) -> dict[str, Any]:
+        """The op's declared attributes as Python values."""
+        return {name: to_python(self.attributes[name]) for name in attribute_names(type(self))}
+
+    def result_types(self) -> tuple[TensorType, ...]:
+        """The light types of all results."""
+        return tuple(TensorType.from_mlir(r.type) for r in self.operation.results)
+
+    def evaluate(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types.
+
+        Raises StepwellError if the op has no reference meaning.
+        """
+        function = type(self).reference
+        if function is None:
+            raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
+        extra = {"result_types": self.result_types()} if "result_types" in inspect.signature(function).parameters else {}
+        with np.errstate(all="ignore"):
+            out = function(*operands, **self.attribute_values(), **extra)
+        results = out if isinstance(out, tuple) else (out,)
+        return tuple(np.asarray(r).astype(to_numpy(t.dtype), copy=False) for r, t in zip(results, self.result_types(), strict=True))
+
+    def verify_invariants(self) -> bool:
+        """The verifier of every op with an `infer`: inferred and actual result types must agree."""
+        problem = self.type_problem()
+        if problem is None:
+            return True
+        self.location.emit_error(f"'{self.OPERATION_NAME}' {problem}")
+        return False
+
+    def type_problem(self) -> str | None:
+        """What is wrong with the op's operands, attributes or result types; None if nothing is."""
+        # The bindings run this before arity and required attributes are checked, so look at those first.
+        fields = operand_fields(type(self))
+        count, least = len(self.operation.operands), sum(kind == "single" for _, kind in fields)
+        if count < least or (least == len(fields) and count > least):
+            return f"takes {least if least == len(fields) else f'at least {least}'} operands ({', '.join(n for n, _ in fields)}), got {count}"
+        missing = [name for name in attribute_names(type(self)) if name not in self.operation.attributes]
+        if missing:
+            return f"lacks the attribute '{missing[0]}'"
+        infer = type(self).infer
+        try:
+            actual = self.result_types()
+            if infer is None:
+                return None
+            inferred = infer(*self.operand_types(), **self.attribute_values())
+        except InferenceError as error:
+            return str(error.args[0])
+        expected = inferred if isinstance(inferred, tuple) else (inferred,)
+        if len(expected) != len(actual):
+            return f"has {len(actual)} results, expected {len(expected)}"
+        for name, want, got in zip((n for n, _ in result_fields(type(self))), expected, actual, strict=False):
+            if not compatible(want, got):
+                return f"result '{name}' is {got}, but its operands and attributes give {want}"
+        return None
+
+
+def compatible(a: TensorType, b: TensorType) -> bool:
+    """Whether two types agree where both are static."""
+    return a.dtype == b.dtype and a.rank == b.rank and all(x is None or y is None or x == y for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def map_groups(function: Callable[[Any], Any], groups: Sequence[Any]) -> list[Any]:
+    """Apply `function` to each operand of a list by field, keeping None and nested lists."""
+    return [None if g is None else [function(v) for v in g] if isinstance(g, list) else function(g) for g in groups]
+
+
+def attribute_names(cls: type[GraphOp]) -> tuple[str, ...]:
+    """The names of a class's attribute fields, in order."""
+    return tuple(f.name for f in attribute_fields(cls))
+
+
+def op_classes() -> dict[str, type[GraphOp]]:
+    """Every op of the dialect by mnemonic, plugins' included."""
+    return {cls.mnemonic(): cls for cls in Graph.operations}
+
+
+def op_class(mnemonic: str) -> type[GraphOp]:
+    """The op class of that mnemonic. Raises StepwellError if there is none."""
+    classes = op_classes()
+    if mnemonic not in classes:
+        raise StepwellError(f"there is no op graph.{mnemonic}")
+    return classes[mnemonic]
+
+
+def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, Any], result_types: Sequence[TensorType], **where: Any) -> GraphOp:
+    """Build an op from operand values by field, attributes as Python values and light result types; `where` is `loc=`, `ip=`."""
+    declared = attribute_names(cls)
+    if set(attributes) != set(declared):
+        raise StepwellError(f"{cls.OPERATION_NAME} takes the attributes ({', '.join(declared)}), got ({', '.join(attributes)})")
+    if len(operands) != len(operand_fields(cls)):
+        raise StepwellError(f"{cls.OPERATION_NAME} takes {len(operand_fields(cls))} operands, got {len(operands)}")
+    types: list[Any] = [t.to_mlir() for t in result_types]
+    if [kind for _, kind in result_fields(cls)] == ["variadic"]:
+        types = [types]
+    encoded = {name: to_attribute(attributes[name], field_type(cls, name)) for name in declared}
+    made: GraphOp = create_operation(cls, operands, types, encoded, **where)
+    return made
+
+
+def field_type(cls: type[GraphOp], name: str) -> Any:
+    """The attribute class that a field was declared with."""
+    return next(f.constraint for f in attribute_fields(cls) if f.name == name)
+
+
+def broadcast(*types: TensorType) -> tuple[int | None, ...]:
+    """The numpy-style broadcast of several shapes. Raises InferenceError naming the shapes that do not fit."""
+    rank = max(t.rank for t in types)
+    out: list[int | None] = []
+    for i in range(rank):
+        sizes = {t.shape[t.rank - rank + i] for t in types if t.rank - rank + i >= 0} - {1}
+        known = sizes - {None}
+        if len(known) > 1:
+            raise InferenceError(f"shapes {' and '.join(str(t) for t in types)} do not broadcast")
+        out.append(next(iter(known)) if known else None if sizes else 1)
+    return tuple(out)

@@ -1,0 +1,104 @@
+"""GraphBuilder: makes graph operations with inferred types, and evaluates what is constant."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.attributes import to_python
+from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
+from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.types import TensorType, from_numpy, type_of
+from stepwell.dialects.weights import WeightTable
+
+LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into the IR's text
+FOLD_ELEMENTS = 1 << 16  # `constant_value` evaluates no op with a larger result: it is for shapes, axes and scalars
+
+
+class GraphBuilder:
+    """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat([x, y], axis=1)`.
+
+    Every op of the dialect is a method: operands by field (None for an absent optional one, a list for a variadic one), attributes
+    by keyword as Python values. Returns the result value, or a tuple where the op has several. Result types come from the op's
+    `infer`; an op without one (or whose result depends on data) takes `result_types=[TensorType, …]`.
+    Raises InferenceError if the operands do not fit.
+    """
+
+    def __init__(self, weights: WeightTable) -> None:
+        self.weights = weights
+
+    def __getattr__(self, mnemonic: str) -> Callable[..., Any]:
+        if mnemonic.startswith("__"):
+            raise AttributeError(mnemonic)
+        cls = op_class(mnemonic.rstrip("_"))  # `and_`, `not_`, `if_` for Python's keywords
+
+        def build(*operands: Any, result_types: list[TensorType] | None = None, **attributes: Any) -> Any:
+            op = self.create(cls, operands, attributes, result_types)
+            results = tuple(op.operation.results)
+            return results[0] if len(results) == 1 else results
+
+        return build
+
+    def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
+        """Build one op of class `cls`; see the class's docstring."""
+        if result_types is None:
+            if cls.infer is None:
+                raise StepwellError(f"{cls.OPERATION_NAME} infers no types: pass result_types=")
+            inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
+            result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
+        return make_op(cls, operands, attributes, result_types)
+
+    def literal(self, array: Any, dtype: Any = None) -> ir.Value:
+        """A constant: in the IR where it is small, else an entry of the weight table."""
+        data = np.asarray(array, dtype=dtype)
+        if data.size <= LITERAL_ELEMENTS:
+            value: ir.Value = self.constant(value=data)
+            return value
+        return self.weight("constant", data)
+
+    def weight(self, name: str, array: np.ndarray) -> ir.Value:
+        """Add an entry to the weight table (under a free name like `name`) and a parameter that names it."""
+        entry = self.weights.add(name, array)
+        return self.named_weight(entry)
+
+    def named_weight(self, entry: str) -> ir.Value:
+        """A parameter for an existing entry of the weight table."""
+        array = self.weights[entry]
+        value: ir.Value = self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
+        return value
+
+    def constant_value(self, value: ir.Value) -> np.ndarray | None:
+        """The array that `value` is known to hold, or None.
+
+        Looks through constants, parameters, shapes of statically shaped tensors, and small pure ops of these (evaluated by their
+        reference), so that shape arithmetic is known without rewriting anything.
+        """
+        return constant_value(value, self.weights)
+
+
+def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS) -> np.ndarray | None:
+    """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result."""
+    op = defining_op(value)
+    if op is None or not op.name.startswith("graph."):
+        return None
+    view = op.opview
+    if not isinstance(view, GraphOp):
+        return None
+    if op.name == "graph.constant":
+        array: np.ndarray = to_python(op.attributes["value"])
+        return array
+    if op.name == "graph.parameter":
+        return weights.get(op.attributes["id"].value)
+    if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:
+        return np.array(type_of(op.operands[0]).shape, dtype=np.int64)
+    types = view.result_types()
+    if type(view).reference is None or any(not t.is_static or t.elements > limit for t in types):
+        return None
+    arrays = map_groups(lambda v: constant_value(v, weights, limit), view.operand_groups())
+    for group, known in zip(view.operand_groups(), arrays, strict=True):
+        unknown = any(a is None for a in known) if isinstance(known, list) else known is None and group is not None
+        if unknown:
+            return None
+    index = next(i for i, r in enumerate(op.results) if r == value)
+    return view.evaluate(arrays)[index]

@@ -1,0 +1,44 @@
+"""Values known at compile time: small literals in the IR, weights by name beside it."""
+
+import numpy as np
+
+from stepwell.dialects.attributes import to_python
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, from_numpy
+
+
+class ConstantOp(GraphOp, name="constant", traits=[Pure]):
+    """A small literal tensor."""
+
+    value: ir.DenseElementsAttr
+    result: Result
+
+    @staticmethod
+    def infer(*, value: np.ndarray) -> InferredTypes:
+        return TensorType(from_numpy(value.dtype), value.shape)
+
+    @staticmethod
+    def reference(*, value: np.ndarray) -> np.ndarray:
+        return value
+
+    @staticmethod
+    def flops(*, result: TensorType, value: np.ndarray) -> int:
+        return 0
+
+
+class ParameterOp(GraphOp, name="parameter", traits=[Pure]):
+    """The entry `id` of the weight table; its type is the entry's."""
+
+    id: ir.StringAttr
+    result: Result
+
+    @staticmethod
+    def flops(*, result: TensorType, id: str) -> int:
+        return 0
+
+
+def constant_array(op: ConstantOp) -> np.ndarray:
+    """The array that a constant holds."""
+    array: np.ndarray = to_python(op.attributes["value"])
+    return array

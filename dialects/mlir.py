@@ -1,0 +1,217 @@
+"""The one module that imports the MLIR bindings: names for everybody else, contexts made right, repairs of `ext`."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from torch_mlir import ir, passmanager, rewrite
+from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
+from torch_mlir.dialects import ext as _ext
+from torch_mlir.execution_engine import ExecutionEngine
+
+from stepwell.dialects.errors import IRError
+
+__all__ = [
+    "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult", "affine",
+    "arith", "attribute_fields", "bufferization", "create_operation", "define_group_accessors", "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref",
+    "operand_fields", "operand_group", "parse_module", "passmanager", "register_dialect", "result_fields", "result_group",
+    "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
+]  # fmt: skip
+
+Pure = _ext.Pure
+Region: TypeAlias = ir.Region
+
+# Field kinds of an operation class. Types of operands and results are checked by the op's `infer`, so that a message can say
+# more than a constraint can; type checkers see what the accessors return.
+if TYPE_CHECKING:
+
+    class Dialect:
+        """What type checkers see of `ext.Dialect`."""
+
+        DIALECT_NAMESPACE: str
+        operations: list[Any]
+
+        def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None: ...
+
+    class Operation(ir.OpView):
+        """What type checkers see of `ext.Operation`."""
+
+        _fields: list[Any]
+
+        def __init_subclass__(cls, *, name: str | None = None, traits: list[Any] | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
+
+    class Attribute(ir.Attribute):
+        """What type checkers see of `ext.Attribute`."""
+
+        def __init_subclass__(cls, *, name: str | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
+
+        @classmethod
+        def get(cls, *args: Any, context: Any = None) -> Any: ...
+
+    Operand: TypeAlias = ir.Value[Any]
+    Result: TypeAlias = ir.Value[Any]
+    OptionalOperand: TypeAlias = ir.Value[Any] | None
+    VariadicOperand: TypeAlias = Sequence[ir.Value[Any]]
+    VariadicResult: TypeAlias = Sequence[ir.Value[Any]]
+else:
+    Dialect, Operation, Attribute = _ext.Dialect, _ext.Operation, _ext.Attribute
+    Operand = _ext.Operand[Any]
+    Result = _ext.Result[Any]
+    OptionalOperand = _ext.Operand[Any] | None
+    VariadicOperand = Sequence[_ext.Operand[Any]]
+    VariadicResult = Sequence[_ext.Result[Any]]
+
+
+def _keep_falsy_attributes(self: Any, attr: Any) -> Any:
+    """`False`, `[]` and empty arrays are attributes like any other: the bindings take them for absent."""
+    if attr is not None:
+        return attr
+    return self.default_factory() if self.default_factory else None
+
+
+def _repair_ext() -> None:
+    _ext.AttributeDef.process_attr = _keep_falsy_attributes
+    # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
+    ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
+    ir.BoolAttr.attr_name = "builtin.integer"
+    ir.DenseElementsAttr.attr_name = "builtin.dense_typed_elements"
+
+
+_repair_ext()
+_dialects: list[Any] = []
+
+
+def register_dialect(dialect: Any) -> Any:
+    """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it."""
+    _dialects.append(dialect)
+    return dialect
+
+
+def make_context() -> ir.Context:
+    """A context with all of Stepwell's dialects loaded.
+
+    Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
+    """
+    import stepwell.dialects  # noqa: F401  (registers our dialects; here, because they import this module)
+
+    context = ir.Context()
+    context.enable_multithreading(False)
+    with context, ir.Location.unknown():
+        for dialect in _dialects:
+            dialect.load()
+    return context
+
+
+@contextmanager
+def diagnostics(context: ir.Context) -> Iterator[list[str]]:
+    """Collect the diagnostics emitted inside the block as `location: message` lines instead of printing them."""
+    lines: list[str] = []
+
+    def collect(diagnostic: Any) -> bool:
+        lines.append(_diagnostic_text(diagnostic))
+        return True
+
+    handler = context.attach_diagnostic_handler(collect)
+    try:
+        yield lines
+    finally:
+        handler.detach()
+
+
+def _diagnostic_text(diagnostic: Any) -> str:
+    notes = "".join(f"\n  note: {_diagnostic_text(note)}" for note in diagnostic.notes)
+    return f"{diagnostic.location}: {diagnostic.message}{notes}"
+
+
+def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
+    """The module in `text`. Raises IRError with every diagnostic when it does not parse or verify."""
+    try:
+        return ir.Module.parse(text, context)
+    except ir.MLIRError as error:
+        raise IRError(f"{source}: {error}") from None
+
+
+def defining_op(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes `value`, or None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def users(value: ir.Value) -> list[ir.Operation]:
+    """The operations that use `value`, one entry per use."""
+    return [use.owner.operation for use in value.uses]
+
+
+def use_count(value: ir.Value) -> int:
+    """How many uses `value` has."""
+    return sum(1 for _ in value.uses)
+
+
+def operand_fields(cls: Any) -> list[tuple[str, str]]:
+    """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
+    return [(f.name, f.variadicity.name) for f in _ext.partition_fields(cls._fields)[0]]
+
+
+def attribute_fields(cls: Any) -> list[Any]:
+    """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
+    return list(_ext.partition_fields(cls._fields)[1])
+
+
+def result_fields(cls: Any) -> list[tuple[str, str]]:
+    """The result fields of an op class, as `operand_fields`."""
+    return [(f.name, f.variadicity.name) for f in _ext.partition_fields(cls._fields)[2]]
+
+
+def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The operands of field `name`: a value, a list for a variadic field, None for an absent optional one."""
+    return _group(op, operand_fields(cls), name, list(op.operands), "operandSegmentSizes")
+
+
+def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The results of field `name`, as `operand_group`."""
+    return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
+
+
+def _group(op: ir.Operation, fields: list[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
+    index = [n for n, _ in fields].index(name)
+    multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
+    if len(multiple) > 1:
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
+    else:  # the one group of unknown size takes what the others leave
+        sizes = [1] * len(fields)
+        for i in multiple:
+            sizes[i] = len(values) - (len(fields) - 1)
+    start = sum(sizes[:index])
+    group = values[start : start + sizes[index]]
+    if fields[index][1] == "variadic":
+        return group
+    return group[0] if group else None
+
+
+def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
+    """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
+
+    Segment sizes are written only where two or more fields vary in length: elsewhere they follow from the number of operands, and
+    IR that people write by hand stays free of them.
+    """
+    attributes = dict(attributes)
+    flat = []
+    for fields, groups, sizes_name in ((operand_fields(cls), operands, "operandSegmentSizes"), (result_fields(cls), results, "resultSegmentSizes")):
+        lists = [[] if g is None else list(g) if isinstance(g, (list, tuple)) else [g] for g in groups]
+        if sum(kind != "single" for _, kind in fields) > 1:
+            attributes[sizes_name] = ir.DenseI32ArrayAttr.get([len(g) for g in lists])
+        flat.append([v for g in lists for v in g])
+    regions = sum(isinstance(f, _ext.RegionDef) for f in cls._fields)
+    return ir.Operation.create(cls.OPERATION_NAME, operands=flat[0], results=flat[1], attributes=attributes, regions=regions, **where).opview
+
+
+def define_group_accessors(cls: Any) -> None:
+    """Replace the operand and result accessors of an op class by ones that need no segment sizes with a single varying field."""
+    for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
+        if any(kind != "single" for _, kind in fields):
+            for name, _ in fields:
+                setattr(cls, name, _group_accessor(name, group))
+
+
+def _group_accessor(name: str, group: Any) -> property:
+    return property(lambda self: group(self.operation, type(self), name))

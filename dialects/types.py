@@ -1,0 +1,129 @@
+"""Tensor types as light Python values, and their translation to MLIR types and numpy dtypes."""
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.mlir import ir
+
+FLOATS = ("f16", "bf16", "f32", "f64")
+SIGNED = ("i8", "i16", "i32", "i64")
+UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
+INTEGERS = SIGNED + UNSIGNED
+NUMERIC = FLOATS + INTEGERS
+BOOL = "i1"
+
+_NUMPY: dict[str, np.dtype] = {
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
+    "ui8": np.dtype(np.uint8), "ui16": np.dtype(np.uint16), "ui32": np.dtype(np.uint32), "ui64": np.dtype(np.uint64),
+    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
+}  # fmt: skip
+_FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
+DTYPES = tuple(_NUMPY)
+
+
+def to_numpy(dtype: str) -> np.dtype:
+    """The numpy dtype of an element type spelled as in MLIR (`f32`, `ui8`, `i1`, …)."""
+    return _NUMPY[dtype]
+
+
+def from_numpy(dtype: np.dtype) -> str:
+    """The MLIR spelling of a numpy dtype. Raises InferenceError for one that has no tensor type here (strings, complex)."""
+    name = _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
+    if name is None:
+        raise InferenceError(f"element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
+    return name
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """A ranked tensor type: `dtype` spelled as in MLIR, `shape` with None for a dynamic dimension."""
+
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return None not in self.shape
+
+    @property
+    def static_shape(self) -> tuple[int, ...]:
+        """The shape of a static type. Raises InferenceError if a dimension is dynamic."""
+        sizes = tuple(d for d in self.shape if d is not None)
+        if len(sizes) != self.rank:
+            raise InferenceError(f"{self} has a dynamic dimension where a static shape is needed")
+        return sizes
+
+    @property
+    def elements(self) -> int:
+        """Number of elements of a static type."""
+        count = 1
+        for size in self.static_shape:
+            count *= size
+        return count
+
+    @property
+    def bytes(self) -> int:
+        """Size in bytes of a static type's dense array."""
+        return self.elements * to_numpy(self.dtype).itemsize
+
+    def with_shape(self, shape: tuple[int | None, ...]) -> "TensorType":
+        return TensorType(self.dtype, tuple(shape))
+
+    def with_dtype(self, dtype: str) -> "TensorType":
+        return TensorType(dtype, self.shape)
+
+    def __str__(self) -> str:
+        return "tensor<" + "".join("?x" if d is None else f"{d}x" for d in self.shape) + self.dtype + ">"
+
+    def to_mlir(self) -> ir.RankedTensorType:
+        """The MLIR type, in the current context."""
+        dynamic = ir.ShapedType.get_dynamic_size()
+        return ir.RankedTensorType.get([dynamic if d is None else d for d in self.shape], element_type(self.dtype))
+
+    @staticmethod
+    def from_mlir(mlir_type: ir.Type) -> "TensorType":
+        """The light form of a ranked tensor type. Raises InferenceError for any other type."""
+        if not isinstance(mlir_type, ir.RankedTensorType):
+            raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
+        shape = tuple(None if mlir_type.is_dynamic_dim(i) else mlir_type.get_dim_size(i) for i in range(mlir_type.rank))
+        return TensorType(dtype_of(mlir_type.element_type), shape)
+
+
+def element_type(dtype: str) -> ir.Type:
+    """The MLIR element type spelled `dtype`, in the current context."""
+    if dtype not in _NUMPY:
+        raise InferenceError(f"unknown element type '{dtype}'; known: {', '.join(DTYPES)}")
+    return ir.Type.parse(dtype)
+
+
+def dtype_of(mlir_type: ir.Type) -> str:
+    """The spelling of an MLIR element type. Raises InferenceError for one outside our set."""
+    text = str(mlir_type)
+    if text not in _NUMPY:
+        raise InferenceError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
+    return text
+
+
+def type_of(value: ir.Value) -> TensorType:
+    """The light type of a tensor value."""
+    return TensorType.from_mlir(value.type)
+
+
+def is_float(dtype: str) -> bool:
+    return dtype in FLOATS
+
+
+def is_integer(dtype: str) -> bool:
+    return dtype in INTEGERS
+
+
+def is_unsigned(dtype: str) -> bool:
+    return dtype in UNSIGNED or dtype == BOOL
