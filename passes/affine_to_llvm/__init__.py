@@ -1,0 +1,1 @@
+"""The step from affine to the llvm dialect."""

@@ -1,0 +1,1 @@
+"""Passes on linalg: destinations, in-place epilogues, schedules."""

@@ -1,0 +1,107 @@
+"""The registry of passes: what a pass is, its options, and the state that a run of passes shares."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
+
+from stepwell.dialects.errors import PipelineError
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.weights import WeightTable
+
+LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Why a pattern did not apply to an op."""
+
+    pattern: str
+    op: str
+    location: str
+    reason: str
+
+
+@dataclass
+class PassState:
+    """What the passes of one run share beside the IR: the weights, the target, and what was declined and why."""
+
+    weights: WeightTable = field(default_factory=WeightTable)
+    target: Any = None
+    declined: list[Declined] = field(default_factory=list)
+    statistics: dict[str, int] = field(default_factory=dict)
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Add to a named statistic of this run."""
+        self.statistics[what] = self.statistics.get(what, 0) + amount
+
+
+class Pass:
+    """Base of passes written in Python: a dataclass whose fields are its options and whose docstring is its manual page."""
+
+    name: ClassVar[str]
+    level: ClassVar[str]
+    anchor: ClassVar[str] = "builtin.module"
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
+        raise NotImplementedError
+
+    @classmethod
+    def options(cls) -> dict[str, "dataclasses.Field[Any]"]:
+        """The options by their command-line spelling (`max-bytes` for a field `max_bytes`)."""
+        return {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+
+    @classmethod
+    def with_options(cls, options: dict[str, str]) -> "Pass":
+        """An instance with options given as text. Raises PipelineError for an unknown or ill-typed one."""
+        known = cls.options()
+        values = {}
+        for name, text in options.items():
+            if name not in known:
+                raise PipelineError(f"pass '{cls.name}' has no option '{name}'; it has: {', '.join(known) or 'none'}")
+            values[known[name].name] = _parse_option(cls.name, known[name], text)
+        return cls(**values)
+
+
+def _parse_option(pass_name: str, option: "dataclasses.Field[Any]", text: str) -> Any:
+    kind = option.type if isinstance(option.type, type) else str(option.type)
+    try:
+        if kind in (bool, "bool"):
+            return {"true": True, "1": True, "": True, "false": False, "0": False}[text.lower()]
+        if kind in (int, "int"):
+            return int(text, 0)
+        if kind in (float, "float"):
+            return float(text)
+        if kind in (str, "str"):
+            return text
+        return tuple(part for part in re.split(r"[,\s]+", text.strip("[]{}")) if part)
+    except (ValueError, KeyError):
+        name = option.name.replace("_", "-")
+        raise PipelineError(f"pass '{pass_name}': option '{name}' must be of type {getattr(kind, '__name__', kind)}, got '{text}'") from None
+
+
+_PASSES: dict[str, type[Pass]] = {}
+P = TypeVar("P", bound=type[Pass])
+
+
+def register_pass(name: str, *, level: str, anchor: str = "builtin.module") -> Callable[[P], P]:
+    """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on."""
+    if level not in LEVELS:
+        raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
+
+    def add(cls: P) -> P:
+        known = _PASSES.get(name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
+        cls.name, cls.level, cls.anchor = name, level, anchor
+        _PASSES[name] = cls
+        return cls
+
+    return add
+
+
+def passes() -> dict[str, type[Pass]]:
+    """All passes of ours by name, plugins' included."""
+    return dict(_PASSES)
