@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Make what mypy needs and the wheels do not carry: stubs of the MLIR bindings and a folder that looks like the installed package.
+
+    python scripts/make_stubs.py [BUILD_DIR]
+
+BUILD_DIR/typing/stepwell links to the sources (mypy cannot follow an editable install with a package-dir mapping),
+BUILD_DIR/stubs/torch_mlir holds the stubs. Both are what `mypy_path` in pyproject.toml names.
+"""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+
+from nanobind import stubgen
+from torch_mlir import ir
+
+ROOT = Path(__file__).resolve().parent.parent
+NATIVE = "torch_mlir._mlir_libs._mlir"
+ANYTHING = "from typing import Any\n\ndef __getattr__(name: str) -> Any: ...\n"
+
+# The Python files of the bindings re-export the native modules and add little to them; what they add and we use is written here.
+PYTHON_LEVEL = {
+    "__init__.pyi": "",
+    "_mlir_libs/__init__.pyi": ANYTHING,
+    "ir.pyi": f"from {NATIVE}.ir import *\n",
+    "passmanager.pyi": f"from {NATIVE}.passmanager import *\n",
+    "rewrite.pyi": f"from {NATIVE}.rewrite import *\n",
+    "execution_engine.pyi": ANYTHING,
+    "runtime/__init__.pyi": ANYTHING,
+    "dialects/__init__.pyi": ANYTHING,  # generated op builders and `ext`: untyped
+}
+
+# The bindings hand out the most derived class where their signature names a base (an attribute, type, op or expression): what a
+# base class does not know must be open, or every access would need a cast.
+OPEN_CLASSES = ("AffineExpr", "Attribute", "Location", "OpView", "Operation", "Type", "Value")
+OPEN = """
+    def __getattr__(self, name: str) -> Any: ...
+    def __iter__(self) -> Any: ...
+    def __getitem__(self, key: Any, /) -> Any: ...
+    def __len__(self) -> int: ...
+"""
+
+# (pattern, replacement, why) on the generated text, in this order.
+REPAIRS = (
+    (r"(?<![\w.])_mlir\.(?=ir\b|rewrite\b|passmanager\b)", f"{NATIVE}.", "siblings are named relative to the package's last component"),
+    (r"import _mlir\n", f"import {NATIVE}.ir\n", "the same"),
+    (r"\bSelf, ", "", "typing has it from 3.11 on"),
+    (r"from typing_extensions import Buffer, ", "from typing import Any\nfrom typing_extensions import Self, ", "the same; numpy arrays are buffers only from 3.12 on"),
+    (r"\bBuffer\b", "Any", "the same"),
+    (r'_T = TypeVar\("_T", bound=Type\)', 'from typing_extensions import TypeVar as _TypeVar\n_T = _TypeVar("_T", bound=Type, default=Any)', "`Value` alone is a value of any type"),
+    (r"def attach_diagnostic_handler\(self, callback: object\) -> object", "def attach_diagnostic_handler(self, callback: Any) -> DiagnosticHandler", "erased by the binding"),
+    (r"def result\(self\) -> \w+(\[\w+\])?:", "def result(self) -> Any:", "an op class of ours may name an operand field's result so"),
+    (r"(class Attribute:\n)", r"\1    attr_name: str\n", "set on some subclasses only"),
+    (rf"(class (?:{'|'.join(OPEN_CLASSES)})\b.*:\n)", rf"\1{OPEN}", "see OPEN_CLASSES"),
+)
+
+
+def link_package(folder: Path) -> None:
+    """Lay out the package `stepwell` in `folder` with symbolic links to the three source folders."""
+    package = folder / "stepwell"
+    shutil.rmtree(package, ignore_errors=True)
+    package.mkdir(parents=True)
+    for entry in sorted((ROOT / "compiler").iterdir()):
+        if entry.name != "__pycache__":
+            (package / entry.name).symlink_to(entry)
+    for name in ("dialects", "passes"):
+        (package / name).symlink_to(ROOT / name)
+
+
+def write_stubs(folder: Path) -> None:
+    """Write the stub package `torch_mlir` into `folder`."""
+    package = folder / "torch_mlir"
+    shutil.rmtree(package, ignore_errors=True)
+    # The bindings replace the native Context by a Python subclass made at import, which the stub generator cannot name.
+    native = sys.modules[f"{NATIVE}.ir"]
+    native.Context = ir.Context.__mro__[1]  # type: ignore[attr-defined]
+    libs = package / "_mlir_libs"
+    libs.mkdir(parents=True)
+    stubgen.main(["-q", "-r", "-P", "-m", NATIVE, "-O", str(libs)])
+    for stub in (libs / "_mlir").glob("*.pyi"):
+        text = stub.read_text()
+        for pattern, replacement, _why in REPAIRS:
+            text = re.sub(pattern, replacement, text)
+        stub.write_text(text)
+    for name, text in PYTHON_LEVEL.items():
+        path = package / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main() -> None:
+    """Write both folders anew."""
+    build = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build"
+    link_package(build / "typing")
+    write_stubs(build / "stubs")
+
+
+if __name__ == "__main__":
+    main()
