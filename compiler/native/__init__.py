@@ -1,0 +1,1 @@
+"""Native code: objects out of llvm-dialect modules, their loading, OpenMP, disassembly."""

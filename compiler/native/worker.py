@@ -1,0 +1,56 @@
+"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends."""
+
+import os
+import pickle
+import struct
+import sys
+from typing import Any, BinaryIO
+
+# Every message: its length in 8 bytes, then a pickle. Both ends are processes of the same program and user.
+_LENGTH = struct.Struct("<Q")
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write one message and flush."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read one message. Raises EOFError where the stream ends, within a message too."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return pickle.loads(data)
+
+
+def main() -> None:
+    """Serve until the other end closes the pipe or is gone."""
+    requests = sys.stdin.buffer
+    # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    from stepwell.dialects.errors import CodegenError
+
+    from .objects import compile_unit, make_engine_context
+
+    context = make_engine_context()
+    try:
+        while True:
+            unit, libraries = receive(requests)
+            try:
+                answer: bytes | str = compile_unit(unit, context, libraries)
+            except CodegenError as error:
+                answer = error.args[0]
+            send(answers, answer)
+    except (EOFError, BrokenPipeError):
+        return
+
+
+if __name__ == "__main__":
+    main()
