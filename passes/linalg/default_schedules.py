@@ -1,0 +1,117 @@
+"""Default schedules by kind of structured op: functions of the op's extents and of the target's vectors and registers."""
+
+from math import prod
+from typing import Any
+
+from stepwell.dialects.mlir import ir
+from stepwell.passes.linalg.schedules import Nest, schedule
+from stepwell.passes.linalg.structured import Structured
+
+THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves
+THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
+
+
+def lanes_of(op: Structured, target: Any) -> int:
+    """Elements of the widest type the op handles that fit one vector register of the target (256 bits if unknown)."""
+    bits = max(element_bits(a.element_type) for a in op.accesses)
+    return max(1, getattr(target, "vector_bits", 256) // bits)
+
+
+def element_bits(element: ir.Type) -> int:
+    """Bits of a scalar type; index counts as 64."""
+    if isinstance(element, (ir.IntegerType, ir.FloatType)):
+        return max(8, element.width)
+    return 64
+
+
+def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int, innermost: int) -> int:
+    """How many leading loops to thread: none for little work, else enough for an even share, never the innermost vector loop."""
+    if work < THREADED_WORK:
+        return 0
+    count, total = 0, 1
+    for dim in order:
+        if total >= THREADED_ROUNDS or dim == innermost:
+            break
+        total *= rounds[dim]
+        count += 1
+    return count
+
+
+def vector_width(size: int, lanes: int, vectors: int) -> int:
+    """A power of two: up to `vectors` registers of `lanes`, no wider than `size`."""
+    width = lanes * vectors
+    while width > 1 and width > size:
+        width //= 2
+    return width
+
+
+def best_parallel_vector(op: Structured) -> int:
+    """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost of the best, or -1."""
+    candidates = [d for d in op.parallel_dims if op.sizes[d] > 1 and op.can_vectorise(d)]
+
+    def rank(dim: int) -> tuple[int, int]:
+        return (sum(a.kind(dim) == "strided" for a in op.inputs if a.used and a.is_shaped), -dim)
+
+    return min(candidates, key=rank, default=-1)
+
+
+def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
+    """A Nest with the threaded loops chosen by its work."""
+    rounds = [-(-size // (width if d == vector else unroll.get(d, 1))) for d, size in enumerate(op.sizes)]
+    steps = tuple(unroll.get(d, 1) for d in range(len(op.sizes)))
+    return Nest(order, threaded_loops(order, rounds, prod(op.sizes), vector), steps, vector, width)
+
+
+@schedule("any")
+def default(op: Structured, target: Any) -> Nest:
+    """Loops in the op's order, vectors along the innermost contiguous dimension."""
+    vector = best_parallel_vector(op)
+    width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
+    return nest(op, tuple(op.parallel_dims), {}, vector, width)
+
+
+@schedule("reduction")
+def reduction(op: Structured, target: Any) -> Nest:
+    """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
+    vector = best_parallel_vector(op)
+    if vector < 0 or any(a.kind(vector) == "strided" for a in op.inputs if a.used and a.is_shaped):
+        inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
+        vector = max(inside, key=lambda d: op.sizes[d], default=vector)
+    width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
+    return nest(op, tuple(op.parallel_dims), {}, vector, width)
+
+
+def contiguous_inputs(op: Structured, dim: int) -> bool:
+    """Every input moves to the next element along `dim`, or not at all."""
+    return all(a.kind(dim) != "strided" for a in op.inputs if a.used and a.is_shaped)
+
+
+@schedule("contraction")
+def contraction(op: Structured, target: Any) -> Nest:
+    """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
+    vector = best_parallel_vector(op)
+    if vector < 0:
+        return reduction(op, target)
+    lanes = lanes_of(op, target)
+    accumulators = getattr(target, "vector_registers", 16) * 3 // 4
+    reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
+    if not reused:
+        alone = vector_width(op.sizes[vector], lanes, accumulators * 2 // 3)
+        return nest(op, tuple(op.parallel_dims), {}, vector, alone)
+    width = vector_width(op.sizes[vector], lanes, 2)
+    dim = max(reused, key=lambda d: op.sizes[d])
+    step = tile_step(op.sizes[dim], accumulators // max(1, width // lanes))
+    return nest(op, tuple(op.parallel_dims), {dim: step}, vector, width)
+
+
+def outer_product(op: Structured, dim: int, vector: int) -> bool:
+    """Whether a tile of `dim` x `vector` loads each input once a row or column: no input moves along both."""
+    moving = [(a.kind(dim) != "scalar", a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped]
+    return (True, False) in moving and (False, True) in moving and (True, True) not in moving
+
+
+def tile_step(size: int, limit: int) -> int:
+    """The largest tile up to `limit` that divides `size`, if it is at least half of `limit`; else `limit`, with a remainder."""
+    if size <= limit:
+        return size
+    return max((s for s in range((limit + 1) // 2, limit + 1) if size % s == 0), default=limit)

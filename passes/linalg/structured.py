@@ -1,0 +1,196 @@
+"""A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import ir
+
+VECTOR_DIALECTS = ("arith", "math")
+# Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
+COMBINERS = {
+    "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul", "arith.maximumf": "maximumf", "arith.minimumf": "minimumf",
+    "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui", "arith.minui": "minui", "arith.andi": "and", "arith.ori": "or",
+    "arith.xori": "xor",
+}  # fmt: skip
+
+
+@dataclass
+class Access:
+    """One operand of a structured op: the value and the map from iteration space to its elements (None for a scalar)."""
+
+    value: ir.Value
+    map: Any
+    used: bool  # whether the body reads it
+
+    @property
+    def is_shaped(self) -> bool:
+        return isinstance(self.value.type, ir.ShapedType)
+
+    @property
+    def element_type(self) -> ir.Type:
+        return ir.ShapedType(self.value.type).element_type if self.is_shaped else self.value.type
+
+    @property
+    def shape(self) -> list[int]:
+        return list(ir.ShapedType(self.value.type).shape)
+
+    def coefficients(self, dim: int) -> list[int | None]:
+        """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
+        return [coefficient(r, dim) for r in self.map.results] if self.is_shaped else []
+
+    def kind(self, dim: int) -> str:
+        """How the access moves along `dim`: "scalar" (not at all), "vector" (next element), "strided" (otherwise)."""
+        steps = self.coefficients(dim)
+        if not any(steps) and None not in steps:
+            return "scalar"
+        if steps[-1] == 1 and not any(steps[:-1]) and last_stride(self.value.type) == 1:
+            return "vector"
+        return "strided"
+
+
+class Structured:
+    """A linalg.generic or linalg.fill seen as an iteration space."""
+
+    def __init__(self, op: Any) -> None:
+        self.operation: ir.Operation = op.operation
+        if self.operation.name not in ("linalg.generic", "linalg.fill"):
+            raise PassError(f"'{self.operation.name}' at {self.operation.location} is not a linalg.generic or linalg.fill")
+
+    @cached_property
+    def is_fill(self) -> bool:
+        return self.operation.name == "linalg.fill"
+
+    @property
+    def body(self) -> ir.Block:
+        block: ir.Block = self.operation.regions[0].blocks[0]
+        return block
+
+    @cached_property
+    def accesses(self) -> list[Access]:
+        """Inputs, then outputs."""
+        if self.is_fill:
+            value, out = self.operation.operands
+            rank = len(ir.ShapedType(out.type).shape)
+            maps = [ir.AffineMap.get(rank, 0, []), ir.AffineMap.get_identity(rank)]
+        else:
+            maps = [ir.AffineMapAttr(a).value for a in self.operation.attributes["indexing_maps"]]
+        arguments = self.body.arguments
+        return [
+            Access(v, m, any(True for _ in a.uses)) for v, m, a in zip(self.operation.operands, maps, arguments, strict=True)
+        ]
+
+    @cached_property
+    def outputs(self) -> list[Access]:
+        count = 1 if self.is_fill else self.operation.attributes["operandSegmentSizes"][1]
+        return self.accesses[len(self.accesses) - count :]
+
+    @cached_property
+    def inputs(self) -> list[Access]:
+        return self.accesses[: len(self.accesses) - len(self.outputs)]
+
+    @cached_property
+    def iterators(self) -> list[str]:
+        """"parallel" or "reduction" for each dimension."""
+        if self.is_fill:
+            return ["parallel"] * self.accesses[0].map.n_dims
+        return ["reduction" if "reduction" in str(a) else "parallel" for a in self.operation.attributes["iterator_types"]]
+
+    @cached_property
+    def parallel_dims(self) -> list[int]:
+        return [i for i, kind in enumerate(self.iterators) if kind == "parallel"]
+
+    @cached_property
+    def reduction_dims(self) -> list[int]:
+        return [i for i, kind in enumerate(self.iterators) if kind == "reduction"]
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The static extent of each dimension, from the operands' shapes. Raises PassError if one is dynamic or not determined."""
+        sizes: dict[int, int] = {}
+        for access in self.accesses:
+            if access.is_shaped:
+                for result, size in zip(access.map.results, access.shape, strict=True):
+                    if isinstance(result, ir.AffineDimExpr):
+                        sizes.setdefault(result.position, size)
+        out = [sizes.get(d, -1) for d in range(len(self.iterators))]
+        if any(s < 0 for s in out):
+            raise PassError(f"'{self.operation.name}' at {self.operation.location}: extents {out} of its loops are not all static")
+        return out
+
+    @cached_property
+    def is_elementwise(self) -> bool:
+        """All loops parallel, one output, written at the identity."""
+        return not self.reduction_dims and len(self.outputs) == 1 and self.outputs[0].map == ir.AffineMap.get_identity(len(self.iterators))
+
+    @cached_property
+    def kind(self) -> str:
+        """What schedules are registered by: elementwise, contraction (multiply-accumulate of two inputs), reduction, or other."""
+        if self.is_elementwise:
+            return "elementwise"
+        if self.reduction_dims and self.combiner is not None:
+            multiplies = any(o.operation.name in ("arith.mulf", "arith.muli") for o in self.body.operations)
+            reading = [a for a in self.inputs if a.used and a.is_shaped]
+            return "contraction" if multiplies and len(reading) == 2 and self.combiner.endswith(("addf", "addi")) else "reduction"
+        return "other"
+
+    @cached_property
+    def combiner(self) -> str | None:
+        """The op that folds the body's value into its single output, if the body is such a fold."""
+        if self.is_fill or len(self.outputs) != 1:
+            return None
+        last = self.body.operations[len(self.body.operations) - 1]
+        owner = last.operands[0].owner
+        if isinstance(owner, ir.Block) or owner.operation.name not in COMBINERS:
+            return None
+        accumulator = self.body.arguments[len(self.body.arguments) - 1]
+        uses = [u.owner.operation for u in accumulator.uses]
+        return owner.operation.name if len(uses) == 1 and uses[0] == owner.operation else None
+
+    def why_not_vector(self, dim: int) -> str | None:
+        """Why `dim` cannot be vectorised; None if it can."""
+        for o in self.body.operations:
+            name = o.operation.name
+            if name.split(".")[0] not in VECTOR_DIALECTS and name not in ("linalg.yield", "linalg.index"):
+                return f"the body contains '{name}'"
+        for access in self.accesses:
+            if str(access.element_type) in ("i1", "index"):
+                return f"elements of type {access.element_type} have no vectors in memory"
+        if dim in self.reduction_dims:
+            if self.combiner is None:
+                return "the body is not a fold with a known neutral element"
+            if any(o.kind(dim) != "scalar" for o in self.outputs):
+                return "the output moves along it"
+            return None
+        if any(o.kind(dim) != "vector" for o in self.outputs):
+            return "the output is not contiguous along it"
+        return None
+
+    def can_vectorise(self, dim: int) -> bool:
+        return self.why_not_vector(dim) is None
+
+
+def coefficient(expr: Any, dim: int) -> int | None:
+    """The coefficient of `dim` in an affine expression; None if the expression is not linear in it."""
+    if isinstance(expr, ir.AffineDimExpr):
+        return int(expr.position == dim)
+    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return 0
+    left, right = coefficient(expr.lhs, dim), coefficient(expr.rhs, dim)
+    if isinstance(expr, ir.AffineAddExpr):
+        return None if left is None or right is None else left + right
+    if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
+        return None if left is None else left * expr.rhs.value
+    return 0 if left == 0 and right == 0 else None
+
+
+def last_stride(shaped: ir.Type) -> int | None:
+    """The stride of a shaped type's last dimension: 1 for tensors and plain memrefs, None where it is not static."""
+    if not isinstance(shaped, ir.MemRefType):
+        return 1
+    strides, _ = shaped.get_strides_and_offset()
+    if not strides:
+        return 1
+    stride: int = strides[-1]
+    return None if stride == ir.ShapedType.get_dynamic_stride_or_offset() else stride

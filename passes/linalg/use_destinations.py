@@ -1,0 +1,167 @@
+"""The pass that makes kernels write where their results belong: epilogues in place, results into the kernel's destination."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.mlir import bufferization, defining_op, ir, linalg, tensor, use_count
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import clone_into, ops_below
+
+
+@register_pass("use-destinations", level="linalg", anchor="func.func")
+@dataclass
+class UseDestinations(Pass):
+    """Thread destinations through a kernel, so that bufferisation finds everything in place.
+
+    rewrite: generic ins(%r, …) outs(empty)            -> generic ins(…) outs(%r)             (element-wise over a sole-use result %r)
+    rewrite: insert_slice(chain from empty) into %d    -> insert_slice(chain from extract_slice(%d)) into %d
+    rewrite: return (chain from empty)                 -> return (chain from the kernel's last argument)
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if "stepwell.kernel" not in op.attributes:
+            return
+        block = op.regions[0].blocks[0]
+        for operation in ops_below(op, "linalg.generic"):
+            _write_in_place(operation)
+        result = block.operations[len(block.operations) - 1].operation
+        out = block.arguments[len(block.arguments) - 1]
+        with ir.InsertionPoint.at_block_begin(block), result.location:
+            placed = write_into(result.operands[0], out)
+        if not placed:
+            with ir.InsertionPoint(result), result.location:
+                result.operands[0] = bufferization.MaterializeInDestinationOp(result.operands[0], out, result=out.type).result
+        for insert in ops_below(op, "tensor.insert_slice"):
+            _write_slice_in_place(insert)
+
+
+def write_into(value: ir.Value, destination: ir.Value) -> bool:
+    """Have the chain of ops that computes `value` start from `destination` instead of a tensor.empty.
+
+    Views of the destination are made at the current insertion point, which must come before the chain. Returns False, with nothing
+    changed, if the chain does not start at a tensor.empty of its own.
+    """
+    op = defining_op(value)
+    if op is None or value == destination:
+        return value == destination
+    if op.name == "tensor.empty":
+        value.replace_all_uses_with(destination)
+        op.erase()
+        return True
+    if op.name in ("linalg.generic", "linalg.fill"):
+        if len(op.results) != 1 or use_count(op.operands[len(op.operands) - 1]) != 1:
+            return False
+        return write_into(op.operands[len(op.operands) - 1], destination)
+    if op.name == "tensor.insert_slice" and use_count(op.operands[1]) == 1:
+        return write_into(op.operands[1], destination)
+    if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
+        view = _inverse_view(op, destination)
+        if write_into(op.operands[0], view):
+            return True
+        defining = defining_op(view)
+        if defining is not None:
+            defining.erase()
+    return False
+
+
+def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
+    """`destination` in the shape of the operand of a collapse or expand."""
+    source_type = op.operands[0].type
+    groups = [[int(i) for i in g] for g in op.attributes["reassociation"]]
+    if op.name == "tensor.collapse_shape":
+        view: ir.Value = tensor.ExpandShapeOp(source_type, destination, groups, [], list(source_type.shape)).result
+    else:
+        view = tensor.CollapseShapeOp(source_type, destination, groups).result
+    return view
+
+
+def _write_in_place(op: ir.Operation) -> None:
+    """rewrite: generic ins(%r, …) outs(empty) -> generic ins(…) outs(%r), for an element-wise op over a result %r used nowhere else."""
+    structured = Structured(op)
+    out = structured.outputs[0]
+    origin = defining_op(out.value)
+    if not structured.is_elementwise or out.used or origin is None or origin.name != "tensor.empty":
+        return
+    for index, access in enumerate(structured.inputs):
+        producer = defining_op(access.value)
+        if producer is None or not access.is_shaped or access.map != out.map or access.value.type != out.value.type:
+            continue
+        if producer.name not in ("linalg.generic", "linalg.fill") or use_count(access.value) != 1:
+            continue
+        _take_output(op, structured, index)
+        return
+
+
+def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
+    """Rebuild `op` with input `index` as its output operand."""
+    taken = structured.inputs[index].value
+    inputs = [a.value for i, a in enumerate(structured.inputs) if i != index]
+    maps: list[Any] = [ir.AffineMapAttr.get(a.map) for i, a in enumerate(structured.accesses) if i != index]
+    arguments = list(structured.body.arguments)
+    with ir.InsertionPoint(op), op.location:
+        new = linalg.GenericOp([op.results[0].type], inputs, [taken], ir.ArrayAttr.get(maps), op.attributes["iterator_types"])
+        kept = [a for i, a in enumerate(arguments) if i != index]
+        block = new.regions[0].blocks.append(*[a.type for a in kept])
+        mapping = dict(zip(kept, block.arguments, strict=True))
+        mapping[arguments[index]] = block.arguments[len(block.arguments) - 1]
+        for inner in structured.body.operations:
+            clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    op.results[0].replace_all_uses_with(new.results[0])
+    op.erase()
+
+
+def _write_slice_in_place(insert: ir.Operation) -> None:
+    """Compute the source of an insert_slice in the slice itself, after the destination's own initialisation has been moved up."""
+    source, into = insert.operands[0], insert.operands[1]
+    if use_count(source) != 1 or not _starts_at_empty(source):
+        return
+    block = insert.block
+    initialised = _hoist(into, block)
+    if not initialised:
+        return
+    static = {name: list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")}
+    anchor = defining_op(into)
+    point = ir.InsertionPoint.at_block_begin(block) if anchor is None else ir.InsertionPoint.after(anchor)
+    with point, insert.location:
+        slice_op = tensor.ExtractSliceOp(source.type, into, [], [], [], static["static_offsets"], static["static_sizes"], static["static_strides"])
+        write_into(source, slice_op.result)
+
+
+def _starts_at_empty(value: ir.Value) -> bool:
+    """Whether write_into would succeed on `value`."""
+    op = defining_op(value)
+    if op is None:
+        return False
+    if op.name == "tensor.empty":
+        return True
+    if op.name in ("linalg.generic", "linalg.fill"):
+        out = op.operands[len(op.operands) - 1]
+        return len(op.results) == 1 and use_count(out) == 1 and _starts_at_empty(out)
+    if op.name == "tensor.insert_slice":
+        return use_count(op.operands[1]) == 1 and _starts_at_empty(op.operands[1])
+    return op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1 and _starts_at_empty(op.operands[0])
+
+
+def _hoist(value: ir.Value, block: ir.Block) -> bool:
+    """Move what initialises a slice's destination (constants, views of arguments, a fill) to the top of the block, where it can be.
+
+    False if its making depends on other computation; then the slice keeps its own buffer.
+    """
+    chain: list[ir.Operation] = []
+    pending = [value]
+    while pending:
+        op = defining_op(pending.pop())
+        if op is None or op in chain:
+            continue
+        if op.name not in ("arith.constant", "tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "linalg.fill"):
+            return False
+        chain.append(op)
+        pending.extend(op.operands)
+    position = {o.operation: i for i, o in enumerate(block.operations)}
+    first = block.operations[0].operation
+    for op in sorted(chain, key=lambda o: position[o], reverse=True):
+        if op != first:
+            op.move_before(first)
+        first = op
+    return True

@@ -1,0 +1,182 @@
+"""Bufferisation of kernel bodies: tensors become memrefs in place, what is left over becomes scratch."""
+
+from typing import Any
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import arith, ir, linalg, memref, passmanager, users
+from stepwell.passes.linalg.default_schedules import element_bits
+from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.lower_to_affine import chains
+from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
+from stepwell.passes.registry import PassState
+from stepwell.passes.rewriting import functions, ops_below
+
+KERNEL = "stepwell.kernel"
+IN_PLACE = "stepwell.in_place"  # on a kernel: the arguments that may share memory with its destination
+SCRATCH = "stepwell.scratch_bytes"  # on a kernel: the size of its scratch argument
+
+_BUFFERISE = (
+    "builtin.module(canonicalize,"
+    "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map"
+    " unknown-type-conversion=identity-layout-map},"
+    "drop-equivalent-buffer-results{modify-public-functions=true},canonicalize,cse)"
+)
+
+
+def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
+    """Turn every kernel of `module` (which holds no caller of them) from tensors to memrefs, with scratch as its last argument."""
+    kernels = [f for f in functions(module) if KERNEL in f.attributes]
+    for kernel in kernels:
+        _protect_inputs(kernel)
+    try:
+        passmanager.PassManager.parse(_BUFFERISE).run(module)
+    except ir.MLIRError as error:
+        raise PassError(f"bufferisation of the kernels failed: {error}") from None
+    for kernel in functions(module):
+        if KERNEL not in kernel.attributes:
+            continue
+        if "arg_attrs" in kernel.attributes:
+            del kernel.attributes["arg_attrs"]
+        if len(kernel.type.results):
+            raise PassError(f"kernel @{kernel.sym_name.value} at {kernel.location} still returns a buffer: it does not write to its destination")
+        _copies_to_generics(kernel, state)
+        _take_scratch(kernel)
+        arguments = in_place_arguments(kernel)
+        if arguments:
+            kernel.attributes[IN_PLACE] = ir.DenseI64ArrayAttr.get(arguments)
+
+
+def _protect_inputs(kernel: Any) -> None:
+    """Only a kernel's destination may be written: bufferisation copies rather than overwrite an input."""
+    count = len(kernel.arguments)
+    flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i == count - 1)}) for i in range(count)]
+    kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
+
+
+def _copies_to_generics(kernel: Any, state: PassState) -> None:
+    """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
+    for copy in ops_below(kernel.operation, "memref.copy"):
+        source, target = copy.operands
+        if source == target:  # what is left of an insert_slice of something that was computed in the slice
+            copy.erase()
+            continue
+        with ir.InsertionPoint(copy), copy.location:
+            copied = copy_generic(source, target)
+        copied.attributes[ATTRIBUTE] = choose(Structured(copied), state.target).to_attribute()
+        copy.erase()
+
+
+def copy_generic(source: ir.Value, target: ir.Value) -> ir.Operation:
+    """An element-wise copy between two memrefs of one shape, as linalg.generic."""
+    rank = len(source.type.shape)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    op = linalg.GenericOp([], [source], [target], ir.ArrayAttr.get([identity, identity]), ir.ArrayAttr.get([parallel] * rank))
+    block = op.regions[0].blocks.append(source.type.element_type, target.type.element_type)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+    operation: ir.Operation = op.operation
+    return operation
+
+
+def _take_scratch(kernel: Any) -> None:
+    """Replace the kernel's allocations by views of one scratch argument, packed by lifetime."""
+    block = kernel.regions[0].blocks[0]
+    position = _top_level_positions(block)
+    allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0])]
+    if not allocations:
+        return
+    for o in allocations:
+        if not o.results[0].type.has_static_shape:
+            raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
+    lifetimes = []
+    for o in allocations:
+        steps = [position[_top_level(u, block)] for u in _users_through_views(o.results[0])]
+        lifetimes.append(Lifetime(memref_bytes(o.results[0].type), min(steps, default=0), max(steps, default=0)))
+    offsets, total = pack(lifetimes)
+    scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
+    for o, offset in zip(allocations, offsets, strict=True):
+        with ir.InsertionPoint(o), o.location:
+            view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
+        o.results[0].replace_all_uses_with(view.result)
+        o.erase()
+    for o in ops_below(kernel.operation, "memref.dealloc"):
+        o.erase()
+    set_signature(kernel)
+    kernel.attributes[SCRATCH] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), total)
+
+
+def set_signature(function: Any) -> None:
+    """Make a function's type that of its entry block's arguments, without results."""
+    block = function.regions[0].blocks[0]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
+
+
+def _is_shape_only(value: ir.Value) -> bool:
+    """A buffer that only lends its shape (the window of a pooling): no body reads it."""
+    for user in users(value):
+        if user.name != "linalg.generic":
+            return False
+        if any(a.value == value and a.used for a in Structured(user).accesses):
+            return False
+    return True
+
+
+def _top_level_positions(block: ir.Block) -> dict[ir.Operation, int]:
+    return {o.operation: i for i, o in enumerate(block.operations)}
+
+
+def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
+VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
+
+
+def _users_through_views(value: ir.Value) -> list[ir.Operation]:
+    found = []
+    for user in users(value):
+        found.append(user)
+        if user.name in VIEWS:
+            found += _users_through_views(user.results[0])
+    return found
+
+
+def memref_bytes(mlir_type: Any) -> int:
+    """Bytes of a statically shaped, contiguous memref or tensor."""
+    count = 1
+    for size in mlir_type.shape:
+        count *= size
+    return count * element_bits(mlir_type.element_type) // 8
+
+
+def in_place_arguments(kernel: Any) -> list[int]:
+    """The arguments that may share memory with the destination: read element by element, each just before that element is written.
+
+    That is so where the kernel is one nest whose element-wise ops alone read the argument, with the destination's type and map.
+    """
+    block = kernel.regions[0].blocks[0]
+    structured = [Structured(o) for o in ops_below(kernel.operation) if o.name in ("linalg.generic", "linalg.fill")]
+    nests = chains(structured)
+    if len(nests) != 1 or len(nests[0].root.outputs) != 1:
+        return []
+    out = nests[0].root.outputs[0]
+    elementwise = [o.operation for o in nests[0].members if o.is_elementwise and not o.is_fill]
+    allowed = []
+    for index, argument in enumerate(block.arguments):
+        if argument == out.value or argument.type != out.value.type:
+            continue
+        reads = [(u, a) for u in users(argument) if u.name == "linalg.generic" for a in Structured(u).accesses if a.value == argument]
+        fits = all(u in elementwise and a.map == ir.AffineMap.get_identity(a.map.n_dims) for u, a in reads)
+        if reads and len(reads) == len(users(argument)) and fits and _is_permutation_identity(nests[0].root):
+            allowed.append(index)
+    return allowed
+
+
+def _is_permutation_identity(root: Structured) -> bool:
+    """The root writes each element of the output once, in the order of its parallel dimensions."""
+    results = list(root.outputs[0].map.results)
+    return all(isinstance(r, ir.AffineDimExpr) for r in results) and [r.position for r in results] == root.parallel_dims

@@ -1,0 +1,331 @@
+"""Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import affine, arith, ir, vector
+from stepwell.passes.linalg.schedules import Nest
+from stepwell.passes.linalg.structured import COMBINERS, Access, Structured
+from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+
+Offsets = dict[int, int]  # position inside the register tile, by dimension
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one dimension walked with one step, of which each round covers `step` iterations."""
+
+    low: int
+    high: int
+    step: int
+
+    @property
+    def rounds(self) -> int:
+        return (self.high - self.low) // self.step
+
+
+def segments(size: int, step: int) -> list[Segment]:
+    """Cut 0..size into a stretch of whole steps and a shorter last one: full tiles first, then the remainder as a tile of its own."""
+    whole = size // step * step
+    cut = [Segment(0, whole, step)] if whole else []
+    return [*cut, Segment(whole, size, size - whole)] if whole < size else cut
+
+
+def vector_segments(size: int, width: int) -> list[Segment]:
+    """Cut 0..size into stretches of vectors: `width` first, then halves of it for what is left, down to single elements."""
+    out, at = [], 0
+    while at < size:
+        while width > size - at:
+            width //= 2
+        high = at + (size - at) // width * width
+        out.append(Segment(at, high, width))
+        at = high
+    return out
+
+
+class NestEmitter:
+    """Emits the loops of a chain of structured ops over one output: an optional fill, a root, and element-wise epilogues.
+
+    The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once.
+    """
+
+    def __init__(self, root: Structured, nest: Nest, initial: ir.Value | None, epilogues: Sequence[Structured]) -> None:
+        self.root, self.nest, self.initial, self.epilogues = root, nest, initial, epilogues
+        self.sizes = root.sizes
+        self.ivs: list[ir.Value] = []
+        self.where: dict[int, int] = {}  # dimension -> its place in ivs
+        self.fixed: dict[int, int] = {}  # dimension -> its one value, where no loop is needed
+        self.lanes_reduce = nest.vector in root.reduction_dims
+
+    # -- loops over the parallel dimensions ---------------------------------------------------------------------------------
+
+    def emit(self) -> None:
+        """Emit the whole nest at the current insertion point."""
+        self._parallel(list(self.nest.order), {}, 1)
+
+    def _cut(self, dim: int) -> list[Segment]:
+        if dim == self.nest.vector:
+            return vector_segments(self.sizes[dim], self.nest.width)
+        return segments(self.sizes[dim], self.nest.unroll[dim])
+
+    def _parallel(self, dims: list[int], tile: Offsets, width: int) -> None:
+        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments."""
+        threaded, serial = dims[: self.nest.parallel], dims[self.nest.parallel :]
+
+        def combine(rest: list[int], chosen: list[Segment]) -> None:
+            if rest:
+                for segment in self._cut(rest[0]):
+                    combine(rest[1:], [*chosen, segment])
+                return
+            steps = {d: s.step for d, s in zip(threaded, chosen, strict=True) if d != self.nest.vector}
+            lanes = next((s.step for d, s in zip(threaded, chosen, strict=True) if d == self.nest.vector), width)
+            looping = [(d, s) for d, s in zip(threaded, chosen, strict=True) if s.rounds > 1]
+            for d, s in zip(threaded, chosen, strict=True):
+                if s.rounds == 1:
+                    self.fixed[d] = s.low
+            if looping:
+                loop = parallel_loop([s for _, s in looping])
+                block = loop.regions[0].blocks[0]
+                with ir.InsertionPoint(block):
+                    for (d, _), iv in zip(looping, block.arguments, strict=True):
+                        self._enter(d, iv)
+                    self._serial(serial, {**tile, **steps}, lanes)
+                    for d, _ in reversed(looping):
+                        self._leave(d)
+                    affine.AffineYieldOp([])
+            else:
+                self._serial(serial, {**tile, **steps}, lanes)
+            for d, s in zip(threaded, chosen, strict=True):
+                self.fixed.pop(d, None)
+
+        combine(threaded, [])
+
+    def _serial(self, dims: list[int], tile: Offsets, width: int) -> None:
+        if not dims:
+            self._tile({d: t for d, t in tile.items() if t > 1}, width)
+            return
+        dim, *rest = dims
+        for segment in self._cut(dim):
+            vectorised = dim == self.nest.vector
+            inner = tile if vectorised else {**tile, dim: segment.step}
+            with_width = segment.step if vectorised else width
+            self._loop(dim, segment, [], lambda _, inner=inner, with_width=with_width: self._serial(rest, inner, with_width) or [])  # type: ignore[misc]
+
+    def _loop(self, dim: int, segment: Segment, carried: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
+        """One loop over `segment`, or its body alone where there is a single round."""
+        if segment.rounds == 1:
+            self.fixed[dim] = segment.low
+            results = body(carried)
+            del self.fixed[dim]
+            return results
+        loop = affine.AffineForOp(segment.low, segment.high, segment.step, iter_args=carried)
+        with ir.InsertionPoint(loop.body):
+            self._enter(dim, loop.induction_variable)
+            affine.AffineYieldOp(body(list(loop.inner_iter_args)))
+            self._leave(dim)
+        return list(loop.results)
+
+    def _enter(self, dim: int, iv: ir.Value) -> None:
+        self.where[dim] = len(self.ivs)
+        self.ivs.append(iv)
+
+    def _leave(self, dim: int) -> None:
+        del self.where[dim]
+        self.ivs.pop()
+
+    # -- the register tile --------------------------------------------------------------------------------------------------
+
+    def _tile(self, tile: Offsets, width: int) -> None:
+        points: list[Offsets] = [{}]
+        for dim, count in tile.items():
+            points = [{**p, dim: k} for p in points for k in range(count)]
+        start = [[self._start(out, index, p, width) for index, out in enumerate(self.root.outputs)] for p in points]
+        flat = [v for group in start for v in group]
+        if self.lanes_reduce:
+            flat = self._reduce_in_lanes(points, flat)
+        else:
+            flat = self._reduce(self.root.reduction_dims, points, flat, width)
+        count = len(self.root.outputs)
+        groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
+        for epilogue in self.epilogues:
+            groups = [self._epilogue(epilogue, p, g, width) for p, g in zip(points, groups, strict=True)]
+        for p, group in zip(points, groups, strict=True):
+            for out, v in zip(self.root.outputs, group, strict=True):
+                self._store(out, v, p, width)
+
+    def _start(self, out: Access, index: int, point: Offsets, width: int) -> ir.Value | None:
+        if not out.used:
+            # The body ignores what was there: nothing to load, but loops carry a value, so give them zero.
+            return as_vector(constant_of(out.element_type, 0), self._lanes(out, width)) if self.root.reduction_dims else None
+        if self.initial is not None:
+            return as_vector(self.initial, self._lanes(out, width))
+        return self._load(out, point, width)
+
+    def _lanes(self, access: Access, width: int) -> int:
+        return 1 if self.lanes_reduce else width
+
+    def _reduce(self, dims: list[int], points: list[Offsets], acc: list[Any], width: int, only: dict[int, Segment] | None = None) -> list[Any]:
+        if not dims:
+            return self._step(points, acc, width)
+        dim, *rest = dims
+        segment = (only or {}).get(dim, Segment(0, self.sizes[dim], 1))
+        return self._loop(dim, segment, acc, lambda inner: self._reduce(rest, points, inner, width, only))
+
+    def _reduce_in_lanes(self, points: list[Offsets], acc: list[Any]) -> list[Any]:
+        """Vectors along a reduction: lanes start neutral, are folded together at the end, and what is left over goes one by one."""
+        combiner = self.root.combiner
+        if combiner is None:
+            raise PassError(f"'{self.root.operation.name}' at {self.root.operation.location} is not a fold that lanes could share")
+        element = self.root.outputs[0].element_type
+        for segment in vector_segments(self.sizes[self.nest.vector], self.nest.width):
+            only, width = {self.nest.vector: segment}, segment.step
+            if width == 1:
+                acc = self._reduce(self.root.reduction_dims, points, acc, 1, only)
+                continue
+            lanes = [as_vector(neutral(combiner, element), width) for _ in acc]
+            lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only)
+            kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
+            folded = [vector.ReductionOp(element, kind, v).result for v in lanes]
+            acc = [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
+        return acc
+
+    def _step(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
+        count = len(self.root.outputs)
+        loaded: dict[tuple[int, str], ir.Value] = {}  # one load for each distinct address of the tile
+        results: list[Any] = []
+        for i, point in enumerate(points):
+            inputs = []
+            for n, access in enumerate(self.root.inputs):
+                if not access.used:
+                    inputs.append(None)
+                    continue
+                key = (n, str(self._address(access, point)) if access.is_shaped else "")
+                if key not in loaded:
+                    loaded[key] = self._load(access, point, width)
+                inputs.append(loaded[key])
+            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, lambda d, point=point: self._index(d, point, width))
+        return results
+
+    def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int) -> list[Any]:
+        """Apply an element-wise op to the tile; its dimensions are the results of the root's output map."""
+        lanes = 1 if self.lanes_reduce else width
+        across = [self.root.outputs[0].map.results[d] for d in range(len(epilogue.iterators))]
+        inner = NestView(self, epilogue, across, point, lanes)
+        inputs = [inner.load(a) if a.used else None for a in epilogue.inputs]
+        return emit_body(epilogue, [*inputs, *group], lanes, inner.index)
+
+    # -- addresses ----------------------------------------------------------------------------------------------------------
+
+    def point_exprs(self, point: Offsets, lane: int = 0) -> list[Any]:
+        """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile."""
+        exprs = []
+        for d in range(len(self.sizes)):
+            offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
+            if d in self.where:
+                exprs.append(ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.where[d]), ir.AffineConstantExpr.get(offset)))
+            else:
+                exprs.append(ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset))
+        return exprs
+
+    def _address(self, access: Access, point: Offsets, lane: int = 0) -> Any:
+        inner = ir.AffineMap.get(len(self.ivs), 0, self.point_exprs(point, lane))
+        return ir.AffineMap.get(len(self.ivs), 0, [r.compose(inner) for r in access.map.results])
+
+    def _load(self, access: Access, point: Offsets, width: int) -> ir.Value:
+        kind = access.kind(self.nest.vector) if access.is_shaped and self.nest.vector >= 0 and width > 1 else "scalar"
+        return load(access, kind, width, self.ivs, lambda lane: self._address(access, point, lane))
+
+    def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
+        where = ir.AffineMapAttr.get(self._address(access, point))
+        if width == 1 or self.lanes_reduce:
+            affine.AffineStoreOp(v, access.value, self.ivs, where)
+        else:
+            affine.AffineVectorStoreOp(as_vector(v, width), access.value, self.ivs, where)
+
+    def _index(self, dim: int, point: Offsets, width: int) -> ir.Value:
+        """The value of `linalg.index dim`: a scalar, or a vector of successive indices along the vector dimension."""
+        expr = self.point_exprs(point)[dim]
+        return index_value(expr, self.ivs, width if dim == self.nest.vector else 1)
+
+
+class NestView:
+    """An epilogue's accesses, seen through the root's loops: each of its dimensions is a result of the root's output map."""
+
+    def __init__(self, nest: NestEmitter, op: Structured, across: list[Any], point: Offsets, width: int) -> None:
+        self.nest, self.op, self.across, self.point, self.width = nest, op, across, point, width
+        self.vector = next((d for d, e in enumerate(across) if isinstance(e, ir.AffineDimExpr) and e.position == nest.nest.vector), -1)
+
+    def _dims(self, lane: int) -> Any:
+        count = len(self.nest.ivs)
+        inner = ir.AffineMap.get(count, 0, self.nest.point_exprs(self.point, lane))
+        return ir.AffineMap.get(count, 0, [e.compose(inner) for e in self.across])
+
+    def load(self, access: Access) -> ir.Value:
+        kind = access.kind(self.vector) if access.is_shaped and self.vector >= 0 and self.width > 1 else "scalar"
+        count = len(self.nest.ivs)
+        return load(
+            access, kind, self.width, self.nest.ivs, lambda lane: ir.AffineMap.get(count, 0, [r.compose(self._dims(lane)) for r in access.map.results])
+        )
+
+    def index(self, dim: int) -> ir.Value:
+        return index_value(self._dims(0).results[dim], self.nest.ivs, self.width if dim == self.vector else 1)
+
+
+def load(access: Access, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any]) -> ir.Value:
+    """Load what an access reads: a scalar, a vector of successive elements, or a vector put together from single ones."""
+    if not access.is_shaped:
+        return access.value
+    element = access.element_type
+    if kind == "scalar":
+        return affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
+    vector_type = ir.VectorType.get([width], element)
+    if kind == "vector":
+        return affine.AffineVectorLoadOp(vector_type, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
+    lanes = [affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
+    return vector.FromElementsOp(vector_type, lanes).result
+
+
+def index_value(expr: Any, ivs: list[ir.Value], width: int) -> ir.Value:
+    """An affine expression of the loop variables as an index, or as `width` successive ones."""
+    scalar = affine.AffineApplyOp(ir.AffineMapAttr.get(ir.AffineMap.get(len(ivs), 0, [expr])), ivs).result
+    if width == 1:
+        return scalar
+    vector_type = ir.VectorType.get([width], ir.IndexType.get())
+    return arith.addi(vector.broadcast(vector_type, scalar), vector.StepOp(vector_type).result)
+
+
+def parallel_loop(cut: Sequence[Segment]) -> Any:
+    """An affine.parallel over the segments, its body block still empty."""
+    index = ir.IndexType.get()
+    i32 = ir.IntegerType.get_signless(32)
+    constants = [ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(getattr(s, bound)) for s in cut]) for bound in ("low", "high")]
+    groups = ir.DenseIntElementsAttr.get([ir.IntegerAttr.get(i32, 1)] * len(cut), ir.RankedTensorType.get([len(cut)], i32))
+    steps = ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), s.step) for s in cut])
+    low, high = (ir.AffineMapAttr.get(m) for m in constants)
+    loop = affine.AffineParallelOp([], ir.ArrayAttr.get([]), low, groups, high, groups, steps, [])
+    loop.regions[0].blocks.append(*[index] * len(cut))
+    return loop
+
+
+def constant_of(element: ir.Type, value: float) -> ir.Value:
+    """A scalar constant of type `element`."""
+    attribute = ir.FloatAttr.get(element, float(value)) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, int(value))
+    return arith.ConstantOp(element, attribute).result
+
+
+def neutral(combiner: str, element: ir.Type) -> ir.Value:
+    """The neutral element of a combiner: folding it in changes nothing."""
+    width = 64 if isinstance(element, ir.FloatType) else ir.IntegerType(element).width
+    values: dict[str, float] = {
+        "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf"),
+        "arith.maxsi": -(1 << (width - 1)), "arith.minsi": (1 << (width - 1)) - 1, "arith.maxui": 0, "arith.minui": -1, "arith.andi": -1,
+        "arith.ori": 0, "arith.xori": 0,
+    }  # fmt: skip
+    return constant_of(element, values[combiner])
+
+
+def combine(combiner: str, a: ir.Value, b: ir.Value) -> ir.Value:
+    """Fold two scalars with the combining op of that name."""
+    return ir.Operation.create(combiner, results=[a.type], operands=[a, b]).results[0]
