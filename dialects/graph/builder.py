@@ -77,8 +77,18 @@ class GraphBuilder:
         return constant_value(value, self.weights)
 
 
-def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS) -> np.ndarray | None:
-    """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result."""
+def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS, known: dict[ir.Value, np.ndarray | None] | None = None) -> np.ndarray | None:
+    """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result.
+
+    `known` remembers what was found, so that no value is evaluated twice, for as long as the ops that it saw are left alone.
+    """
+    known = {} if known is None else known
+    if value not in known:
+        known[value] = _find_constant(value, weights, limit, known)
+    return known[value]
+
+
+def _find_constant(value: ir.Value, weights: WeightTable, limit: int, known: dict[ir.Value, np.ndarray | None]) -> np.ndarray | None:
     op = defining_op(value)
     if op is None or not op.name.startswith("graph."):
         return None
@@ -95,9 +105,9 @@ def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEM
     types = view.result_types()
     if type(view).reference is None or any(not t.is_static or t.elements > limit for t in types):
         return None
-    arrays = map_groups(lambda v: constant_value(v, weights, limit), view.operand_groups())
-    for group, known in zip(view.operand_groups(), arrays, strict=True):
-        unknown = any(a is None for a in known) if isinstance(known, list) else known is None and group is not None
+    arrays = map_groups(lambda v: constant_value(v, weights, limit, known), view.operand_groups())
+    for group, array in zip(view.operand_groups(), arrays, strict=True):
+        unknown = any(a is None for a in array) if isinstance(array, list) else array is None and group is not None
         if unknown:
             return None
     index = next(i for i, r in enumerate(op.results) if r == value)
