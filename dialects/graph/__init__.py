@@ -1,7 +1,115 @@
 """The `graph` dialect by op family; importing this registers every op."""
 
-from stepwell.dialects.graph import constants, control, elementwise
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
 from stepwell.dialects.graph.builder import GraphBuilder, constant_value
+from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
+from stepwell.dialects.graph.contraction import ConvOp, ConvTransposeOp, MatmulOp
+from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, YieldOp
+from stepwell.dialects.graph.elementwise import (
+    AbsOp,
+    AddOp,
+    CeilOp,
+    ClampOp,
+    DivOp,
+    EluOp,
+    FloorOp,
+    LeakyReluOp,
+    MaximumOp,
+    MinimumOp,
+    ModOp,
+    MulOp,
+    NegOp,
+    PowOp,
+    ReciprocalOp,
+    ReluOp,
+    RoundOp,
+    SignOp,
+    SubOp,
+)
+from stepwell.dialects.graph.indexing import (
+    DynamicSliceOp,
+    GatherElementsOp,
+    GatherNdOp,
+    GatherOp,
+    NonZeroOp,
+    ScatterElementsOp,
+    ScatterNdOp,
+    SliceOp,
+)
+from stepwell.dialects.graph.logic import (
+    AndOp,
+    BitwiseAndOp,
+    BitwiseNotOp,
+    BitwiseOrOp,
+    BitwiseXorOp,
+    CastOp,
+    EqualOp,
+    GreaterEqualOp,
+    GreaterOp,
+    IsInfOp,
+    IsNanOp,
+    LessEqualOp,
+    LessOp,
+    NotOp,
+    OrOp,
+    SelectOp,
+    ShiftLeftOp,
+    ShiftRightOp,
+    XorOp,
+)
+from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
+from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from stepwell.dialects.graph.reduction import ArgMaxOp, ArgMinOp, CumsumOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp, SoftmaxOp, TopKOp
+from stepwell.dialects.graph.resize import ResizeOp
+from stepwell.dialects.graph.shape import (
+    ConcatOp,
+    DynamicExpandOp,
+    DynamicReshapeOp,
+    ExpandOp,
+    PadOp,
+    RangeOp,
+    ReshapeOp,
+    ShapeOfOp,
+    TileOp,
+    TransposeOp,
+)
+from stepwell.dialects.graph.transcendental import (
+    AcoshOp,
+    AcosOp,
+    AsinhOp,
+    AsinOp,
+    AtanhOp,
+    AtanOp,
+    CoshOp,
+    CosOp,
+    ErfOp,
+    ExpOp,
+    LogOp,
+    RsqrtOp,
+    SigmoidOp,
+    SinhOp,
+    SinOp,
+    SoftplusOp,
+    SqrtOp,
+    TanhOp,
+    TanOp,
+)
 
-__all__ = ["Graph", "GraphBuilder", "GraphOp", "constant_value", "constants", "control", "elementwise", "op_class", "op_classes"]
+__all__ = [  # noqa: RUF022 (by family)
+    "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
+    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
+    "CeilOp", "RoundOp", "ReluOp", "LeakyReluOp", "EluOp", "ClampOp",
+    "SqrtOp", "RsqrtOp", "ExpOp", "LogOp", "SinOp", "CosOp", "TanOp", "AsinOp", "AcosOp", "AtanOp", "SinhOp", "CoshOp", "TanhOp",
+    "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
+    "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
+    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
+    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
+    "MatmulOp", "ConvOp", "ConvTransposeOp",
+    "MaxPoolOp", "AvgPoolOp",
+    "BatchNormOp", "LrnOp",
+    "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
+    "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
+    "ResizeOp",
+    "ConstantOp", "ParameterOp",
+    "YieldOp", "FusedOp", "IfOp", "LoopOp",
+]  # fmt: skip

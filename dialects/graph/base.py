@@ -27,7 +27,10 @@ from stepwell.dialects.mlir import (
 )
 from stepwell.dialects.types import TensorType, to_numpy
 
-__all__ = ["Graph", "GraphOp", "InferredTypes", "Operand", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult", "op_class", "op_classes"]
+__all__ = [
+    "Graph", "GraphOp", "InferredTypes", "Operand", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult",
+    "op_class", "op_classes",
+]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
 

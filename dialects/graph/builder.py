@@ -77,7 +77,9 @@ class GraphBuilder:
         return constant_value(value, self.weights)
 
 
-def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS, known: dict[ir.Value, np.ndarray | None] | None = None) -> np.ndarray | None:
+def constant_value(
+    value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS, known: dict[ir.Value, np.ndarray | None] | None = None
+) -> np.ndarray | None:
     """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result.
 
     `known` remembers what was found, so that no value is evaluated twice, for as long as the ops that it saw are left alone.

@@ -1,49 +1,201 @@
-"""Element-wise operations; shapes broadcast as numpy's do, operand dtypes are equal."""
+"""Element-wise arithmetic and activations; shapes broadcast as numpy's do, operand dtypes are equal."""
+
+import math
 
 import numpy as np
 
 from stepwell.dialects.errors import InferenceError
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
-from stepwell.dialects.types import NUMERIC, TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import binary, expect_dtype, unary
+from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, truncating_divide, widened
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
 
 
-def numeric_binary(lhs: TensorType, rhs: TensorType) -> TensorType:
-    """Two numeric tensors of one dtype, broadcast."""
-    if lhs.dtype != rhs.dtype:
-        raise InferenceError(f"operands 'lhs' and 'rhs' must have one element type, got {lhs} and {rhs}")
-    if lhs.dtype not in NUMERIC:
-        raise InferenceError(f"operand 'lhs' must be numeric, got {lhs}")
-    return TensorType(lhs.dtype, broadcast(lhs, rhs))
+class Unary(GraphOp, traits=[Pure]):
+    """An element-wise op of one operand."""
+
+    x: Operand
+    result: Result
 
 
-class AddOp(GraphOp, name="add", traits=[Pure]):
-    """`lhs + rhs`."""
+class FloatUnary(Unary):
+    """An element-wise op on floats."""
+
+    infer = unary(FLOATS)
+
+
+class Binary(GraphOp, traits=[Pure]):
+    """An element-wise op of two operands."""
 
     lhs: Operand
     rhs: Operand
     result: Result
 
-    @staticmethod
-    def infer(lhs: TensorType, rhs: TensorType) -> InferredTypes:
-        return numeric_binary(lhs, rhs)
+
+class NumericBinary(Binary):
+    """An element-wise op of two numeric operands."""
+
+    infer = binary(NUMERIC)
+
+
+class AddOp(NumericBinary, name="add"):
+    """`lhs + rhs`; integers wrap."""
+
+    reference = pointwise(np.add)
+
+
+class SubOp(NumericBinary, name="sub"):
+    """`lhs - rhs`; integers wrap."""
+
+    reference = pointwise(np.subtract)
+
+
+class MulOp(NumericBinary, name="mul"):
+    """`lhs * rhs`; integers wrap."""
+
+    reference = pointwise(np.multiply)
+
+
+class DivOp(NumericBinary, name="div"):
+    """`lhs / rhs`; integers truncate toward zero, and their division by zero has no meaning."""
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        return lhs + rhs
+        return widened(np.divide)(lhs, rhs) if is_floating(lhs.dtype) else truncating_divide(lhs, rhs)
 
 
-class ReluOp(GraphOp, name="relu", traits=[Pure]):
-    """`max(x, 0)`."""
+class ModOp(NumericBinary, name="mod"):
+    """The remainder of `lhs / rhs`: with the sign of `lhs` if `fmod`, else with the sign of `rhs`."""
 
-    x: Operand
-    result: Result
+    fmod: ir.BoolAttr
 
     @staticmethod
-    def infer(x: TensorType) -> InferredTypes:
-        if x.dtype not in NUMERIC:
-            raise InferenceError(f"operand 'x' must be numeric, got {x}")
-        return x
+    def reference(lhs: np.ndarray, rhs: np.ndarray, *, fmod: bool) -> np.ndarray:
+        return widened(np.fmod if fmod else np.mod)(lhs, rhs)
+
+
+class PowOp(NumericBinary, name="pow"):
+    """`lhs ** rhs`; an integer to a negative power is its reciprocal, truncated."""
+
+    @staticmethod
+    def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return widened(np.power)(lhs, rhs) if is_floating(lhs.dtype) else integer_power(lhs, rhs)
+
+
+class MaximumOp(NumericBinary, name="maximum"):
+    """The greater of `lhs` and `rhs`; NaN if either is."""
+
+    reference = pointwise(np.maximum)
+
+
+class MinimumOp(NumericBinary, name="minimum"):
+    """The lesser of `lhs` and `rhs`; NaN if either is."""
+
+    reference = pointwise(np.minimum)
+
+
+class NegOp(Unary, name="neg"):
+    """`-x`; integers wrap."""
+
+    infer = unary((*SIGNED, *FLOATS))
+    reference = pointwise(np.negative)
+
+
+class AbsOp(Unary, name="abs"):
+    """`|x|`; the least integer stays."""
+
+    infer = unary(NUMERIC)
+    reference = pointwise(np.abs)
+
+
+class SignOp(Unary, name="sign"):
+    """-1, 0 or 1 as `x` is negative, zero or positive; NaN stays."""
+
+    infer = unary(NUMERIC)
+    reference = pointwise(np.sign)
+
+
+class ReciprocalOp(FloatUnary, name="reciprocal"):
+    """`1 / x`."""
+
+    reference = pointwise(np.reciprocal)
+
+
+class FloorOp(FloatUnary, name="floor"):
+    """The greatest integer that is not above `x`."""
+
+    reference = pointwise(np.floor)
+
+
+class CeilOp(FloatUnary, name="ceil"):
+    """The least integer that is not below `x`."""
+
+    reference = pointwise(np.ceil)
+
+
+class RoundOp(FloatUnary, name="round"):
+    """The nearest integer, halves to even."""
+
+    reference = pointwise(np.rint)
+
+
+class ReluOp(Unary, name="relu"):
+    """`max(x, 0)`; NaN stays."""
+
+    infer = unary(NUMERIC)
 
     @staticmethod
     def reference(x: np.ndarray) -> np.ndarray:
         return np.maximum(x, np.zeros((), x.dtype))
+
+
+class LeakyReluOp(FloatUnary, name="leaky_relu"):
+    """`x` where `x >= 0`, else `alpha * x`."""
+
+    alpha: ir.FloatAttr
+
+    @staticmethod
+    @widened
+    def reference(x: np.ndarray, *, alpha: float) -> np.ndarray:
+        return np.where(x < 0, x.dtype.type(alpha) * x, x)
+
+
+class EluOp(FloatUnary, name="elu"):
+    """`x` where `x >= 0`, else `alpha * (exp(x) - 1)`."""
+
+    alpha: ir.FloatAttr
+
+    @staticmethod
+    @widened
+    def reference(x: np.ndarray, *, alpha: float) -> np.ndarray:
+        return np.where(x < 0, x.dtype.type(alpha) * np.expm1(x), x)
+
+
+class ClampOp(Unary, name="clamp"):
+    """`min(max(x, min), max)`; NaN stays, and infinite bounds bound nothing."""
+
+    min: ir.FloatAttr
+    max: ir.FloatAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, min: float, max: float) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        for name, bound in (("min", min), ("max", max)):
+            if math.isnan(bound):
+                raise InferenceError(f"attribute '{name}' must be a number, got NaN")
+            if not is_float(x.dtype) and math.isfinite(bound) and bound != int(bound):
+                raise InferenceError(f"attribute '{name}' must be whole (or infinite) for {x}, got {bound}")
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, min: float, max: float) -> np.ndarray:
+        if is_floating(x.dtype):
+            return widened(lambda w: np.minimum(np.maximum(w, w.dtype.type(min)), w.dtype.type(max)))(x)
+        low, high = (np.array(integer_bound(bound, np.iinfo(x.dtype)), x.dtype) for bound in (min, max))
+        return np.minimum(np.maximum(x, low), high)
+
+
+def integer_bound(bound: float, limits: np.iinfo) -> int:
+    """A clamp's bound as an integer of the type that has these limits."""
+    return limits.min if bound <= limits.min else limits.max if bound >= limits.max else int(bound)

@@ -1,0 +1,202 @@
+"""Contractions: matrix products and convolutions, without bias and without transposition (separate ops that fuse)."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.inference import (
+    expect_at_least,
+    expect_dim,
+    expect_dtype,
+    expect_length,
+    expect_rank,
+    expect_rank_at_least,
+    expect_same_dtype,
+)
+from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.windows import expect_window, padded, window_sizes, windows
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import NUMERIC, TensorType
+
+
+class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
+    """The matrix product of the last two dimensions; the ones before are batch dimensions, which broadcast."""
+
+    lhs: Operand
+    rhs: Operand
+    result: Result
+
+    @staticmethod
+    def infer(lhs: TensorType, rhs: TensorType) -> InferredTypes:
+        expect_same_dtype(lhs=lhs, rhs=rhs)
+        expect_dtype("lhs", lhs, NUMERIC)
+        expect_rank_at_least("lhs", lhs, 2)
+        expect_rank_at_least("rhs", rhs, 2)
+        expect_dim("rhs", rhs, rhs.rank - 2, lhs.shape[-1], f"as many as the columns of operand 'lhs' ({lhs})")
+        batch = broadcast(lhs.with_shape(lhs.shape[:-2]), rhs.with_shape(rhs.shape[:-2]))
+        return TensorType(lhs.dtype, (*batch, lhs.shape[-2], rhs.shape[-1]))
+
+    @staticmethod
+    def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return narrow(np.matmul(wide(lhs), wide(rhs)), lhs.dtype)
+
+    @staticmethod
+    def flops(lhs: TensorType, rhs: TensorType, *, result: TensorType) -> int:
+        return 2 * result.elements * lhs.static_shape[-1]
+
+
+class ConvOp(GraphOp, name="conv", traits=[Pure]):
+    """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); zeros pad `x`."""
+
+    x: Operand
+    w: Operand
+    result: Result
+    strides: ir.DenseI64ArrayAttr
+    pads: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> InferredTypes:
+        expect_convolution(x, w, strides, pads, dilations, group)
+        channels, filters = x.shape[1], w.shape[0]
+        if channels is not None and channels % group:
+            raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
+        if filters is not None and filters % group:
+            raise InferenceError(f"dimension 0 of operand 'w' must be a multiple of group {group}, got {w}")
+        expect_dim("w", w, 1, None if channels is None else channels // group, f"the channels of operand 'x' ({x}) by group {group}")
+        sizes = window_sizes(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)
+        return TensorType(x.dtype, (x.shape[0], filters, *sizes))
+
+    @staticmethod
+    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
+        spatial = x.ndim - 2
+        counts = [c or 0 for c in window_sizes(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)]
+        image, filters = padded(wide(x), pads[:spatial], pads[spatial:], 0), wide(w)
+        view = windows(image, w.shape[2:], counts, strides=strides, dilations=dilations)
+        taps = range(2, 2 + spatial)
+        parts = []
+        for inputs, kernels in zip(np.split(view, group, axis=1), np.split(filters, group, axis=0), strict=True):
+            product = np.tensordot(inputs, kernels, axes=([1, *(t + spatial for t in taps)], [1, *taps]))
+            parts.append(np.moveaxis(product, -1, 1))
+        return narrow(np.concatenate(parts, axis=1), x.dtype)
+
+    @staticmethod
+    def flops(
+        x: TensorType, w: TensorType, *, result: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int
+    ) -> int:
+        return 2 * result.elements * math.prod(w.static_shape[1:])
+
+
+class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
+    """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
+
+    `pads` is cut off the result, `output_padding` is added after it.
+    """
+
+    x: Operand
+    w: Operand
+    result: Result
+    strides: ir.DenseI64ArrayAttr
+    pads: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
+    output_padding: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        w: TensorType,
+        *,
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+        group: int,
+        output_padding: Sequence[int],
+    ) -> InferredTypes:
+        expect_convolution(x, w, strides, pads, dilations, group)
+        expect_length("output_padding", output_padding, x.rank - 2, "one for each spatial dimension")
+        expect_at_least("output_padding", output_padding, 0)
+        if x.shape[1] is not None and x.shape[1] % group:
+            raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
+        expect_dim("w", w, 0, x.shape[1], f"the channels of operand 'x' ({x})")
+        sizes = spread_sizes(x.shape[2:], w.shape[2:], strides, pads, dilations, output_padding)
+        return TensorType(x.dtype, (x.shape[0], None if w.shape[1] is None else w.shape[1] * group, *sizes))
+
+    @staticmethod
+    def reference(
+        x: np.ndarray,
+        w: np.ndarray,
+        *,
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+        group: int,
+        output_padding: Sequence[int],
+    ) -> np.ndarray:
+        spatial = x.ndim - 2
+        whole = spread_sizes(x.shape[2:], w.shape[2:], strides, [0] * 2 * spatial, dilations, output_padding)
+        parts = []
+        for image, filters in zip(np.split(wide(x), group, axis=1), np.split(wide(w), group, axis=0), strict=True):
+            out = np.zeros((x.shape[0], w.shape[1], *whole), dtype=image.dtype)
+            for tap in itertools.product(*map(range, w.shape[2:])):
+                where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, x.shape[2:], strict=True))
+                product = np.tensordot(image, filters[(slice(None), slice(None), *tap)], axes=([1], [0]))
+                out[(slice(None), slice(None), *where)] += np.moveaxis(product, -1, 1)
+            parts.append(out)
+        full = np.concatenate(parts, axis=1)
+        kept = tuple(slice(low, size - high) for low, high, size in zip(pads[:spatial], pads[spatial:], full.shape[2:], strict=True))
+        return narrow(full[(slice(None), slice(None), *kept)], x.dtype)
+
+    @staticmethod
+    def flops(
+        x: TensorType,
+        w: TensorType,
+        *,
+        result: TensorType,
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+        group: int,
+        output_padding: Sequence[int],
+    ) -> int:
+        return 2 * x.elements * math.prod(w.static_shape[1:])
+
+
+def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:
+    """What both convolutions ask of their operands and attributes."""
+    expect_same_dtype(x=x, w=w)
+    expect_dtype("x", x, NUMERIC)
+    expect_rank_at_least("x", x, 3)
+    expect_rank("w", w, x.rank)
+    expect_window(x.rank - 2, strides=strides, pads=pads, dilations=dilations)
+    if group < 1:
+        raise InferenceError(f"attribute 'group' must be 1 or more, got {group}")
+    if 0 in w.shape[2:]:
+        raise InferenceError(f"operand 'w' has a window without elements: {w}")
+
+
+def spread_sizes(
+    sizes: Sequence[int | None],
+    kernel: Sequence[int | None],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    output_padding: Sequence[int],
+) -> tuple[int | None, ...]:
+    """The spatial sizes of a transposed convolution's result."""
+    out: list[int | None] = []
+    for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
+        if size is None or taps is None:
+            out.append(None)
+            continue
+        whole = strides[i] * (size - 1) + dilations[i] * (taps - 1) + 1 + output_padding[i]
+        cut = pads[i] + pads[len(sizes) + i]
+        if whole < cut:
+            raise InferenceError(f"'pads' cut {cut} off spatial dimension {i}, which has only {whole}")
+        out.append(whole - cut)
+    return tuple(out)

@@ -1,0 +1,296 @@
+"""Operations that pick elements of a tensor or replace some: slices, gathers, scatters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import (
+    INDEX,
+    expect_at_least,
+    expect_axis,
+    expect_choice,
+    expect_dim,
+    expect_dtype,
+    expect_length,
+    expect_rank,
+    expect_rank_at_least,
+    expect_same_dtype,
+    no_arithmetic,
+)
+from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import BOOL, NUMERIC, TensorType
+
+_REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+class SliceOp(GraphOp, name="slice", traits=[Pure]):
+    """`sizes[i]` elements along each dimension `i`, from `starts[i]` on, `steps[i]` apart (backwards if negative).
+
+    A size of -1 with a positive step means all there are.
+    """
+
+    x: Operand
+    result: Result
+    starts: ir.DenseI64ArrayAttr
+    sizes: ir.DenseI64ArrayAttr
+    steps: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> InferredTypes:
+        for name, values in (("starts", starts), ("sizes", sizes), ("steps", steps)):
+            expect_length(name, values, x.rank, "one for each dimension")
+        expect_at_least("starts", starts, 0)
+        expect_at_least("sizes", sizes, -1)
+        return x.with_shape(tuple(slice_size(x, i, *entry) for i, entry in enumerate(zip(starts, sizes, steps, strict=True))))
+
+    @staticmethod
+    def reference(x: np.ndarray, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> np.ndarray:
+        picked = []
+        for start, size, step in zip(starts, sizes, steps, strict=True):
+            stop = None if size == -1 else start + size * step
+            picked.append(slice(start, None if stop is not None and stop < 0 else stop, step))
+        return x[tuple(picked)]
+
+    flops = staticmethod(no_arithmetic)
+
+
+def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> int | None:
+    """The result's size along one dimension of a slice. Raises InferenceError if the slice leaves the operand."""
+    have = x.shape[dim]
+    if step == 0 or (size == -1 and step < 0):
+        raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
+    if size == -1:
+        return None if have is None else max(-((start - have) // step), 0)
+    last = start + (size - 1) * step
+    if size > 0 and (last < 0 or (have is not None and max(start, last) >= have)):
+        raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
+    return size
+
+
+class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure]):
+    """`x[start:end:step]` along each of `axes`, with numpy's rules: negative ones count from the end, and what is outside is cut off.
+
+    All four are vectors of one length. The result's sizes are unknown unless the builder is told `result_types`.
+    """
+
+    x: Operand
+    starts: Operand
+    ends: Operand
+    axes: Operand
+    steps: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, starts: TensorType, ends: TensorType, axes: TensorType, steps: TensorType) -> InferredTypes:
+        for name, operand in (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps)):
+            expect_rank(name, operand, 1)
+            expect_dtype(name, operand, INDEX)
+            expect_dim(name, operand, 0, starts.shape[0], f"the length of operand 'starts' ({starts})")
+        return x.with_shape((None,) * x.rank)
+
+    @staticmethod
+    def reference(x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray, steps: np.ndarray) -> np.ndarray:
+        picked = [slice(None)] * x.ndim
+        for start, end, axis, step in zip(starts.tolist(), ends.tolist(), checked_indices(axes, x.ndim).tolist(), steps.tolist(), strict=True):
+            # An end before the first element, reached backwards, is None in Python: -1 would be the last one.
+            before_all = step < 0 and end < -x.shape[axis]
+            picked[axis] = slice(start, None if before_all else end, step)
+        return x[tuple(picked)]
+
+    flops = staticmethod(no_arithmetic)
+
+
+class GatherOp(GraphOp, name="gather", traits=[Pure]):
+    """The slices of `x` along `axis` that `indices` name, whose shape takes the place of that dimension; negative ones count from the end."""
+
+    x: Operand
+    indices: Operand
+    result: Result
+    axis: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
+        expect_dtype("indices", indices, INDEX)
+        expect_axis("axis", axis, x.rank)
+        return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        return np.take(x, checked_indices(indices, x.shape[axis]), axis=axis)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure]):
+    """For each element of `indices` the element of `x` at the same place, but at that index along `axis`."""
+
+    x: Operand
+    indices: Operand
+    result: Result
+    axis: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
+        expect_elements(x, indices, axis)
+        return x.with_shape(indices.shape)
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        return x[element_places(indices, axis, x.shape[axis])]
+
+    flops = staticmethod(no_arithmetic)
+
+
+class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure]):
+    """The slices of `x` at the index vectors in the last dimension of `indices`; the first `batch_dims` dimensions go in step."""
+
+    x: Operand
+    indices: Operand
+    result: Result
+    batch_dims: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, indices: TensorType, *, batch_dims: int) -> InferredTypes:
+        depth = index_depth(indices)
+        if not 0 <= batch_dims < indices.rank:
+            raise InferenceError(f"attribute 'batch_dims' must be from 0 to {indices.rank - 1} for operand 'indices' ({indices}), got {batch_dims}")
+        if batch_dims + depth > x.rank:
+            raise InferenceError(f"{batch_dims} batch dimensions and index vectors of {depth} need as high a rank of operand 'x', got {x}")
+        for dim in range(batch_dims):
+            expect_dim("indices", indices, dim, x.shape[dim], f"the batch dimension of operand 'x' ({x})")
+        return x.with_shape((*indices.shape[:-1], *x.shape[batch_dims + depth :]))
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
+        batch = np.ix_(*map(np.arange, indices.shape[:batch_dims]))
+        inner = indices.ndim - 1 - batch_dims
+        batch_places = [b.reshape(*b.shape, *[1] * inner) for b in batch]
+        places = [checked_indices(indices[..., i], x.shape[batch_dims + i]) for i in range(indices.shape[-1])]
+        return x[(*batch_places, *places)]
+
+    flops = staticmethod(no_arithmetic)
+
+
+class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
+    """`x` with each element of `updates` put, or combined as `reduction` says, where `indices` has its place along `axis`.
+
+    Without a reduction an index that comes twice has no meaning.
+    """
+
+    x: Operand
+    indices: Operand
+    updates: Operand
+    result: Result
+    axis: ir.IntegerAttr
+    reduction: ir.StringAttr
+
+    @staticmethod
+    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str) -> InferredTypes:
+        expect_elements(x, indices, axis)
+        expect_updates(x, updates, indices.shape, reduction)
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str) -> np.ndarray:
+        return scatter(x, element_places(indices, axis, x.shape[axis]), updates, reduction)
+
+
+class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
+    """`x` with the slices of `updates` put, or combined as `reduction` says, at the index vectors in the last dimension of `indices`.
+
+    Without a reduction an index vector that comes twice has no meaning.
+    """
+
+    x: Operand
+    indices: Operand
+    updates: Operand
+    result: Result
+    reduction: ir.StringAttr
+
+    @staticmethod
+    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str) -> InferredTypes:
+        depth = index_depth(indices)
+        if depth > x.rank:
+            raise InferenceError(f"index vectors of {depth} need operand 'x' of rank {depth} or more, got {x}")
+        expect_updates(x, updates, (*indices.shape[:-1], *x.shape[depth:]), reduction)
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str) -> np.ndarray:
+        places = tuple(checked_indices(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
+        return scatter(x, places, updates, reduction)
+
+
+class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):
+    """The indices of the elements of `x` that are not 0, in row-major order: one row for each dimension, one column for each element."""
+
+    x: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        expect_dtype("x", x, (BOOL, *NUMERIC))
+        return TensorType("i64", (x.rank, None))
+
+    @staticmethod
+    def reference(x: np.ndarray) -> np.ndarray:
+        return np.argwhere(wide(x)).T.astype(np.int64)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType) -> int:
+        return x.elements
+
+
+def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:
+    """`indices` names an element of `x` for each of its own places."""
+    expect_dtype("indices", indices, INDEX)
+    expect_rank_at_least("x", x, 1)
+    expect_rank("indices", indices, x.rank)
+    expect_axis("axis", axis, x.rank)
+    for dim, (have, want) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if dim != axis and have is not None and want is not None and want > have:
+            raise InferenceError(f"dimension {dim} of operand 'indices' must be at most {have}, as in operand 'x' ({x}); got {indices}")
+
+
+def expect_updates(x: TensorType, updates: TensorType, shape: Sequence[int | None], reduction: str) -> None:
+    """`updates` has the element type of `x` and that shape, and can be reduced so."""
+    expect_choice("reduction", reduction, tuple(_REDUCTIONS))
+    expect_same_dtype(x=x, updates=updates)
+    if reduction != "none":
+        expect_dtype("x", x, NUMERIC)
+    expect_rank("updates", updates, len(shape))
+    for dim, size in enumerate(shape):
+        expect_dim("updates", updates, dim, size, "as operands 'indices' and 'x' say")
+
+
+def index_depth(indices: TensorType) -> int:
+    """The length of the index vectors in the last dimension."""
+    expect_dtype("indices", indices, INDEX)
+    expect_rank_at_least("indices", indices, 1)
+    depth = indices.shape[-1]
+    if depth is None:
+        raise InferenceError(f"the last dimension of operand 'indices' must be known, got {indices}")
+    return depth
+
+
+def element_places(indices: np.ndarray, axis: int, size: int) -> tuple[np.ndarray, ...]:
+    """Index arrays for the places that `indices` names along `axis`, all else staying in place."""
+    places = list(np.ix_(*map(np.arange, indices.shape)))
+    places[axis] = checked_indices(indices, size)
+    return tuple(places)
+
+
+def scatter(x: np.ndarray, places: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str) -> np.ndarray:
+    """A copy of `x` with `updates` put or combined at `places`."""
+    function = _REDUCTIONS[reduction]
+    if function is None:
+        out = x.copy()
+        out[places] = updates
+        return out
+    total = wide(x).copy()
+    function.at(total, places, wide(updates))
+    return narrow(total, x.dtype)

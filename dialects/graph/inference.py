@@ -1,0 +1,127 @@
+"""Checks that the inference functions share: each raises InferenceError saying which operand or attribute, what was expected, what came."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import broadcast
+from stepwell.dialects.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
+
+INDEX = ("i32", "i64")
+_KINDS = {
+    FLOATS: "a float", INTEGERS: "an integer", NUMERIC: "numeric", SIGNED: "a signed integer", UNSIGNED: "an unsigned integer", (BOOL,): "i1",
+}  # fmt: skip
+
+
+def kind_of(dtypes: Sequence[str]) -> str:
+    """How a set of element types is named in messages."""
+    return _KINDS.get(tuple(dtypes)) or "one of " + ", ".join(dtypes)
+
+
+def expect_dtype(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
+    """The operand's element type is one of `dtypes`."""
+    if operand.dtype not in dtypes:
+        raise InferenceError(f"the element type of operand '{name}' must be {kind_of(dtypes)}, got {operand}")
+
+
+def expect_same_dtype(**operands: TensorType) -> None:
+    """All the operands have one element type."""
+    if len({t.dtype for t in operands.values()}) > 1:
+        names = " and ".join(f"'{n}'" for n in operands)
+        raise InferenceError(f"operands {names} must have one element type, got {' and '.join(map(str, operands.values()))}")
+
+
+def expect_rank(name: str, operand: TensorType, rank: int) -> None:
+    """The operand has exactly that rank."""
+    if operand.rank != rank:
+        raise InferenceError(f"operand '{name}' must have rank {rank}, got {operand}")
+
+
+def expect_rank_at_least(name: str, operand: TensorType, rank: int) -> None:
+    """The operand has that rank or a higher one."""
+    if operand.rank < rank:
+        raise InferenceError(f"operand '{name}' must have rank {rank} or more, got {operand}")
+
+
+def expect_scalar(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
+    """The operand is a tensor of rank 0 of one of `dtypes`."""
+    expect_rank(name, operand, 0)
+    expect_dtype(name, operand, dtypes)
+
+
+def expect_axis(name: str, axis: int, rank: int) -> None:
+    """An axis of a tensor of that rank; axes in the IR count from 0 and are never negative."""
+    if not 0 <= axis < rank:
+        raise InferenceError(f"attribute '{name}' must be an axis from 0 to {rank - 1} of a tensor of rank {rank}, got {axis}")
+
+
+def expect_axes(name: str, axes: Sequence[int], rank: int) -> None:
+    """Distinct axes of a tensor of that rank."""
+    for axis in axes:
+        expect_axis(name, axis, rank)
+    if len(set(axes)) != len(axes):
+        raise InferenceError(f"attribute '{name}' names an axis twice: {list(axes)}")
+
+
+def expect_length(name: str, values: Sequence[Any], length: int, what: str) -> None:
+    """An attribute has one entry for each of `what`."""
+    if len(values) != length:
+        raise InferenceError(f"attribute '{name}' must have {length} entries, {what}; got {list(values)}")
+
+
+def expect_at_least(name: str, values: Sequence[int], least: int) -> None:
+    """Every entry of an attribute is `least` or more."""
+    if any(v < least for v in values):
+        raise InferenceError(f"the entries of attribute '{name}' must be {least} or more, got {list(values)}")
+
+
+def expect_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    """A string attribute is one of its known values."""
+    if value not in choices:
+        raise InferenceError(f"attribute '{name}' must be one of {', '.join(choices)}; got '{value}'")
+
+
+def expect_dim(name: str, operand: TensorType, axis: int, size: int | None, why: str) -> None:
+    """A dimension of the operand is `size`, where both are known."""
+    if size is not None and operand.shape[axis] not in (None, size):
+        raise InferenceError(f"dimension {axis} of operand '{name}' must be {size}, {why}; got {operand}")
+
+
+def unary(dtypes: Sequence[str]) -> Any:
+    """Inference of an element-wise op of one operand `x`: the result's type is the operand's."""
+
+    def infer(x: TensorType, **attributes: Any) -> TensorType:
+        expect_dtype("x", x, dtypes)
+        return x
+
+    return staticmethod(infer)
+
+
+def binary(dtypes: Sequence[str], result: str | None = None) -> Any:
+    """Inference of an element-wise op of `lhs` and `rhs`, broadcast; `result` is its element type where that is another."""
+
+    def infer(lhs: TensorType, rhs: TensorType, **attributes: Any) -> TensorType:
+        expect_same_dtype(lhs=lhs, rhs=rhs)
+        expect_dtype("lhs", lhs, dtypes)
+        return TensorType(result or lhs.dtype, broadcast(lhs, rhs))
+
+    return staticmethod(infer)
+
+
+def predicate(dtypes: Sequence[str]) -> Any:
+    """Inference of an element-wise question about `x`: a boolean for each element."""
+
+    def infer(x: TensorType, **attributes: Any) -> TensorType:
+        expect_dtype("x", x, dtypes)
+        return x.with_dtype(BOOL)
+
+    return staticmethod(infer)
+
+
+def no_arithmetic(*operands: Any, result: TensorType, **attributes: Any) -> int:
+    """`flops` of an op that only moves data."""
+    return 0
+
+
+ANY = DTYPES
+Infer = Callable[..., Any]

@@ -1,0 +1,197 @@
+"""Element-wise comparisons, boolean and bitwise logic, selection and conversion between element types."""
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.elementwise import Binary, Unary
+from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
+from stepwell.dialects.graph.numerics import is_floating, narrow, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
+
+
+class Comparison(Binary):
+    """An element-wise comparison of numbers; false where either is NaN."""
+
+    infer = binary(NUMERIC, result=BOOL)
+
+
+class EqualOp(Comparison, name="equal"):
+    """`lhs == rhs`, booleans too; NaN equals nothing."""
+
+    infer = binary(DTYPES, result=BOOL)
+    reference = staticmethod(np.equal)
+
+
+class LessOp(Comparison, name="less"):
+    """`lhs < rhs`."""
+
+    reference = staticmethod(np.less)
+
+
+class LessEqualOp(Comparison, name="less_equal"):
+    """`lhs <= rhs`."""
+
+    reference = staticmethod(np.less_equal)
+
+
+class GreaterOp(Comparison, name="greater"):
+    """`lhs > rhs`."""
+
+    reference = staticmethod(np.greater)
+
+
+class GreaterEqualOp(Comparison, name="greater_equal"):
+    """`lhs >= rhs`."""
+
+    reference = staticmethod(np.greater_equal)
+
+
+class BoolBinary(Binary):
+    """An element-wise op of two booleans."""
+
+    infer = binary((BOOL,))
+
+
+class AndOp(BoolBinary, name="and"):
+    """Both are true."""
+
+    reference = staticmethod(np.logical_and)
+
+
+class OrOp(BoolBinary, name="or"):
+    """At least one is true."""
+
+    reference = staticmethod(np.logical_or)
+
+
+class XorOp(BoolBinary, name="xor"):
+    """Exactly one is true."""
+
+    reference = staticmethod(np.logical_xor)
+
+
+class NotOp(Unary, name="not"):
+    """True where `x` is false."""
+
+    infer = unary((BOOL,))
+    reference = staticmethod(np.logical_not)
+
+
+class IntegerBinary(Binary):
+    """An element-wise op of two integers."""
+
+    infer = binary(INTEGERS)
+
+
+class BitwiseAndOp(IntegerBinary, name="bitwise_and"):
+    """The bits that both have."""
+
+    reference = staticmethod(np.bitwise_and)
+
+
+class BitwiseOrOp(IntegerBinary, name="bitwise_or"):
+    """The bits that at least one has."""
+
+    reference = staticmethod(np.bitwise_or)
+
+
+class BitwiseXorOp(IntegerBinary, name="bitwise_xor"):
+    """The bits that exactly one has."""
+
+    reference = staticmethod(np.bitwise_xor)
+
+
+class BitwiseNotOp(Unary, name="bitwise_not"):
+    """The bits that `x` lacks."""
+
+    infer = unary(INTEGERS)
+    reference = staticmethod(np.bitwise_not)
+
+
+class ShiftLeftOp(Binary, name="shift_left"):
+    """The bits of `lhs` moved up by `rhs`; 0 where `rhs` is the type's width or more."""
+
+    infer = binary(UNSIGNED)
+    reference = staticmethod(np.left_shift)
+
+
+class ShiftRightOp(Binary, name="shift_right"):
+    """The bits of `lhs` moved down by `rhs`; 0 where `rhs` is the type's width or more."""
+
+    infer = binary(UNSIGNED)
+    reference = staticmethod(np.right_shift)
+
+
+class IsNanOp(Unary, name="is_nan"):
+    """Whether `x` is NaN."""
+
+    infer = predicate(FLOATS)
+    reference = staticmethod(np.isnan)
+
+
+class IsInfOp(Unary, name="is_inf"):
+    """Whether `x` is an infinity of a sign that is asked for."""
+
+    detect_negative: ir.BoolAttr
+    detect_positive: ir.BoolAttr
+    infer = predicate(FLOATS)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, detect_negative: bool, detect_positive: bool) -> np.ndarray:
+        return np.isinf(x) & np.where(x < 0, detect_negative, detect_positive)
+
+
+class SelectOp(GraphOp, name="select", traits=[Pure]):
+    """`a` where `cond` is true, else `b`."""
+
+    cond: Operand
+    a: Operand
+    b: Operand
+    result: Result
+
+    @staticmethod
+    def infer(cond: TensorType, a: TensorType, b: TensorType) -> InferredTypes:
+        expect_dtype("cond", cond, (BOOL,))
+        expect_same_dtype(a=a, b=b)
+        return TensorType(a.dtype, broadcast(cond, a, b))
+
+    @staticmethod
+    def reference(cond: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.where(cond, a, b)
+
+
+class CastOp(Unary, name="cast"):
+    """`x` converted to the element type `to`: rounded to nearest even between floats, truncated to integers, compared with 0 to i1.
+
+    Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`, else they have no meaning.
+    """
+
+    to: ir.TypeAttr
+    saturate: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, to: str, saturate: bool) -> InferredTypes:
+        if to not in DTYPES:
+            raise InferenceError(f"attribute 'to' must be one of {', '.join(DTYPES)}; got {to}")
+        return x.with_dtype(to)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, to: str, saturate: bool) -> np.ndarray:
+        dtype = to_numpy(to)
+        if is_floating(dtype):
+            return narrow(x, dtype)
+        if dtype.kind == "b":
+            return x != x.dtype.type(0)
+        if saturate and is_floating(x.dtype):
+            return saturated(wide(x), dtype)
+        return wide(x).astype(dtype)
+
+
+def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats to integers, what is out of range to the nearest end of it, NaN to 0."""
+    limits = np.iinfo(dtype)
+    above, below = x >= float(limits.max), x <= float(limits.min)
+    inside = np.where(above | below | np.isnan(x), x.dtype.type(0), x).astype(dtype)
+    return np.where(above, dtype.type(limits.max), np.where(below, dtype.type(limits.min), inside))

@@ -1,0 +1,79 @@
+"""Normalisations that networks of old use; newer ones are decomposed into reductions and element-wise ops."""
+
+import math
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
+from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import FLOATS, TensorType
+
+
+class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
+    """`(x - mean) / sqrt(var + epsilon) * scale + bias` with one value for each channel (dimension 1) of `x`."""
+
+    x: Operand
+    scale: Operand
+    bias: Operand
+    mean: Operand
+    var: Operand
+    result: Result
+    epsilon: ir.FloatAttr
+
+    @staticmethod
+    def infer(x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, var: TensorType, *, epsilon: float) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_rank_at_least("x", x, 2)
+        for name, operand in (("scale", scale), ("bias", bias), ("mean", mean), ("var", var)):
+            expect_same_dtype(x=x, **{name: operand})
+            expect_rank(name, operand, 1)
+            expect_dim(name, operand, 0, x.shape[1], f"the channels of operand 'x' ({x})")
+        if not (math.isfinite(epsilon) and epsilon >= 0):
+            raise InferenceError(f"attribute 'epsilon' must be 0 or more, got {epsilon}")
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float) -> np.ndarray:
+        s, b, m, v = (wide(a).reshape(-1, *[1] * (x.ndim - 2)) for a in (scale, bias, mean, var))
+        return narrow((wide(x) - m) / np.sqrt(v + v.dtype.type(epsilon)) * s + b, x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, scale: TensorType, bias: TensorType, mean: TensorType, var: TensorType, *, result: TensorType, epsilon: float) -> int:
+        return 2 * x.elements  # a multiplication and an addition, once the channels' factors are known
+
+
+class LrnOp(GraphOp, name="lrn", traits=[Pure]):
+    """`x / (bias + alpha / size * s) ** beta`, `s` the sum of squares of the `size` channels (dimension 1) around each."""
+
+    x: Operand
+    result: Result
+    size: ir.IntegerAttr
+    alpha: ir.FloatAttr
+    beta: ir.FloatAttr
+    bias: ir.FloatAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, size: int, alpha: float, beta: float, bias: float) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_rank_at_least("x", x, 2)
+        if size < 1:
+            raise InferenceError(f"attribute 'size' must be 1 or more, got {size}")
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
+        w = wide(x)
+        before, after = (size - 1) // 2, size // 2
+        squares = np.pad(np.square(w), [(0, 0), (before, after), *[(0, 0)] * (x.ndim - 2)])
+        around = np.zeros_like(w)
+        for i in range(size):
+            around += squares[:, i : i + x.shape[1]]
+        real = w.dtype.type
+        return narrow(w / np.power(real(bias) + real(alpha / size) * around, real(beta)), x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, size: int, alpha: float, beta: float, bias: float) -> int:
+        return x.elements * (2 * size + 4)

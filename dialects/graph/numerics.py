@@ -1,0 +1,103 @@
+"""Numpy helpers that the reference functions share: how types narrower than f32 are computed, integer division, erf, indices."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.errors import StepwellError
+
+Array = np.ndarray
+_NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def is_floating(dtype: np.dtype) -> bool:
+    """Whether a numpy dtype is a float, bfloat16 included (whose `kind` does not say so)."""
+    return dtype.kind == "f" or dtype in _NARROW
+
+
+def wide(x: Array) -> Array:
+    """`x` in the type it is computed in: f32 for f16 and bf16, else its own."""
+    return x.astype(np.float32) if x.dtype in _NARROW else x
+
+
+def summing(x: Array) -> Array:
+    """`x` in the type that a reference sums it in: f64 for floats, else its own (integers wrap)."""
+    return x.astype(np.float64) if is_floating(x.dtype) else x
+
+
+def narrow(x: Array, dtype: np.dtype) -> Array:
+    """`x` rounded once to `dtype`."""
+    if dtype == _NARROW[1] and x.dtype == np.float64:
+        # ml_dtypes goes through f32, which would round twice; rounding to odd first makes the second rounding the only one.
+        single = x.astype(np.float32)
+        bits = single.view(np.uint32) if single.ndim else single.reshape(1).view(np.uint32).reshape(())
+        away = np.abs(single.astype(np.float64)) > np.abs(x)
+        inexact = np.isfinite(x) & np.isfinite(single) & (single.astype(np.float64) != x)
+        odd = np.where(inexact, np.where(away, bits - np.uint32(1), bits) | np.uint32(1), bits).astype(np.uint32)
+        x = odd.view(np.float32) if odd.ndim else odd.reshape(1).view(np.float32).reshape(())
+    return x.astype(dtype, copy=False)
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Array]:
+    """`function` of arrays, computing f16 and bf16 in f32 and rounding its result once to the first array's type."""
+
+    def reference(first: Array, *rest: Array, **attributes: Any) -> Array:
+        return narrow(np.asarray(function(wide(first), *map(wide, rest), **attributes)), first.dtype)
+
+    return reference
+
+
+def pointwise(function: Callable[..., Any]) -> Any:
+    """A numpy function as the `reference` of an element-wise op."""
+    return staticmethod(widened(function))
+
+
+def erf(x: Array) -> Array:
+    """The error function, each element in f64 and then rounded."""
+    return np.asarray(np.frompyfunc(math.erf, 1, 1)(x)).astype(x.dtype)
+
+
+def truncating_divide(lhs: Array, rhs: Array) -> Array:
+    """Integer division toward zero; 0 where the divisor is 0."""
+    return np.asarray((lhs - np.fmod(lhs, rhs)) // rhs)
+
+
+def integer_power(base: Array, exponent: Array) -> Array:
+    """`base ** exponent` in wrapping integers; a negative exponent gives the truncated reciprocal, with 0 for `0 ** -n`."""
+    base, exponent = np.broadcast_arrays(base, exponent)
+    if base.dtype.kind == "u":
+        return np.asarray(np.power(base, exponent))
+    one = base.dtype.type(1)
+    odd = np.where(exponent % 2 == 0, one, base)
+    reciprocal = np.where(base == 1, one, np.where(base == -1, odd, base.dtype.type(0)))
+    return np.where(exponent < 0, reciprocal, np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype)))
+
+
+def checked_indices(indices: Array, size: int) -> Array:
+    """Indices into a dimension of `size`, negative ones counted from its end. Raises StepwellError if one is out of range."""
+    wanted = indices.astype(np.int64)
+    bad = (wanted < -size) | (wanted >= size)
+    if bad.any():
+        raise StepwellError(f"index {wanted[bad].flat[0]} is out of range for a dimension of size {size}")
+    return np.where(wanted < 0, wanted + size, wanted)
+
+
+def lowest(dtype: np.dtype) -> Any:
+    """The least value of a dtype: minus infinity for floats."""
+    return _extreme(dtype, -np.inf, "min")
+
+
+def highest(dtype: np.dtype) -> Any:
+    """The greatest value of a dtype: infinity for floats."""
+    return _extreme(dtype, np.inf, "max")
+
+
+def _extreme(dtype: np.dtype, infinity: float, end: str) -> Any:
+    if is_floating(dtype):
+        return dtype.type(infinity)
+    if dtype.kind == "b":
+        return np.bool_(end == "max")
+    return dtype.type(getattr(np.iinfo(dtype), end))

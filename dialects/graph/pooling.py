@@ -1,0 +1,126 @@
+"""Pooling over sliding windows; pooling over whole dimensions is a reduction."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_length, expect_rank_at_least
+from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
+from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_sizes, windows
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
+
+
+def infer_pooling(
+    x: TensorType, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
+) -> TensorType:
+    """The result of pooling `x` (N, C, spatial…)."""
+    expect_rank_at_least("x", x, 3)
+    expect_length("kernel", kernel, x.rank - 2, "one for each spatial dimension")
+    expect_at_least("kernel", kernel, 1)
+    expect_window(x.rank - 2, strides=strides, pads=pads, dilations=dilations)
+    sizes = window_sizes(x.shape[2:], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
+    return x.with_shape((*x.shape[:2], *sizes))
+
+
+def one_per_tap(x: TensorType, *, result: TensorType, kernel: Sequence[int], **attributes: Any) -> int:
+    """The arithmetic of a pooling: one operation an element of each window."""
+    return result.elements * math.prod(kernel)
+
+
+def pooling_windows(
+    x: np.ndarray, value: object, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
+) -> np.ndarray:
+    """The windows over `x` padded with `value`, as (N, C, positions…, taps…)."""
+    counts = [c or 0 for c in window_sizes(x.shape[2:], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)]
+    high = overhang(x.shape[2:], kernel, counts, strides=strides, pads=pads, dilations=dilations)
+    return windows(padded(x, pads[: len(kernel)], high, value), kernel, counts, strides=strides, dilations=dilations)
+
+
+class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
+    """The greatest element of each window over `x` (N, C, spatial…); padding never wins, NaN does.
+
+    `ceil_mode` lets a last window hang over the end.
+    """
+
+    x: Operand
+    result: Result
+    kernel: ir.DenseI64ArrayAttr
+    strides: ir.DenseI64ArrayAttr
+    pads: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    ceil_mode: ir.BoolAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
+    ) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        return infer_pooling(x, kernel, strides, pads, dilations, ceil_mode)
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
+    ) -> np.ndarray:
+        w = wide(x)
+        view = pooling_windows(w, lowest(w.dtype), kernel, strides, pads, dilations, ceil_mode)
+        return narrow(np.asarray(np.max(view, axis=tuple(range(x.ndim, view.ndim)))), x.dtype)
+
+    flops = staticmethod(one_per_tap)
+
+
+class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
+    """The mean of each window over `x` (N, C, spatial…): of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
+
+    What hangs over the end with `ceil_mode` is never counted; the mean of nothing is NaN.
+    """
+
+    x: Operand
+    result: Result
+    kernel: ir.DenseI64ArrayAttr
+    strides: ir.DenseI64ArrayAttr
+    pads: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    ceil_mode: ir.BoolAttr
+    count_include_pad: ir.BoolAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        *,
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        return infer_pooling(x, kernel, strides, pads, dilations, ceil_mode)
+
+    @staticmethod
+    def reference(
+        x: np.ndarray,
+        *,
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+        ceil_mode: bool,
+        count_include_pad: bool,
+    ) -> np.ndarray:
+        spatial = len(kernel)
+        view = pooling_windows(summing(x), 0, kernel, strides, pads, dilations, ceil_mode)
+        ones = np.ones((1, 1, *x.shape[2:]))
+        if count_include_pad:
+            counted = pooling_windows(padded(ones, pads[:spatial], pads[spatial:], 1), 0, kernel, strides, [0] * 2 * spatial, dilations, ceil_mode)
+            counted = counted[(..., *(slice(0, n) for n in view.shape[2 : 2 + spatial]), *[slice(None)] * spatial)]
+        else:
+            counted = pooling_windows(ones, 0, kernel, strides, pads, dilations, ceil_mode)
+        taps = tuple(range(x.ndim, view.ndim))
+        return narrow(np.asarray(np.sum(view, axis=taps) / np.sum(counted, axis=taps)), x.dtype)
+
+    flops = staticmethod(one_per_tap)

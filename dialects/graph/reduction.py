@@ -1,0 +1,212 @@
+"""Reductions, scans and orderings along axes."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
+from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import BOOL, FLOATS, NUMERIC, TensorType
+
+
+def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: bool) -> tuple[int | None, ...]:
+    """A shape with the axes reduced: to 1 if `keepdims`, else gone."""
+    if keepdims:
+        return tuple(1 if i in axes else d for i, d in enumerate(shape))
+    return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:
+    """The arithmetic of an op that does one operation an element of its first operand."""
+    return x.elements
+
+
+class Reduction(GraphOp, traits=[Pure]):
+    """A reduction of `x` along `axes` (none: nothing is reduced)."""
+
+    x: Operand
+    result: Result
+    axes: ir.DenseI64ArrayAttr
+    keepdims: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_axes("axes", axes, x.rank)
+        return x.with_shape(without_axes(x.shape, axes, keepdims))
+
+    flops = staticmethod(one_per_input)
+
+
+class ReduceSumOp(Reduction, name="reduce_sum"):
+    """The sum along `axes`; integers wrap."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+        total = np.sum(summing(x), axis=tuple(axes), keepdims=keepdims, dtype=summing(x).dtype)
+        return narrow(np.asarray(total), x.dtype)
+
+
+class ReduceProdOp(Reduction, name="reduce_prod"):
+    """The product along `axes`; integers wrap."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+        product = np.prod(summing(x), axis=tuple(axes), keepdims=keepdims, dtype=summing(x).dtype)
+        return narrow(np.asarray(product), x.dtype)
+
+
+class OrderReduction(Reduction):
+    """A reduction that only compares: booleans have an order too, false before true."""
+
+    @staticmethod
+    def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
+        expect_dtype("x", x, (BOOL, *NUMERIC))
+        expect_axes("axes", axes, x.rank)
+        return x.with_shape(without_axes(x.shape, axes, keepdims))
+
+
+class ReduceMaxOp(OrderReduction, name="reduce_max"):
+    """The greatest along `axes`, NaN if one is; of nothing it is the type's least value."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+        w = wide(x)
+        return narrow(np.asarray(np.max(w, axis=tuple(axes), keepdims=keepdims, initial=lowest(w.dtype))), x.dtype)
+
+
+class ReduceMinOp(OrderReduction, name="reduce_min"):
+    """The least along `axes`, NaN if one is; of nothing it is the type's greatest value."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axes: Sequence[int], keepdims: bool) -> np.ndarray:
+        w = wide(x)
+        return narrow(np.asarray(np.min(w, axis=tuple(axes), keepdims=keepdims, initial=highest(w.dtype))), x.dtype)
+
+
+class ArgReduction(GraphOp, traits=[Pure]):
+    """Where along `axis` the extreme of `x` is: the first such place, or the last if `select_last`."""
+
+    x: Operand
+    result: Result
+    axis: ir.IntegerAttr
+    keepdims: ir.BoolAttr
+    select_last: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, keepdims: bool, select_last: bool) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_axis("axis", axis, x.rank)
+        return TensorType("i64", without_axes(x.shape, (axis,), keepdims))
+
+    flops = staticmethod(one_per_input)
+
+
+class ArgMaxOp(ArgReduction, name="arg_max"):
+    """The index along `axis` of the greatest element: the first, or the last if `select_last`."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
+        return index_of_extreme(np.argmax, x, axis, keepdims, select_last)
+
+
+class ArgMinOp(ArgReduction, name="arg_min"):
+    """The index along `axis` of the least element: the first, or the last if `select_last`."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
+        return index_of_extreme(np.argmin, x, axis, keepdims, select_last)
+
+
+def index_of_extreme(search: Any, x: np.ndarray, axis: int, keepdims: bool, select_last: bool) -> np.ndarray:
+    """`search` (np.argmax or np.argmin) from either end of the axis."""
+    if select_last:
+        return np.asarray(x.shape[axis] - 1 - search(wide(np.flip(x, axis)), axis=axis, keepdims=keepdims))
+    return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
+
+
+class CumsumOp(GraphOp, name="cumsum", traits=[Pure]):
+    """The running sum along `axis`: without the element itself if `exclusive`, from the end if `reverse`."""
+
+    x: Operand
+    result: Result
+    axis: ir.IntegerAttr
+    exclusive: ir.BoolAttr
+    reverse: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, exclusive: bool, reverse: bool) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_axis("axis", axis, x.rank)
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+        terms = np.moveaxis(summing(x), axis, -1)
+        terms = terms[..., ::-1] if reverse else terms
+        if exclusive:
+            terms = np.concatenate([np.zeros_like(terms[..., :1]), terms[..., :-1]], axis=-1)
+        sums = np.cumsum(terms, axis=-1, dtype=terms.dtype)
+        return narrow(np.moveaxis(sums[..., ::-1] if reverse else sums, -1, axis), x.dtype)
+
+
+class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):
+    """`exp(x)` divided by its sum along `axis`, computed on `x` minus its maximum."""
+
+    x: Operand
+    result: Result
+    axis: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_axis("axis", axis, x.rank)
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
+        w = wide(x)
+        powers = np.exp(w - np.max(w, axis=axis, keepdims=True, initial=-np.inf))
+        return narrow(powers / np.sum(powers, axis=axis, keepdims=True, dtype=np.float64).astype(w.dtype), x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
+        return 5 * x.elements  # maximum, difference, exponential, sum, quotient
+
+
+class TopKOp(GraphOp, name="top_k", traits=[Pure]):
+    """The `k` greatest (or least) elements along `axis` and their indices, in order; of equal ones the lower index comes first.
+
+    The results have a dynamic size along `axis` unless the builder is told `result_types` with a known `k`.
+    """
+
+    x: Operand
+    k: Operand
+    values: Result
+    indices: Result
+    axis: ir.IntegerAttr
+    largest: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, k: TensorType, *, axis: int, largest: bool) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_scalar("k", k, INDEX)
+        expect_axis("axis", axis, x.rank)
+        shape = tuple(None if i == axis else d for i, d in enumerate(x.shape))
+        return TensorType(x.dtype, shape), TensorType("i64", shape)
+
+    @staticmethod
+    def reference(x: np.ndarray, k: np.ndarray, *, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
+        if largest:  # a stable sort from the end, read backwards, keeps lower indices first
+            order = np.flip(x.shape[axis] - 1 - np.argsort(wide(np.flip(x, axis)), axis=axis, kind="stable"), axis)
+        else:
+            order = np.argsort(wide(x), axis=axis, kind="stable")
+        chosen = np.take(order, np.arange(int(k)), axis=axis)
+        return np.take_along_axis(x, chosen, axis), chosen.astype(np.int64)
+
+    @staticmethod
+    def flops(x: TensorType, k: TensorType, *, result: TensorType, axis: int, largest: bool) -> int:
+        return x.elements

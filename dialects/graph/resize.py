@@ -1,0 +1,174 @@
+"""Resampling of tensors: each dimension by itself, nearest, linear or cubic."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_length
+from stepwell.dialects.graph.numerics import is_floating, narrow, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import NUMERIC, TensorType
+
+MODES = ("nearest", "linear", "cubic")
+COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+class ResizeOp(GraphOp, name="resize", traits=[Pure]):
+    """`x` resampled to `sizes` (-1 keeps a dimension), as ONNX's Resize defines it.
+
+    `scales` are the factors that coordinates are computed with (they need not be exactly the quotients of the sizes);
+    `coordinates` maps a place of the result to one of `x`, and only "tf_crop_and_resize" looks at `roi` (starts, then ends) and `extrapolation`.
+    """
+
+    x: Operand
+    result: Result
+    sizes: ir.DenseI64ArrayAttr
+    scales: ir.ArrayAttr
+    mode: ir.StringAttr
+    coordinates: ir.StringAttr
+    rounding: ir.StringAttr
+    cubic_coefficient: ir.FloatAttr
+    exclude_outside: ir.BoolAttr
+    antialias: ir.BoolAttr
+    roi: ir.ArrayAttr
+    extrapolation: ir.FloatAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        *,
+        sizes: Sequence[int],
+        scales: Sequence[float],
+        mode: str,
+        coordinates: str,
+        rounding: str,
+        cubic_coefficient: float,
+        exclude_outside: bool,
+        antialias: bool,
+        roi: Sequence[float],
+        extrapolation: float,
+    ) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_length("sizes", sizes, x.rank, "one for each dimension")
+        expect_at_least("sizes", sizes, -1)
+        expect_length("scales", scales, x.rank, "one for each dimension")
+        if not all(s > 0 for s in scales):
+            raise InferenceError(f"the entries of attribute 'scales' must be positive, got {list(scales)}")
+        expect_choice("mode", mode, MODES)
+        expect_choice("coordinates", coordinates, COORDINATES)
+        expect_choice("rounding", rounding, ROUNDINGS)
+        if coordinates == "tf_crop_and_resize":
+            expect_length("roi", roi, 2 * x.rank, "the start of each dimension, then the end of each")
+        for dim, (have, want) in enumerate(zip(x.shape, sizes, strict=True)):
+            if have == 0 and want > 0:
+                raise InferenceError(f"dimension {dim} of operand 'x' ({x}) has no elements to resample")
+        return x.with_shape(tuple(d if s == -1 else s for d, s in zip(x.shape, sizes, strict=True)))
+
+    @staticmethod
+    def reference(
+        x: np.ndarray,
+        *,
+        sizes: Sequence[int],
+        scales: Sequence[float],
+        mode: str,
+        coordinates: str,
+        rounding: str,
+        cubic_coefficient: float,
+        exclude_outside: bool,
+        antialias: bool,
+        roi: Sequence[float],
+        extrapolation: float,
+    ) -> np.ndarray:
+        out = wide(x) if is_floating(x.dtype) else x.astype(np.float64)
+        if mode == "nearest":
+            out = x
+        outside = np.zeros((), dtype=bool)
+        for dim, (want, scale) in enumerate(zip(sizes, scales, strict=True)):
+            have = x.shape[dim]
+            size = have if want == -1 else want
+            bounds = (roi[dim], roi[x.ndim + dim]) if coordinates == "tf_crop_and_resize" else (0.0, 1.0)
+            if size == have and scale == 1 and bounds == (0.0, 1.0):
+                outside = outside[..., np.newaxis]
+                continue
+            places = source_places(have, size, scale, coordinates, bounds)
+            if coordinates == "tf_crop_and_resize":
+                outside = outside[..., np.newaxis] | (places < 0) | (places > have - 1)
+            else:
+                outside = outside[..., np.newaxis]
+            if mode == "nearest":
+                out = np.take(out, nearest(places, rounding, have), axis=dim)
+            else:
+                weights = sampling_weights(places, have, scale, mode, cubic_coefficient, exclude_outside, antialias).astype(out.dtype)
+                out = np.moveaxis(np.tensordot(out, weights, axes=([dim], [1])), -1, dim)
+        if outside.any():
+            out = np.where(outside, np.array(extrapolation).astype(out.dtype), out)
+        if not is_floating(x.dtype) and mode != "nearest":
+            limits = np.iinfo(x.dtype)
+            out = np.clip(np.rint(out), limits.min, limits.max)
+        return narrow(out, x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, mode: str, **attributes: object) -> int:
+        return 0 if mode == "nearest" else 2 * (2 if mode == "linear" else 4) * result.elements
+
+
+def source_places(have: int, size: int, scale: float, coordinates: str, bounds: tuple[float, float]) -> np.ndarray:
+    """Where in a dimension of `have` elements each of the `size` elements of the result is taken from."""
+    i = np.arange(size, dtype=np.float64)
+    if coordinates == "asymmetric":
+        return i / scale
+    if coordinates == "align_corners":
+        return i * ((have - 1) / (size - 1)) if size > 1 else np.zeros_like(i)
+    if coordinates == "tf_crop_and_resize":
+        start, end = bounds
+        step = (end - start) * (have - 1) / (size - 1) if size > 1 else 0.0
+        return start * (have - 1) + i * step if size > 1 else np.full_like(i, 0.5 * (start + end) * (have - 1))
+    if coordinates == "pytorch_half_pixel" and size == 1:
+        return np.full_like(i, 0.0)
+    places: np.ndarray = (i + 0.5) / scale - 0.5
+    if coordinates == "half_pixel_symmetric":
+        # `size` is the whole part of scale * have; centre what was cut off
+        places = places + have / 2 * (1 - size / (scale * have))
+    return places
+
+
+def nearest(places: np.ndarray, rounding: str, have: int) -> np.ndarray:
+    """The index of the element that is nearest to each place, ties and fractions as `rounding` says."""
+    if rounding == "floor":
+        chosen = np.floor(places)
+    elif rounding == "ceil":
+        chosen = np.ceil(places)
+    elif rounding == "round_prefer_ceil":
+        chosen = np.floor(places + 0.5)
+    else:
+        chosen = np.ceil(places - 0.5)
+    return np.clip(chosen, 0, have - 1).astype(np.int64)
+
+
+def sampling_weights(
+    places: np.ndarray, have: int, scale: float, mode: str, cubic_coefficient: float, exclude_outside: bool, antialias: bool
+) -> np.ndarray:
+    """The matrix (result, source) that resamples one dimension; sources outside count as the outermost ones, or not at all."""
+    stretch = max(1.0, 1.0 / scale) if antialias else 1.0
+    reach = int(np.ceil((1 if mode == "linear" else 2) * stretch))
+    offsets = np.arange(-reach, reach + 1)
+    sources = np.floor(places).astype(np.int64)[:, np.newaxis] + offsets
+    distance = np.abs(places[:, np.newaxis] - sources) / stretch
+    weights = np.maximum(1 - distance, 0) if mode == "linear" else cubic(distance, cubic_coefficient)
+    inside = (sources >= 0) & (sources < have)
+    if exclude_outside or antialias:
+        weights = np.where(inside, weights, 0) if exclude_outside else weights
+        weights = weights / np.sum(weights, axis=1, keepdims=True)
+    matrix = np.zeros((len(places), have))
+    np.add.at(matrix, (np.arange(len(places))[:, np.newaxis], np.clip(sources, 0, have - 1)), weights)
+    return matrix
+
+
+def cubic(distance: np.ndarray, a: float) -> np.ndarray:
+    """Keys' cubic convolution kernel with coefficient `a` (R. Keys, 1981)."""
+    near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
+    far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

@@ -1,0 +1,282 @@
+"""Operations that rearrange a tensor by what is known at compile time, and their dynamic forms that read sizes from tensors."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError, StepwellError
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.inference import (
+    INDEX,
+    expect_at_least,
+    expect_axis,
+    expect_choice,
+    expect_dtype,
+    expect_length,
+    expect_rank,
+    expect_same_dtype,
+    expect_scalar,
+    no_arithmetic,
+)
+from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import NUMERIC, TensorType
+
+PAD_MODES = ("constant", "edge", "reflect", "wrap")
+
+
+class ReshapeOp(GraphOp, name="reshape", traits=[Pure]):
+    """The elements of `x` in row-major order in another shape; one entry may be -1: what is left over."""
+
+    x: Operand
+    result: Result
+    shape: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, shape: Sequence[int]) -> InferredTypes:
+        expect_at_least("shape", shape, -1)
+        if shape.count(-1) > 1:
+            raise InferenceError(f"attribute 'shape' may have one -1, got {list(shape)}; use dynamic_reshape where more sizes are unknown")
+        if not x.is_static:
+            return x.with_shape(tuple(None if s == -1 else s for s in shape))
+        known = math.prod(s for s in shape if s != -1)
+        if -1 in shape and (known == 0 or x.elements % known):
+            raise InferenceError(f"attribute 'shape' {list(shape)} does not divide the {x.elements} elements of operand 'x' ({x})")
+        sizes = tuple(x.elements // known if s == -1 else s for s in shape)
+        if math.prod(sizes) != x.elements:
+            raise InferenceError(f"attribute 'shape' {list(shape)} has {math.prod(sizes)} elements, operand 'x' ({x}) has {x.elements}")
+        return x.with_shape(sizes)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
+        return x.reshape(shape)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure]):
+    """As `reshape`, to the shape that the operand `shape` holds."""
+
+    x: Operand
+    shape: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, shape: TensorType) -> InferredTypes:
+        return x.with_shape((None,) * length_of("shape", shape))
+
+    @staticmethod
+    def reference(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        return x.reshape([int(s) for s in shape])
+
+    flops = staticmethod(no_arithmetic)
+
+
+class TransposeOp(GraphOp, name="transpose", traits=[Pure]):
+    """The dimensions of `x` in another order: dimension `i` of the result is dimension `perm[i]` of `x`."""
+
+    x: Operand
+    result: Result
+    perm: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, perm: Sequence[int]) -> InferredTypes:
+        if sorted(perm) != list(range(x.rank)):
+            raise InferenceError(f"attribute 'perm' must be an order of 0 to {x.rank - 1}, the dimensions of operand 'x' ({x}); got {list(perm)}")
+        return x.with_shape(tuple(x.shape[p] for p in perm))
+
+    @staticmethod
+    def reference(x: np.ndarray, *, perm: Sequence[int]) -> np.ndarray:
+        return np.transpose(x, perm)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class ExpandOp(GraphOp, name="expand", traits=[Pure]):
+    """`x` broadcast to `shape`, of its rank or a higher one; -1 keeps the size of `x`."""
+
+    x: Operand
+    result: Result
+    shape: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, shape: Sequence[int]) -> InferredTypes:
+        expect_at_least("shape", shape, -1)
+        new = len(shape) - x.rank
+        if new < 0 or -1 in shape[:new]:
+            raise InferenceError(f"attribute 'shape' must have {x.rank} entries or more, sizes before these; got {list(shape)} for operand 'x' ({x})")
+        for size, wanted in zip(x.shape, shape[new:], strict=True):
+            if size not in (None, 1) and wanted not in (-1, size):
+                raise InferenceError(f"operand 'x' ({x}) does not broadcast to attribute 'shape' {list(shape)}")
+        return x.with_shape((*shape[:new], *(d if s == -1 else s for d, s in zip(x.shape, shape[new:], strict=True))))
+
+    @staticmethod
+    def reference(x: np.ndarray, *, shape: Sequence[int]) -> np.ndarray:
+        new = len(shape) - x.ndim
+        return np.broadcast_to(x, [x.shape[i - new] if s == -1 else s for i, s in enumerate(shape)])
+
+    flops = staticmethod(no_arithmetic)
+
+
+class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure]):
+    """`x` and the shape that the operand `shape` holds, broadcast against each other."""
+
+    x: Operand
+    shape: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, shape: TensorType) -> InferredTypes:
+        rank = max(x.rank, length_of("shape", shape))
+        sizes = (1,) * (rank - x.rank) + x.shape
+        return x.with_shape(tuple(None if d == 1 else d for d in sizes))
+
+    @staticmethod
+    def reference(x: np.ndarray, shape: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(x, np.broadcast_shapes(x.shape, tuple(int(s) for s in shape)))
+
+    flops = staticmethod(no_arithmetic)
+
+
+class TileOp(GraphOp, name="tile", traits=[Pure]):
+    """`x` repeated `repeats[i]` times along each dimension `i`."""
+
+    x: Operand
+    result: Result
+    repeats: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, repeats: Sequence[int]) -> InferredTypes:
+        expect_length("repeats", repeats, x.rank, "one for each dimension")
+        expect_at_least("repeats", repeats, 0)
+        return x.with_shape(tuple(None if d is None else d * r for d, r in zip(x.shape, repeats, strict=True)))
+
+    @staticmethod
+    def reference(x: np.ndarray, *, repeats: Sequence[int]) -> np.ndarray:
+        return np.tile(x, repeats)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class ConcatOp(GraphOp, name="concat", traits=[Pure]):
+    """The operands one after the other along `axis`."""
+
+    inputs: VariadicOperand
+    result: Result
+    axis: ir.IntegerAttr
+
+    @staticmethod
+    def infer(inputs: Sequence[TensorType], *, axis: int) -> InferredTypes:
+        if not inputs:
+            raise InferenceError("needs at least one operand")
+        first = inputs[0]
+        expect_axis("axis", axis, first.rank)
+        sizes = list(first.shape)
+        for i, other in enumerate(inputs):
+            if other.dtype != first.dtype or other.rank != first.rank:
+                raise InferenceError(f"operand {i} must have the element type and rank of operand 0 ({first}), got {other}")
+            for dim, size in enumerate(other.shape):
+                if dim == axis:
+                    continue
+                if sizes[dim] is not None and size is not None and sizes[dim] != size:
+                    raise InferenceError(f"dimension {dim} of operand {i} must be {sizes[dim]}, as before it along axis {axis}; got {other}")
+                sizes[dim] = size if sizes[dim] is None else sizes[dim]
+        along = [t.shape[axis] for t in inputs]
+        sizes[axis] = None if None in along else sum(s for s in along if s is not None)
+        return first.with_shape(tuple(sizes))
+
+    @staticmethod
+    def reference(inputs: Sequence[np.ndarray], *, axis: int) -> np.ndarray:
+        return np.concatenate(inputs, axis=axis)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class PadOp(GraphOp, name="pad", traits=[Pure]):
+    """`x` with `low[i]` elements before and `high[i]` after each dimension: `value`, or as `mode` says copies from `x`.
+
+    "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" goes on at the other end.
+    """
+
+    x: Operand
+    result: Result
+    low: ir.DenseI64ArrayAttr
+    high: ir.DenseI64ArrayAttr
+    mode: ir.StringAttr
+    value: ir.FloatAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> InferredTypes:
+        expect_choice("mode", mode, PAD_MODES)
+        for name, amounts in (("low", low), ("high", high)):
+            expect_length(name, amounts, x.rank, "one for each dimension")
+            expect_at_least(name, amounts, 0)
+        for i, size in enumerate(x.shape):
+            if mode != "constant" and size == 0 and low[i] + high[i]:
+                raise InferenceError(f"mode '{mode}' has nothing to copy along dimension {i} of operand 'x' ({x})")
+        return x.with_shape(tuple(None if d is None else d + a + b for d, a, b in zip(x.shape, low, high, strict=True)))
+
+    @staticmethod
+    def reference(x: np.ndarray, *, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> np.ndarray:
+        amounts = list(zip(low, high, strict=True))
+        if mode != "constant":
+            return np.pad(x, amounts, mode=mode)  # type: ignore[call-overload]
+        out = np.full([a + s + b for s, (a, b) in zip(x.shape, amounts, strict=True)], np.array(value).astype(x.dtype), dtype=x.dtype)
+        out[tuple(slice(a, a + s) for s, (a, _) in zip(x.shape, amounts, strict=True))] = x
+        return out
+
+    flops = staticmethod(no_arithmetic)
+
+
+class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
+    """The sizes of the dimensions of `x`."""
+
+    x: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        return TensorType("i64", (x.rank,))
+
+    @staticmethod
+    def reference(x: np.ndarray) -> np.ndarray:
+        return np.array(x.shape, dtype=np.int64)
+
+    flops = staticmethod(no_arithmetic)
+
+
+class RangeOp(GraphOp, name="range", traits=[Pure]):
+    """`start`, `start + delta`, `start + 2 * delta`, … up to but not including `limit`."""
+
+    start: Operand
+    limit: Operand
+    delta: Operand
+    result: Result
+
+    @staticmethod
+    def infer(start: TensorType, limit: TensorType, delta: TensorType) -> InferredTypes:
+        for name, operand in (("start", start), ("limit", limit), ("delta", delta)):
+            expect_scalar(name, operand, NUMERIC)
+        expect_same_dtype(start=start, limit=limit, delta=delta)
+        return TensorType(start.dtype, (None,))
+
+    @staticmethod
+    def reference(start: np.ndarray, limit: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        if delta == 0:
+            raise StepwellError("graph.range: its delta is 0")
+        if start.dtype.kind in "iu":
+            count = len(range(int(start), int(limit), int(delta)))
+        else:
+            count = max(math.ceil(float(limit - start) / float(delta)), 0)
+        first, step = wide(start), wide(delta)
+        return narrow(first + np.arange(count).astype(first.dtype) * step, start.dtype)
+
+
+def length_of(name: str, shape: TensorType) -> int:
+    """The length of an operand that holds one size for each dimension of the result."""
+    expect_rank(name, shape, 1)
+    expect_dtype(name, shape, INDEX)
+    if shape.shape[0] is None:
+        raise InferenceError(f"operand '{name}' must have a known length, which is the rank of the result; got {shape}")
+    return shape.shape[0]

@@ -1,0 +1,73 @@
+"""Arithmetic of sliding windows, shared by convolutions and poolings: output sizes, attribute checks, window views."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.inference import expect_at_least, expect_length
+
+
+def expect_window(spatial: int, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> None:
+    """The attributes of a window over that many spatial dimensions are complete and in range."""
+    expect_length("strides", strides, spatial, "one for each spatial dimension")
+    expect_length("pads", pads, 2 * spatial, "the begin of each spatial dimension, then the end of each")
+    expect_length("dilations", dilations, spatial, "one for each spatial dimension")
+    expect_at_least("strides", strides, 1)
+    expect_at_least("pads", pads, 0)
+    expect_at_least("dilations", dilations, 1)
+
+
+def window_sizes(
+    sizes: Sequence[int | None],
+    kernel: Sequence[int | None],
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    ceil_mode: bool = False,
+) -> tuple[int | None, ...]:
+    """How many window positions there are along each spatial dimension.
+
+    With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it.
+    """
+    out: list[int | None] = []
+    for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
+        if size is None or taps is None:
+            out.append(None)
+            continue
+        low, high = pads[i], pads[len(sizes) + i]
+        span = dilations[i] * (taps - 1) + 1
+        room = size + low + high - span
+        if room < 0:
+            raise InferenceError(f"a window of {span} does not fit into spatial dimension {i}, which has {size} and padding {low} and {high}")
+        count = room // strides[i] + 1
+        if ceil_mode and room % strides[i] and count * strides[i] < size + low:
+            count += 1
+        out.append(count)
+    return tuple(out)
+
+
+def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+    """A view of padded `x` (N, C, spatial…) as (N, C, positions…, taps…)."""
+    steps = x.strides[2:]
+    positions = (s * step for s, step in zip(strides, steps, strict=True))
+    taps = (d * step for d, step in zip(dilations, steps, strict=True))
+    return np.lib.stride_tricks.as_strided(x, (*x.shape[:2], *counts, *kernel), (*x.strides[:2], *positions, *taps), writeable=False)
+
+
+def padded(x: np.ndarray, low: Sequence[int], high: Sequence[int], value: object) -> np.ndarray:
+    """`x` (N, C, spatial…) with `value` around its spatial dimensions."""
+    out = np.full((*x.shape[:2], *(a + s + b for a, s, b in zip(low, x.shape[2:], high, strict=True))), value, dtype=x.dtype)
+    out[(slice(None), slice(None), *(slice(a, a + s) for a, s in zip(low, x.shape[2:], strict=True)))] = x
+    return out
+
+
+def overhang(
+    sizes: Sequence[int], kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """The padding after each spatial dimension that the windows reach into, at least what `pads` asks for."""
+    spatial = len(sizes)
+    return tuple(
+        max(pads[spatial + i], (counts[i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1 - sizes[i] - pads[i]) for i in range(spatial)
+    )
