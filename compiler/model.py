@@ -1,0 +1,222 @@
+"""A compiled model: checks the arrays it is given, runs the native code, tells what it is made of."""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from stepwell.dialects.errors import InputError
+from stepwell.dialects.types import TensorType, to_numpy
+
+from .native.buffers import address, aligned_empty
+from .native.loader import LoadedCode
+from .native.openmp import openmp
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of a model."""
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None. A `CompiledModel` has numbers only."""
+    dtype: np.dtype
+
+    @staticmethod
+    def of(name: str, tensor: TensorType) -> "TensorInfo":
+        """The record for a tensor of the IR."""
+        return TensorInfo(name, tensor.shape, to_numpy(tensor.dtype))
+
+    def __str__(self) -> str:
+        sizes = "x".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.dtype.name}[{sizes}]"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model occupies, in bytes."""
+
+    weights_bytes: int
+    workspace_bytes: int
+    """For each call that runs at the same time."""
+
+
+class CompiledModel:
+    """Native code for a model of fixed shapes. Safe to call from several threads at once.
+
+    Made by `stepwell.compile`. The native `main` takes a bare pointer for each input and each output, then the weight arena and
+    the workspace; `texts` gives the IR of each level it knows, when it is asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        code: LoadedCode,
+        weights: np.ndarray,
+        workspace_bytes: int,
+        threads: int,
+        texts: Mapping[str, Callable[[], str]],
+        timings: Mapping[str, float],
+        kernels: int,
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.threads = threads
+        self.timings = dict(timings)
+        """Seconds that each level took to reach."""
+        self.kernels = kernels
+        """Number of distinct kernels."""
+        self.memory = Memory(weights.nbytes, workspace_bytes)
+        self._texts = dict(texts)
+        self._names = tuple(info.name for info in self.inputs)
+        self._slots = [_Slot(info, "input") for info in self.inputs]
+        self._out_slots = [_Slot(info, "output") for info in self.outputs]
+        self._weights = weights  # keeps the memory that the address is of
+        self._weights_address = address(weights)
+        self._main = code.function("main", len(self.inputs) + len(self.outputs) + 2)
+        self._openmp = openmp()
+        # Workspaces that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic.
+        self._workspaces: collections.deque[np.ndarray] = collections.deque()
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run on the inputs in the model's order; the outputs in the model's order. Raises InputError if an array does not fit."""
+        if len(arrays) != len(self._slots):
+            raise InputError(f"expected {len(self._slots)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
+        return self._run(arrays, None)
+
+    def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
+        """Run on inputs by name; returns outputs by name, in the model's order.
+
+        `out` gives arrays for some or all outputs to be written to: contiguous, writeable, of the right dtype and shape.
+        Raises InputError for a missing or unknown name and for an array that does not fit.
+        """
+        try:
+            arrays = [inputs[name] for name in self._names]
+        except (KeyError, TypeError, IndexError):
+            raise names_error(inputs, self._names, "input") from None
+        if len(inputs) != len(arrays):
+            raise names_error(inputs, self._names, "input")
+        results = self._run(arrays, out)
+        return {info.name: array for info, array in zip(self.outputs, results, strict=True)}
+
+    def ir(self, level: str) -> str:
+        """The text of the model at `level`. Raises InputError for a level that it does not have."""
+        if level not in self._texts:
+            raise InputError(f"unknown level '{level}'; known: {', '.join(self._texts)}")
+        return self._texts[level]()
+
+    def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
+        given = [slot.fit(array) for slot, array in zip(self._slots, arrays, strict=True)]
+        if out is None:
+            results = [slot.empty() for slot in self._out_slots]
+        else:
+            results = self._destinations(out)
+            given = [_apart(array, results) for array in given]
+        try:
+            workspace = self._workspaces.pop()
+        except IndexError:
+            workspace = aligned_empty(self.memory.workspace_bytes)
+        addresses = [address(array) for array in given]
+        addresses += [address(array) for array in results]
+        try:
+            if self._openmp is None:
+                self._main(*addresses, self._weights_address, address(workspace))
+            else:
+                before = self._openmp.set_threads(self.threads)
+                try:
+                    self._main(*addresses, self._weights_address, address(workspace))
+                finally:
+                    self._openmp.set_threads(before)
+        finally:
+            self._workspaces.append(workspace)
+        return results
+
+    def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        names = [info.name for info in self.outputs]
+        if not isinstance(out, Mapping) or not set(out) <= set(names):
+            raise names_error(out, names, "output", some=True)
+        results = [slot.check_destination(out[slot.info.name]) if slot.info.name in out else slot.empty() for slot in self._out_slots]
+        for i, first in enumerate(results):
+            for j in range(i):
+                if np.may_share_memory(first, results[j]):
+                    raise InputError(f"output '{names[i]}': expected memory of its own, got memory shared with output '{names[j]}'")
+        return results
+
+
+class _Slot:
+    """The place of one input or output: what fits."""
+
+    def __init__(self, info: TensorInfo, kind: str) -> None:
+        self.info = info
+        self.what = f"{kind} '{info.name}'"
+        self.dtype = info.dtype
+        self.shape = info.shape
+
+    def empty(self) -> np.ndarray:
+        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]
+
+    def fit(self, array: Any) -> np.ndarray:
+        """The array itself where the code can read it in place, else a copy. Raises InputError if it is another kind of array."""
+        if type(array) is not np.ndarray:
+            array = as_array(self.what, self.info, array)
+        if array.dtype != self.dtype:
+            array = as_dtype(self.what, self.info, array)
+        if array.shape != self.shape:
+            raise InputError(f"{self.what}: expected {self.info}, got shape {_sizes(array.shape)}")
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return np.require(array, requirements=("C", "A"))
+        return cast(np.ndarray, array)
+
+    def check_destination(self, array: Any) -> np.ndarray:
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{self.what}: expected an array {self.info} to write to, got {_kind(array)}")
+        if array.dtype != self.dtype or array.shape != self.shape:
+            raise InputError(f"{self.what}: expected {self.info} to write to, got {array.dtype.name}[{_sizes(array.shape)}]")
+        if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
+            raise InputError(f"{self.what}: expected a contiguous, aligned, writeable array to write to, got one that is not")
+        return array
+
+
+def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
+    """`value` if it is an array or one of numpy's scalars. Lists and the like are not taken: their dtype would be a guess."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise InputError(f"{what}: expected an array {info}, got {_kind(value)}")
+    return np.asarray(value)
+
+
+def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
+    """`array` in the machine's byte order. Raises InputError if its dtype is not that of `info`."""
+    if array.dtype.newbyteorder("=") != info.dtype:
+        raise InputError(f"{what}: expected {info}, got dtype {array.dtype.name}")
+    # The other byte order is a matter of how the array is stored, like its strides.
+    return array.astype(info.dtype, copy=False)
+
+
+def _apart(array: np.ndarray, results: Sequence[np.ndarray]) -> np.ndarray:
+    """`array`, or a copy if it shares memory with one of the results, which are written while it is read."""
+    return array.copy() if any(np.may_share_memory(array, result) for result in results) else array
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) if shape else "() (a scalar)"
+
+
+def names_error(given: Any, names: Sequence[str], kind: str, *, some: bool = False) -> InputError:
+    """What is wrong with the names in `given`."""
+    if not isinstance(given, Mapping):
+        return InputError(f"expected {kind}s by name, as a dict, got {_kind(given)}")
+    missing = [] if some else [name for name in names if name not in given]
+    extra = [str(name) for name in given if name not in names]
+    parts = [f"missing {kind} '{name}'" for name in missing] + [f"unknown {kind} '{name}'" for name in extra]
+    return InputError(f"{', '.join(parts)}; the model's {kind}s: {', '.join(names) or 'none'}")
