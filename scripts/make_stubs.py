@@ -41,18 +41,24 @@ OPEN = """
     def __len__(self) -> int: ...
 """
 
-# (pattern, replacement, why) on the generated text, in this order.
+# Replacements on the generated text, in this order.
 REPAIRS = (
-    (r"(?<![\w.])_mlir\.(?=ir\b|rewrite\b|passmanager\b)", f"{NATIVE}.", "siblings are named relative to the package's last component"),
-    (r"import _mlir\n", f"import {NATIVE}.ir\n", "the same"),
-    (r"\bSelf, ", "", "typing has it from 3.11 on"),
-    (r"from typing_extensions import Buffer, ", "from typing import Any\nfrom typing_extensions import Self, ", "the same; numpy arrays are buffers only from 3.12 on"),
-    (r"\bBuffer\b", "Any", "the same"),
-    (r'_T = TypeVar\("_T", bound=Type\)', 'from typing_extensions import TypeVar as _TypeVar\n_T = _TypeVar("_T", bound=Type, default=Any)', "`Value` alone is a value of any type"),
-    (r"def attach_diagnostic_handler\(self, callback: object\) -> object", "def attach_diagnostic_handler(self, callback: Any) -> DiagnosticHandler", "erased by the binding"),
-    (r"def result\(self\) -> \w+(\[\w+\])?:", "def result(self) -> Any:", "an op class of ours may name an operand field's result so"),
-    (r"(class Attribute:\n)", r"\1    attr_name: str\n", "set on some subclasses only"),
-    (rf"(class (?:{'|'.join(OPEN_CLASSES)})\b.*:\n)", rf"\1{OPEN}", "see OPEN_CLASSES"),
+    # Siblings are named relative to the package's last component.
+    (r"(?<![\w.])_mlir\.(?=ir\b|rewrite\b|passmanager\b)", f"{NATIVE}."),
+    (r"import _mlir\n", f"import {NATIVE}.ir\n"),
+    # `typing` has Self, and numpy's arrays are buffers, only in newer Pythons.
+    (r"\bSelf, ", ""),
+    (r"from typing_extensions import Buffer, ", "from typing import Any\nfrom typing_extensions import Self, "),
+    (r"\bBuffer\b", "Any"),
+    # `Value` alone is a value of any type.
+    (r'_T = TypeVar\("_T", bound=Type\)', 'from typing_extensions import TypeVar as _TypeVar\n_T = _TypeVar("_T", bound=Type, default=Any)'),
+    # Erased by the binding.
+    (r"attach_diagnostic_handler\(self, callback: object\) -> object", "attach_diagnostic_handler(self, callback: Any) -> DiagnosticHandler"),
+    # An op class of ours may call its result so, with another type.
+    (r"def result\(self\) -> \w+(\[\w+\])?:", "def result(self) -> Any:"),
+    # Set on some subclasses only.
+    (r"(class Attribute:\n)", r"\1    attr_name: str\n"),
+    (rf"(class (?:{'|'.join(OPEN_CLASSES)})\b.*:\n)", rf"\1{OPEN}"),
 )
 
 
@@ -80,7 +86,7 @@ def write_stubs(folder: Path) -> None:
     stubgen.main(["-q", "-r", "-P", "-m", NATIVE, "-O", str(libs)])
     for stub in (libs / "_mlir").glob("*.pyi"):
         text = stub.read_text()
-        for pattern, replacement, _why in REPAIRS:
+        for pattern, replacement in REPAIRS:
             text = re.sub(pattern, replacement, text)
         stub.write_text(text)
     for name, text in PYTHON_LEVEL.items():
@@ -89,12 +95,11 @@ def write_stubs(folder: Path) -> None:
         path.write_text(text)
 
 
-def main() -> None:
-    """Write both folders anew."""
-    build = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build"
+def make(build: Path) -> None:
+    """Write both folders under `build` anew."""
     link_package(build / "typing")
     write_stubs(build / "stubs")
 
 
 if __name__ == "__main__":
-    main()
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build")

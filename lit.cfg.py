@@ -1,0 +1,28 @@
+"""lit: FileCheck tests of the IR, `lit -v test` or `lit -v test/passes/one_file.mlir`."""
+# ruff: noqa: F821  (lit defines `config` and `lit_config`)
+
+import os
+import sys
+from pathlib import Path
+
+import lit.formats
+
+root = Path(__file__).parent.resolve()
+python = sys.executable
+
+config.name = "stepwell"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir"]
+config.excludes = ["Inputs"]
+config.test_source_root = str(root / "test")
+config.test_exec_root = str(root / "build" / "lit")
+
+# The commands of the package and FileCheck in pure Python, all run by the interpreter that runs lit.
+for name, module in (("stepwell-opt", "stepwell.cli.opt"), ("stepwell", "stepwell.cli.main"), ("FileCheck", "filecheck")):
+    # A whole word, and no part of a path, a pass name or an attribute (`stepwell.name`, `--stepwell-x`).
+    config.substitutions.append((rf"(?<![\w./%-]){name}(?![\w.-])", f"{python} -m {module}"))
+config.substitutions.append(("%python", python))
+
+for variable in ("PYTHONPATH", "OMP_WAIT_POLICY", "HOME", "STEPWELL_CACHE_DIR"):
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]

@@ -1,0 +1,87 @@
+"""The checkout's own virtual environment, made and kept up to date by scripts/demo and scripts/test. Standard library only."""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / "stepwell-environment.json"
+OLDEST = (3, 10)
+
+
+def enter(*extras: str) -> None:
+    """Go on inside `.venv` with the package installed there, editable, with these extras.
+
+    Makes the environment when it is missing or does not run, installs when pyproject.toml changed or an extra is new, and
+    replaces this process by the environment's Python running the same script. Returns at once when that is the Python we are.
+    Exits with a message when no suitable Python is found or the installation fails.
+    """
+    if Path(sys.prefix).resolve() == VENV.resolve() and os.environ.get("STEPWELL_ENTERED"):
+        return
+    if not works():
+        create()
+    install_if_needed(set(extras))
+    environment = {**os.environ, "STEPWELL_ENTERED": "1"}
+    os.execve(str(python()), [str(python()), *sys.argv], environment)
+
+
+def python() -> Path:
+    """The environment's interpreter."""
+    return VENV / "bin" / "python"
+
+
+def works() -> bool:
+    """Whether there is an environment whose Python still runs and has pip."""
+    return python().exists() and subprocess.run([str(python()), "-c", "import pip"], capture_output=True, check=False).returncode == 0
+
+
+def create() -> None:
+    """Make `.venv` with a Python of version 3.10 or newer."""
+    base = find_python()
+    print(f"making .venv with {base}", flush=True)
+    shutil.rmtree(VENV, ignore_errors=True)
+    made = subprocess.run([base, "-m", "venv", str(VENV)], check=False)
+    if made.returncode != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        sys.exit(f"error: {base} cannot make a virtual environment (on Debian and Ubuntu: apt install python3-venv)")
+
+
+def find_python() -> str:
+    """This Python where it is new enough, else a newer one on the path."""
+    if sys.version_info >= OLDEST:
+        return sys.executable
+    for minor in range(14, OLDEST[1] - 1, -1):
+        candidate = shutil.which(f"python3.{minor}")
+        if candidate and subprocess.run([candidate, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return candidate
+    found = ".".join(map(str, sys.version_info[:3]))
+    sys.exit(f"error: Stepwell needs Python {OLDEST[0]}.{OLDEST[1]} or newer, found {found} and no newer python3.x on PATH")
+
+
+def fingerprint() -> str:
+    """What an installation depends on: the project file, this code, and where the checkout lies (an editable install points there)."""
+    digest = hashlib.sha256(str(ROOT).encode())
+    for path in (ROOT / "pyproject.toml", Path(__file__)):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def install_if_needed(extras: "set[str]") -> None:
+    """Install the package and `extras` unless the stamp in the environment says that this was done."""
+    try:
+        stamp = json.loads(STAMP.read_text())
+    except (OSError, ValueError):
+        stamp = {"fingerprint": "", "extras": []}
+    if stamp["fingerprint"] == fingerprint() and extras <= set(stamp["extras"]):
+        return
+    wanted = sorted(extras | set(stamp["extras"]))
+    print(f"installing stepwell[{','.join(wanted)}] into .venv (a few minutes the first time, not again)", flush=True)
+    command = [str(python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[{','.join(wanted)}]"]
+    if subprocess.run(command, check=False).returncode != 0:
+        sys.exit("error: the installation failed; pip's message is above")
+    STAMP.write_text(json.dumps({"fingerprint": fingerprint(), "extras": wanted}))

@@ -1,0 +1,40 @@
+"""What all behaviour tests share: the zoo's files, hypothesis' settings, quiet OpenMP workers."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import hypothesis
+import networks
+import onnx
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Test processes share the cores: a worker that spins while it waits takes another's time. Read when libomp is loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+# Compiling takes as long as it takes; a run must be repeatable.
+hypothesis.settings.register_profile("stepwell", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("stepwell")
+
+
+@pytest.fixture(scope="session")
+def zoo() -> Callable[[str], Path]:
+    """Gives the path of a network of the zoo by name; the files stay in build/zoo until the code that makes them changes."""
+    digest = hashlib.sha256(onnx.__version__.encode())
+    for source in sorted(Path(networks.__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    folder = ROOT / "build" / "zoo" / digest.hexdigest()[:16]
+
+    def path(name: str) -> Path:
+        target = folder / f"{name}.onnx"
+        if not target.exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = folder / f"{name}.{os.getpid()}.tmp"  # another worker may be writing the same
+            onnx.save(networks.build(name), partial)
+            partial.replace(target)
+        return target
+
+    return path

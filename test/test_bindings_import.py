@@ -1,0 +1,118 @@
+"""Lint: who may import what, and the traps that no type checker sees."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LAYERS = ("dialects", "passes", "compiler")  # each may import the ones before it
+BINDINGS = ROOT / "dialects" / "mlir.py"
+
+PYTHON_FILES = sorted(p for folder in (*LAYERS, "scripts", "examples") for p in (ROOT / folder).rglob("*.py"))
+MLIR_FILES = sorted((ROOT / "test").rglob("*.mlir"))
+
+
+def relative(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def imports(path: Path) -> list[tuple[int, str]]:
+    """(line, dotted name) of everything a file imports, inside functions too."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found += [(node.lineno, alias.name) for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            found += [(node.lineno, f"{node.module or ''}.{alias.name}") for alias in node.names]
+    return found
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=relative)
+def test_imports(path):
+    folder = path.relative_to(ROOT).parts[0]
+    for line, name in imports(path):
+        top, _, rest = name.partition(".")
+        if folder in LAYERS:
+            assert top not in ("torch_mlir", "mlir") or path == BINDINGS, f"{relative(path)}:{line}: only {relative(BINDINGS)} imports the bindings"
+        if top == "stepwell" and folder in LAYERS:
+            layer = rest.partition(".")[0] if rest.partition(".")[0] in LAYERS else "compiler"
+            assert LAYERS.index(layer) <= LAYERS.index(folder), f"{relative(path)}:{line}: {folder} must not import {name}"
+        if folder == "dialects":
+            assert name != "__future__.annotations", f"{relative(path)}:{line}: turns the fields of op classes into strings; the bindings misread them"
+
+
+# -- FileCheck ignores what it does not know: a misspelled directive is a test that cannot fail.
+
+SUFFIXES = ("", "-NEXT", "-SAME", "-NOT", "-DAG", "-LABEL", "-EMPTY")
+LIT_KEYWORDS = {"RUN", "XFAIL", "REQUIRES", "UNSUPPORTED", "END", "COM", "DEFINE", "REDEFINE"}
+DIRECTIVE_LIKE = re.compile(r"//\s*([A-Za-z][\w-]*)(\{LITERAL\})?\s*(:?)")
+
+
+def prefixes(text: str) -> set[str]:
+    """The check prefixes of all FileCheck calls in the RUN lines."""
+    runs = " ".join(re.findall(r"//\s*RUN:(.*)", text)).replace("\\ ", " ")
+    found: set[str] = set()
+    for call in re.split(r"\bFileCheck\b", runs)[1:]:
+        call = re.split(r"\||&&|;|//", call)[0]
+        named = re.findall(r"--?check-prefix(?:es)?[= ](\S+)", call)
+        found |= {prefix for names in named for prefix in names.split(",")} or {"CHECK"}
+    return found
+
+
+def problems(text: str) -> list[str]:
+    """What is wrong with the directives of a lit test."""
+    found = []
+    known = prefixes(text)
+    used = set()
+    if "RUN:" not in text:
+        found.append("no RUN line")
+    for number, line in enumerate(text.splitlines(), start=1):
+        match = DIRECTIVE_LIKE.search(line)
+        if not match:
+            continue
+        word, _, colon = match.groups()
+        prefix = next((p for p in sorted(known, key=len, reverse=True) if word == p or word.startswith(f"{p}-")), None)
+        if prefix is not None and (word[len(prefix) :] in SUFFIXES or re.fullmatch(r"-COUNT-\d+", word[len(prefix) :])):
+            used.add(prefix)
+            if not colon:
+                found.append(f"line {number}: no colon after {word}")
+        elif prefix is not None or word.upper() in known or (colon and word.isupper() and word not in LIT_KEYWORDS):
+            found.append(f"line {number}: {word} is no directive of the prefixes {', '.join(sorted(known))}")
+        if re.search(r"\[\[#|\[\[@LINE", line):
+            found.append(f"line {number}: the Python FileCheck has no numeric variables and no @LINE")
+    for prefix in sorted(known - used):
+        found.append(f"FileCheck is asked for {prefix}, and no line has it")
+    if re.search(r"FileCheck.*--?(implicit-check-not|allow-unused-prefixes)", text):
+        found.append("an option that the Python FileCheck has not")
+    return found
+
+
+@pytest.mark.parametrize("path", MLIR_FILES, ids=relative)
+def test_filecheck_directives(path):
+    assert not problems(path.read_text())
+
+
+RUN = "// RUN: stepwell-opt %s | FileCheck %s\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (RUN + "// CHECK: a\n// CHECK-NEXT: b\n  // CHECK-COUNT-3: c\n// CHECK{LITERAL}: [[\n// A comment: fine\n// Another", None),
+        (RUN + "// CHECK: a\n// CHECK-NXET: b\n", "line 3: CHECK-NXET"),
+        (RUN + "// CHECK: a\n// CHEKC: b\n", "line 3: CHEKC"),
+        (RUN + "// CHECK: a\n// Check: b\n", "line 3: Check"),
+        (RUN + "// CHECK: a\n// CHECK-NEXT b\n", "line 3: no colon"),
+        (RUN + "func.func @f()\n", "no line has it"),
+        (RUN + "// CHECK: %[[#N:]]\n", "numeric variables"),
+        ("// CHECK: a\n", "no RUN line"),
+        ("// RUN: stepwell-opt %s | FileCheck %s --check-prefix=OPT\n// CHECK: a\n// OPT: b\n", "line 2: CHECK"),
+        ("// RUN: stepwell-opt %s | FileCheck %s --check-prefixes=A,B\n// A: a\n// B-NOT: b\n", None),
+        ("// RUN: stepwell-opt %s --verify-diagnostics\n// expected-error @below {{no}}\n", None),
+    ],
+)
+def test_the_lint_itself(text, expected):
+    found = problems(text)
+    assert (not found) if expected is None else any(expected in problem for problem in found), found

@@ -1,0 +1,105 @@
+"""The package is whole: in the project file, in a wheel, and installed in a new environment."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.passes": "passes"}
+DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
+
+
+def modules() -> dict[str, Path]:
+    """Every Python file of the package by its path in the installed package."""
+    return {
+        f"{package.replace('.', '/')}/{path.relative_to(ROOT / folder)}": path
+        for package, folder in FOLDERS.items()
+        for path in (ROOT / folder).rglob("*.py")
+    }
+
+
+@pytest.fixture(scope="module")
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    # From a copy: setuptools leaves a build folder behind, and reads an old one.
+    source = tmp_path_factory.mktemp("source")
+    for name in ("pyproject.toml", "LICENSE", "README.md", "compiler", "dialects", "passes"):
+        subprocess.run(["cp", "-r", str(ROOT / name), str(source)], check=True)
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source)]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    (path,) = folder.glob("stepwell-*.whl")
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory) -> Path:
+    """The folder of the commands of a new environment that has the wheel, and what it depends on from ours."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False)
+    python = folder / "bin" / "python"
+    (site,) = (folder / "lib").glob("python3*/site-packages")
+    # A path line brings in our dependencies, but not our own editable install, which is a .pth file there.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)], check=True)
+    return folder / "bin"
+
+
+def run(command: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return subprocess.run([str(command), *arguments], cwd=cwd, env=environment, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_every_subpackage_is_listed(project):
+    found = {name.rpartition("/")[0].replace("/", ".") for name in modules()}
+    assert sorted(project["tool"]["setuptools"]["packages"]) == sorted(found)
+
+
+def test_every_package_has_a_docstring():
+    for name in {Path(name).parent for name in modules()}:
+        assert f"{name}/__init__.py" in modules(), f"{name} has no __init__.py"
+
+
+def test_bindings_are_pinned_exactly_and_all_else_is_bounded(project):
+    dependencies = project["project"]["dependencies"]
+    assert "torch-mlir==20261001" in dependencies
+    for dependency in dependencies:
+        assert "==" in dependency or (">=" in dependency and "<" in dependency), dependency
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    package = {name for name in names if not name.split("/")[0].endswith(".dist-info")}
+    assert package == set(modules()) | {"stepwell/py.typed"}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_installed_package_is_the_wheels(installed, tmp_path):
+    shown = run(installed / "python", "-c", "import stepwell, stepwell.dialects.graph as g; print(stepwell.__file__); print(g.__file__)", cwd=tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    for line in shown.stdout.splitlines():
+        assert Path(line).is_relative_to(installed.parent)
+
+
+def test_the_commands_work_from_another_directory(installed, tmp_path):
+    ran = run(installed / "stepwell", "run", str(DIGITS), "--shape", "image=1x1x8x8", "--check", "onnxruntime", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    listed = run(installed / "stepwell-opt", "--list-passes", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "fold-batch-norm" in listed.stdout
