@@ -1,0 +1,49 @@
+"""The levels of the stair and the pipelines between them."""
+
+from stepwell.dialects.errors import InputError
+
+LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
+ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
+
+_STEPS = {
+    "graph-opt": (
+        "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
+        "make-padding-explicit,fold-constants,remove-identities,fuse-operators,outline-kernels"
+    ),
+    "linalg": "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),func.func(use-destinations,canonicalize)",
+    "scheduled": "func.func(assign-schedules)",
+    "affine": "bufferize,func.func(lower-to-affine),canonicalize,cse",
+    # The canonicalisation after convert-scf-to-openmp removes the memref.alloca_scope that it makes. Functions are converted before
+    # OpenMP, whose conversion would give them descriptors.
+    "llvm": (
+        "bare-arguments,lower-affine,{openmp}canonicalize,cse,convert-scf-to-cf,convert-vector-to-llvm,expand-strided-metadata,"
+        "lower-affine,arith-expand{{include-bf16=true}},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,"
+        "convert-func-to-llvm{{use-bare-ptr-memref-call-conv=true}},{openmp_to_llvm}convert-cf-to-llvm,convert-index-to-llvm,"
+        "reconcile-unrealized-casts,canonicalize,cse,ensure-debug-info-scope-on-llvm-func{{emission-kind=LineTablesOnly}}"
+    ),
+}
+
+
+def check_level(level: str) -> str:
+    """`level` itself. Raises InputError if it is not a level of the stair."""
+    if level not in LEVELS:
+        raise InputError(f"unknown level '{level}'; the levels are: {', '.join(LEVELS)}")
+    return level
+
+
+def step(level: str, *, openmp: bool = True) -> str:
+    """The pipeline that takes the level above down to `level`; with `openmp` false, threaded loops become plain ones."""
+    if check_level(level) == LEVELS[0]:
+        return ""
+    text = _STEPS[level]
+    if level == "llvm":
+        return text.format(openmp="convert-scf-to-openmp," if openmp else "", openmp_to_llvm="convert-openmp-to-llvm," if openmp else "")
+    return text
+
+
+def steps_between(start: str, end: str) -> list[str]:
+    """The levels to go through from `start` (exclusive) down to `end` (inclusive). Raises InputError if `end` lies above `start`."""
+    first, last = LEVELS.index(check_level(start)), LEVELS.index(check_level(end))
+    if last < first:
+        raise InputError(f"level '{end}' lies above '{start}': data goes down the stair only")
+    return list(LEVELS[first + 1 : last + 1])
