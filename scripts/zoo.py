@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from networks import NETWORKS, build, image
 from onnx import numpy_helper
+
+from networks import NETWORKS, build, image
 
 
 def main() -> int:

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import hypothesis
-import networks
 import onnx
 import pytest
+
+import networks
 
 ROOT = Path(__file__).resolve().parent.parent
 

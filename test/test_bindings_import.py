@@ -40,7 +40,7 @@ def test_imports(path):
             layer = rest.partition(".")[0] if rest.partition(".")[0] in LAYERS else "compiler"
             assert LAYERS.index(layer) <= LAYERS.index(folder), f"{relative(path)}:{line}: {folder} must not import {name}"
         if folder == "dialects":
-            assert name != "__future__.annotations", f"{relative(path)}:{line}: turns the fields of op classes into strings; the bindings misread them"
+            assert name != "__future__.annotations", f"{relative(path)}:{line}: makes strings of the fields of op classes"
 
 
 # -- FileCheck ignores what it does not know: a misspelled directive is a test that cannot fail.

@@ -91,7 +91,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
 
 
 def test_the_installed_package_is_the_wheels(installed, tmp_path):
-    shown = run(installed / "python", "-c", "import stepwell, stepwell.dialects.graph as g; print(stepwell.__file__); print(g.__file__)", cwd=tmp_path)
+    program = "import stepwell, stepwell.dialects.graph as graph; print(stepwell.__file__); print(graph.__file__)"
+    shown = run(installed / "python", "-c", program, cwd=tmp_path)
     assert shown.returncode == 0, shown.stderr
     for line in shown.stdout.splitlines():
         assert Path(line).is_relative_to(installed.parent)
