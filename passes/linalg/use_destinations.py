@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.mlir import bufferization, defining_op, ir, linalg, tensor, use_count
+from stepwell.dialects.mlir import defining_op, ir, linalg, tensor, use_count
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import clone_into, ops_below
@@ -28,10 +28,7 @@ class UseDestinations(Pass):
         result = block.operations[len(block.operations) - 1].operation
         out = block.arguments[len(block.arguments) - 1]
         with ir.InsertionPoint.at_block_begin(block), result.location:
-            placed = write_into(result.operands[0], out)
-        if not placed:
-            with ir.InsertionPoint(result), result.location:
-                result.operands[0] = bufferization.MaterializeInDestinationOp(result.operands[0], out, result=out.type).result
+            write_into(result.operands[0], out)  # where it cannot, bufferisation copies the result to the destination
         for insert in ops_below(op, "tensor.insert_slice"):
             _write_slice_in_place(insert)
 

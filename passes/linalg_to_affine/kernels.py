@@ -3,7 +3,7 @@
 from typing import Any
 
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, ir, linalg, memref, passmanager, users
+from stepwell.dialects.mlir import arith, defining_op, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.default_schedules import element_bits
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
@@ -20,7 +20,7 @@ _BUFFERISE = (
     "builtin.module(canonicalize,"
     "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map"
     " unknown-type-conversion=identity-layout-map},"
-    "drop-equivalent-buffer-results{modify-public-functions=true},canonicalize,cse)"
+    "canonicalize,cse)"
 )
 
 
@@ -38,8 +38,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
             continue
         if "arg_attrs" in kernel.attributes:
             del kernel.attributes["arg_attrs"]
-        if len(kernel.type.results):
-            raise PassError(f"kernel @{kernel.sym_name.value} at {kernel.location} still returns a buffer: it does not write to its destination")
+        _drop_result(kernel)
         _copies_to_generics(kernel, state)
         _take_scratch(kernel)
         arguments = in_place_arguments(kernel)
@@ -52,6 +51,32 @@ def _protect_inputs(kernel: Any) -> None:
     count = len(kernel.arguments)
     flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i == count - 1)}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
+
+
+def _drop_result(kernel: Any) -> None:
+    """Return nothing: the result is the destination, or a view of it; anything else is copied there."""
+    block = kernel.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    result, out = end.operands[0], block.arguments[len(block.arguments) - 1]
+    with ir.InsertionPoint(end), end.location:
+        if _origin(result) != out:
+            memref.CopyOp(result, out)
+        func.ReturnOp([])
+    end.erase()
+    set_signature(kernel)
+
+
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
+VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
+
+
+def _origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
+    """The memref that a chain of views starts from."""
+    op = defining_op(value)
+    while op is not None and op.name in views:
+        value = op.operands[0]
+        op = defining_op(value)
+    return value
 
 
 def _copies_to_generics(kernel: Any, state: PassState) -> None:
@@ -133,9 +158,6 @@ def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:
     return op
 
 
-VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
-
-
 def _users_through_views(value: ir.Value) -> list[ir.Operation]:
     found = []
     for user in users(value):
@@ -163,15 +185,19 @@ def in_place_arguments(kernel: Any) -> list[int]:
     nests = chains(structured)
     if len(nests) != 1 or len(nests[0].root.outputs) != 1:
         return []
-    out = nests[0].root.outputs[0]
+    written = nests[0].root.outputs[0].value
+    out = _origin(written, RESHAPES)
     elementwise = [o.operation for o in nests[0].members if o.is_elementwise and not o.is_fill]
+    if not _is_permutation_identity(nests[0].root):
+        return []
     allowed = []
     for index, argument in enumerate(block.arguments):
-        if argument == out.value or argument.type != out.value.type:
+        if argument == out or argument.type != out.type:
             continue
-        reads = [(u, a) for u in users(argument) if u.name == "linalg.generic" for a in Structured(u).accesses if a.value == argument]
-        fits = all(u in elementwise and a.map == ir.AffineMap.get_identity(a.map.n_dims) for u, a in reads)
-        if reads and len(reads) == len(users(argument)) and fits and _is_permutation_identity(nests[0].root):
+        readers = [u for u in _users_through_views(argument) if u.name not in RESHAPES]
+        reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and _origin(a.value, RESHAPES) == argument]
+        same_walk = all(a.map == ir.AffineMap.get_identity(a.map.n_dims) and a.value.type == written.type for a in reads)
+        if reads and all(u in elementwise for u in readers) and same_walk:
             allowed.append(index)
     return allowed
 

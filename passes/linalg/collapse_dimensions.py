@@ -1,0 +1,180 @@
+"""The pass that merges loops which run over contiguous elements together, so that short rows make long vectors."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.mlir import defining_op, ir, linalg, tensor
+from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import clone_into, ops_below
+
+Groups = list[list[int]]  # dimensions that become one, in order
+
+
+@register_pass("collapse-dimensions", level="linalg", anchor="func.func")
+@dataclass
+class CollapseDimensions(Pass):
+    """Merge neighbouring loops wherever every operand walks them as one contiguous stretch.
+
+    rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
+
+    A chain (fill, root, in-place epilogues) is merged alike throughout, so that it stays one nest. A 1x1 convolution on 7x7 images
+    gets rows of 49 this way, an element-wise op a single loop. Chains that write into a slice are left alone: it is not contiguous.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for chain in _chains(op):
+            groups = _chain_groups(chain)
+            if groups is not None:
+                _rebuild(chain, groups)
+                state.count(self.name)
+
+
+def _chains(op: ir.Operation) -> list[list[Structured]]:
+    """Structured ops on tensors, those that continue each other's output together."""
+    chains: list[list[Structured]] = []
+    ends: dict[ir.Value, list[Structured]] = {}
+    for operation in ops_below(op):
+        if operation.name not in ("linalg.generic", "linalg.fill") or len(operation.results) != 1:
+            continue
+        structured = Structured(operation)
+        chain = ends.pop(structured.outputs[0].value, None)
+        if chain is None:
+            chain = []
+            chains.append(chain)
+        chain.append(structured)
+        ends[operation.results[0]] = chain
+    return chains
+
+
+def _chain_groups(chain: list[Structured]) -> list[Groups] | None:
+    """For each member, its dimensions grouped; None if nothing can be merged."""
+    origin = defining_op(chain[0].outputs[0].value)
+    if origin is not None and origin.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant"):
+        return None
+    rank = len(chain[0].outputs[0].map.results)
+    joined = [all(_output_pair_merges(member, i) for member in chain) for i in range(rank - 1)]
+    result = []
+    for member in chain:
+        if any(o.operation.name == "linalg.index" for o in member.body.operations):
+            return None
+        outputs = [_dim(r) for r in member.outputs[0].map.results]
+        merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
+        inside = member.reduction_dims
+        merged |= {(a, b) for a, b in zip(inside, inside[1:], strict=False) if b == a + 1 and _pair_merges(member, a)}
+        groups: Groups = []
+        for d in range(len(member.iterators)):
+            if groups and (groups[-1][-1], d) in merged:
+                groups[-1].append(d)
+            else:
+                groups.append([d])
+        result.append(groups)
+    return result if any(len(g) < len(m.iterators) for g, m in zip(result, chain, strict=True)) else None
+
+
+def _dim(expr: Any) -> int:
+    return expr.position if isinstance(expr, ir.AffineDimExpr) else -1
+
+
+def _output_pair_merges(op: Structured, index: int) -> bool:
+    """Whether the loops that write output dimensions `index` and `index + 1` can become one."""
+    first, second = (_dim(r) for r in op.outputs[0].map.results[index : index + 2])
+    return first >= 0 and second == first + 1 and _pair_merges(op, first)
+
+
+def _pair_merges(op: Structured, dim: int) -> bool:
+    """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
+    if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
+        return False
+    return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
+
+
+def _walks_together(access: Access, dim: int) -> bool:
+    involved = [r for r in access.map.results if any(_mentions(r, d) for d in (dim, dim + 1))]
+    if not involved:
+        return True
+    positions = [_dim(r) for r in access.map.results]
+    return len(involved) == 2 and dim in positions and positions.index(dim) + 1 < len(positions) and positions[positions.index(dim) + 1] == dim + 1
+
+
+def _mentions(expr: Any, dim: int) -> bool:
+    if isinstance(expr, ir.AffineDimExpr):
+        return bool(expr.position == dim)
+    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return False
+    return _mentions(expr.lhs, dim) or _mentions(expr.rhs, dim)
+
+
+def _rebuild(chain: list[Structured], groups: list[Groups]) -> None:
+    """Build the chain anew on collapsed operands; its last result is expanded back to the old shape."""
+    last = chain[-1].operation
+    with ir.InsertionPoint(chain[0].operation), chain[0].operation.location:
+        current = _collapsed(chain[0].outputs[0], groups[0])
+    for member, member_groups in zip(chain, groups, strict=True):
+        with ir.InsertionPoint(member.operation), member.operation.location:
+            current = _rebuild_member(member, member_groups, current)
+    with ir.InsertionPoint.after(last), last.location:
+        reassociation = _reassociation(chain[-1].outputs[0], groups[-1])
+        shape = list(last.results[0].type.shape)
+        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, [], shape).result if reassociation else current
+    last.results[0].replace_all_uses_with(expanded)
+    for member in reversed(chain):
+        member.operation.erase()
+
+
+def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Value:
+    if member.is_fill:
+        filled = linalg.fill(member.operation.operands[0], outs=[out])
+        value: ir.Value = filled if isinstance(filled, ir.Value) else filled.result
+        return value
+    inputs = [_collapsed(a, groups) for a in member.inputs]
+    maps = [ir.AffineMapAttr.get(_collapsed_map(a, groups)) for a in member.accesses]
+    kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{member.iterators[g[0]]}>") for g in groups]
+    op = linalg.GenericOp([out.type], inputs, [out], ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds))
+    block = op.regions[0].blocks.append(*[a.type for a in member.body.arguments])
+    mapping: dict[ir.Value, ir.Value] = dict(zip(member.body.arguments, block.arguments, strict=True))
+    for inner in member.body.operations:
+        clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    result: ir.Value = op.results[0]
+    return result
+
+
+def _reassociation(access: Access, groups: Groups) -> list[list[int]]:
+    """How the operand's dimensions group, or [] if none merge."""
+    follows = {d: g[i - 1] for g in groups for i, d in enumerate(g) if i > 0}
+    out: list[list[int]] = []
+    positions = [_dim(r) for r in access.map.results]
+    for i, d in enumerate(positions):
+        if out and d >= 0 and follows.get(d, -2) == positions[i - 1]:
+            out[-1].append(i)
+        else:
+            out.append([i])
+    return out if len(out) < len(positions) else []
+
+
+def _collapsed(access: Access, groups: Groups) -> ir.Value:
+    if not access.is_shaped:
+        return access.value
+    reassociation = _reassociation(access, groups)
+    if not reassociation:
+        return access.value
+    old = access.value.type
+    shape = []
+    for group in reassociation:
+        size = 1
+        for i in group:
+            size *= old.shape[i]
+        shape.append(size)
+    result: ir.Value = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, old.element_type), access.value, reassociation).result
+    return result
+
+
+def _collapsed_map(access: Access, groups: Groups) -> Any:
+    """The access's map over the merged dimensions: a merged run of results is one result."""
+    place = {d: i for i, g in enumerate(groups) for d in g}
+    # Dimensions that are alone keep their expressions; a merged one appears in an operand only as a whole.
+    replacements = [ir.AffineDimExpr.get(place[d]) for d in range(sum(map(len, groups)))]
+    inner = ir.AffineMap.get(len(groups), 0, replacements)
+    results = list(access.map.results)
+    kept = results if not access.is_shaped or not _reassociation(access, groups) else [results[g[0]] for g in _reassociation(access, groups)]
+    return ir.AffineMap.get(len(groups), 0, [r.compose(inner) for r in kept])
