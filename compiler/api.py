@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-
-
 import onnx
 
 from stepwell.dialects.errors import IRError, ModelError
@@ -56,7 +54,7 @@ class Lowered:
         return [(ir.StringAttr(e[0]).value, TensorType.from_mlir(ir.TypeAttr(e[1]).value)) for e in map(ir.ArrayAttr, entries)]
 
 
-def compile(  # noqa: A001  (the name users expect: stepwell.compile)
+def compile(
     source: Source,
     *,
     threads: int | None = None,
@@ -76,6 +74,7 @@ def compile(  # noqa: A001  (the name users expect: stepwell.compile)
     imported, seconds = _import(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free:
+
         def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
             model = compile(source, threads=threads, target=chosen, shapes=given, on_level=on_level, instrumentation=instrumentation)
             if isinstance(model, DynamicModel):
@@ -83,7 +82,9 @@ def compile(  # noqa: A001  (the name users expect: stepwell.compile)
             return model
 
         return DynamicModel(
-            inputs=[TensorInfo.of(n, t) for n, t in imported.inputs], outputs=[TensorInfo.of(n, t) for n, t in imported.outputs], compile_shapes=specialise
+            inputs=[TensorInfo.of(n, t) for n, t in imported.inputs],
+            outputs=[TensorInfo.of(n, t) for n, t in imported.outputs],
+            compile_shapes=specialise,
         )
     if on_level is not None:
         on_level("graph", seconds)
@@ -223,5 +224,3 @@ def _derive_signature(module: ir.Module) -> None:
     if not sides[1]:
         raise IRError("the module has no stepwell.inputs and stepwell.outputs, and its @main returns no tensors to derive them from")
     _set_signature(module, *sides)
-
-

@@ -10,7 +10,10 @@ _STEPS = {
         "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
         "make-padding-explicit,fold-constants,remove-identities,fuse-operators,outline-kernels"
     ),
-    "linalg": "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),func.func(use-destinations,collapse-dimensions,canonicalize)",
+    "linalg": (
+        "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),"
+        "func.func(use-destinations,collapse-dimensions,canonicalize)"
+    ),
     "scheduled": "func.func(assign-schedules)",
     "affine": "bufferize,func.func(lower-to-affine),canonicalize,cse",
     # The canonicalisation after convert-scf-to-openmp removes the memref.alloca_scope that it makes. Functions are converted before

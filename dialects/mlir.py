@@ -12,10 +12,10 @@ from torch_mlir.execution_engine import ExecutionEngine
 from stepwell.dialects.errors import IRError
 
 __all__ = [
-    "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult", "affine",
-    "arith", "attribute_fields", "bufferization", "create_operation", "define_group_accessors", "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref",
-    "operand_fields", "operand_group", "parse_module", "passmanager", "register_dialect", "result_fields", "result_group",
-    "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
+    "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bufferization", "create_operation", "define_group_accessors", "defining_op",
+    "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
+    "passmanager", "register_dialect", "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
 ]  # fmt: skip
 
 Pure = _ext.Pure

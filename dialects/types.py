@@ -118,12 +118,15 @@ def type_of(value: ir.Value) -> TensorType:
 
 
 def is_float(dtype: str) -> bool:
+    """Whether it is a floating-point type."""
     return dtype in FLOATS
 
 
 def is_integer(dtype: str) -> bool:
+    """Whether it is an integer type, signed or not (booleans are not)."""
     return dtype in INTEGERS
 
 
 def is_unsigned(dtype: str) -> bool:
+    """Whether values are never negative: unsigned integers and booleans."""
     return dtype in UNSIGNED or dtype == BOOL

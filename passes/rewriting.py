@@ -141,7 +141,13 @@ class Conversion:
 
 
 def convert(
-    op: ir.Operation, conversions: Sequence[Conversion], state: PassState, *, legal: Iterable[str], illegal: str, convert_type: Callable[[Any], Any] | None = None
+    op: ir.Operation,
+    conversions: Sequence[Conversion],
+    state: PassState,
+    *,
+    legal: Iterable[str],
+    illegal: str,
+    convert_type: Callable[[Any], Any] | None = None,
 ) -> None:
     """Full dialect conversion of what lies below `op`: afterwards only ops of the dialects `legal` are left, none of dialect `illegal`.
 

@@ -1,6 +1,7 @@
 """The pass that merges loops which run over contiguous elements together, so that short rows make long vectors."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from stepwell.dialects.mlir import defining_op, ir, linalg, tensor
@@ -61,7 +62,7 @@ def _chain_groups(chain: list[Structured]) -> list[Groups] | None:
         outputs = [_dim(r) for r in member.outputs[0].map.results]
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
-        merged |= {(a, b) for a, b in zip(inside, inside[1:], strict=False) if b == a + 1 and _pair_merges(member, a)}
+        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and _pair_merges(member, a)}
         groups: Groups = []
         for d in range(len(member.iterators)):
             if groups and (groups[-1][-1], d) in merged:

@@ -34,7 +34,8 @@ class Nest:
     def to_attribute(self) -> NestAttr:
         """The `#sched.nest` attribute of these knobs, in the current context."""
         knobs = {"order": self.order, "parallel": self.parallel, "unroll": self.unroll, "vector": self.vector, "width": self.width}
-        attribute: NestAttr = NestAttr.get(to_attribute({k: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for k, v in knobs.items()}))
+        encoded = {k: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for k, v in knobs.items()}
+        attribute: NestAttr = NestAttr.get(to_attribute(encoded))
         return attribute
 
     @staticmethod

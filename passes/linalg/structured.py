@@ -71,15 +71,13 @@ class Structured:
     def accesses(self) -> list[Access]:
         """Inputs, then outputs."""
         if self.is_fill:
-            value, out = self.operation.operands
+            out = self.operation.operands[1]
             rank = len(ir.ShapedType(out.type).shape)
             maps = [ir.AffineMap.get(rank, 0, []), ir.AffineMap.get_identity(rank)]
         else:
             maps = [ir.AffineMapAttr(a).value for a in self.operation.attributes["indexing_maps"]]
         arguments = self.body.arguments
-        return [
-            Access(v, m, any(True for _ in a.uses)) for v, m, a in zip(self.operation.operands, maps, arguments, strict=True)
-        ]
+        return [Access(v, m, any(True for _ in a.uses)) for v, m, a in zip(self.operation.operands, maps, arguments, strict=True)]
 
     @cached_property
     def outputs(self) -> list[Access]:
@@ -92,7 +90,7 @@ class Structured:
 
     @cached_property
     def iterators(self) -> list[str]:
-        """"parallel" or "reduction" for each dimension."""
+        """The kind of each dimension: "parallel" or "reduction"."""
         if self.is_fill:
             return ["parallel"] * self.accesses[0].map.n_dims
         return ["reduction" if "reduction" in str(a) else "parallel" for a in self.operation.attributes["iterator_types"]]

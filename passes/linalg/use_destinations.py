@@ -100,7 +100,7 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
         new = linalg.GenericOp([op.results[0].type], inputs, [taken], ir.ArrayAttr.get(maps), op.attributes["iterator_types"])
         kept = [a for i, a in enumerate(arguments) if i != index]
         block = new.regions[0].blocks.append(*[a.type for a in kept])
-        mapping = dict(zip(kept, block.arguments, strict=True))
+        mapping: dict[ir.Value, ir.Value] = dict(zip(kept, block.arguments, strict=True))
         mapping[arguments[index]] = block.arguments[len(block.arguments) - 1]
         for inner in structured.body.operations:
             clone_into(inner.operation, mapping, ir.InsertionPoint(block))

@@ -69,7 +69,7 @@ class _MainBuilder:
         old = self.main.operation
         i8 = ir.IntegerType.get_signless(8)
         arena = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8)
-        returned = [o for o in self.main.regions[0].blocks[0].operations][-1].operation
+        returned = list(self.main.regions[0].blocks[0].operations)[-1].operation
         types = [as_memref(a.type) for a in self.inputs] + [as_memref(v.type) for v in returned.operands] + [arena, arena]
         with ip, old.location:
             new = func.FuncOp("main", ir.FunctionType.get(types, []))
@@ -84,7 +84,7 @@ class _MainBuilder:
         i64 = ir.IntegerType.get_signless(64)
 
         def kept(attributes: str, index: int) -> ir.Attribute:
-            values = self.main.attributes[attributes] if attributes in self.main.attributes else None
+            values = self.main.attributes.get(attributes, None)
             entry = ir.DictAttr(values[index]) if values is not None else None
             return ir.DictAttr.get({NAME: entry[NAME]} if entry is not None and NAME in entry else {})
 

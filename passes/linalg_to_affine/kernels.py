@@ -154,7 +154,10 @@ def _top_level_positions(block: ir.Block) -> dict[ir.Operation, int]:
 
 def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:
     while op.block != block:
-        op = op.parent.operation
+        parent = op.parent
+        if parent is None:
+            raise PassError(f"'{op.name}' at {op.location} lies outside its kernel")
+        op = parent.operation
     return op
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from stepwell.dialects.errors import PassError
@@ -97,7 +98,7 @@ class NestEmitter:
                     affine.AffineYieldOp([])
             else:
                 self._serial(serial, {**tile, **steps}, lanes)
-            for d, s in zip(threaded, chosen, strict=True):
+            for d in threaded:
                 self.fixed.pop(d, None)
 
         combine(threaded, [])
@@ -111,9 +112,14 @@ class NestEmitter:
             vectorised = dim == self.nest.vector
             inner = tile if vectorised else {**tile, dim: segment.step}
             with_width = segment.step if vectorised else width
-            self._loop(dim, segment, [], lambda _, inner=inner, with_width=with_width: self._serial(rest, inner, with_width) or [])  # type: ignore[misc]
 
-    def _loop(self, dim: int, segment: Segment, carried: list[ir.Value], body: Callable[[list[ir.Value]], list[ir.Value]]) -> list[ir.Value]:
+            def body(carried: list[Any], inner: Offsets = inner, with_width: int = with_width) -> list[Any]:
+                self._serial(rest, inner, with_width)
+                return carried
+
+            self._loop(dim, segment, [], body)
+
+    def _loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """One loop over `segment`, or its body alone where there is a single round."""
         if segment.rounds == 1:
             self.fixed[dim] = segment.low
@@ -141,8 +147,7 @@ class NestEmitter:
         points: list[Offsets] = [{}]
         for dim, count in tile.items():
             points = [{**p, dim: k} for p in points for k in range(count)]
-        start = [[self._start(out, index, p, width) for index, out in enumerate(self.root.outputs)] for p in points]
-        flat = [v for group in start for v in group]
+        flat: list[Any] = [self._start(out, p, width) for p in points for out in self.root.outputs]
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
         else:
@@ -155,7 +160,7 @@ class NestEmitter:
             for out, v in zip(self.root.outputs, group, strict=True):
                 self._store(out, v, p, width)
 
-    def _start(self, out: Access, index: int, point: Offsets, width: int) -> ir.Value | None:
+    def _start(self, out: Access, point: Offsets, width: int) -> ir.Value | None:
         if not out.used:
             # The body ignores what was there: nothing to load, but loops carry a value, so give them zero.
             return as_vector(constant_of(out.element_type, 0), self._lanes(out, width)) if self.root.reduction_dims else None
@@ -196,7 +201,7 @@ class NestEmitter:
         loaded: dict[tuple[int, str], ir.Value] = {}  # one load for each distinct address of the tile
         results: list[Any] = []
         for i, point in enumerate(points):
-            inputs = []
+            inputs: list[ir.Value | None] = []
             for n, access in enumerate(self.root.inputs):
                 if not access.used:
                     inputs.append(None)
@@ -205,7 +210,8 @@ class NestEmitter:
                 if key not in loaded:
                     loaded[key] = self._load(access, point, width)
                 inputs.append(loaded[key])
-            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, lambda d, point=point: self._index(d, point, width))
+            index = partial(self._index, point=point, width=width)
+            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index)
         return results
 
     def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int) -> list[Any]:
@@ -220,7 +226,7 @@ class NestEmitter:
 
     def point_exprs(self, point: Offsets, lane: int = 0) -> list[Any]:
         """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile."""
-        exprs = []
+        exprs: list[Any] = []
         for d in range(len(self.sizes)):
             offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
             if d in self.where:
@@ -265,9 +271,11 @@ class NestView:
     def load(self, access: Access) -> ir.Value:
         kind = access.kind(self.vector) if access.is_shaped and self.vector >= 0 and self.width > 1 else "scalar"
         count = len(self.nest.ivs)
-        return load(
-            access, kind, self.width, self.nest.ivs, lambda lane: ir.AffineMap.get(count, 0, [r.compose(self._dims(lane)) for r in access.map.results])
-        )
+
+        def address(lane: int) -> Any:
+            return ir.AffineMap.get(count, 0, [r.compose(self._dims(lane)) for r in access.map.results])
+
+        return load(access, kind, self.width, self.nest.ivs, address)
 
     def index(self, dim: int) -> ir.Value:
         return index_value(self._dims(0).results[dim], self.nest.ivs, self.width if dim == self.vector else 1)

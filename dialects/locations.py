@@ -1,0 +1,43 @@
+"""Locations that name ONNX nodes: made by the importer, read through fusion and inlining by everything below it."""
+
+from collections.abc import Iterator
+
+from stepwell.dialects.mlir import ir
+
+MODEL_FILE = "model.onnx"
+
+
+def node_location(name: str, index: int, context: ir.Context | None = None) -> ir.Location:
+    """The location of ops made for the node `name`, which is number `index` (from 0) of the module's `stepwell.nodes`.
+
+    The index travels as a line number (one more, as lines count from 1) because only files and lines survive into debug information.
+    """
+    return ir.Location.name(name, childLoc=ir.Location.file(MODEL_FILE, index + 1, 0, context=context), context=context)
+
+
+def node_names(location: ir.Location) -> list[str]:
+    """The names of all nodes in `location`, each once, in order; those inside fused and call-site locations included."""
+    return list(dict.fromkeys(leaf.name_str for leaf in _leaves(location) if isinstance(leaf, ir.NameLoc)))
+
+
+def node_index(location: ir.Location) -> int | None:
+    """The index of the first node in `location`, or None if it names none."""
+    for leaf in _leaves(location):
+        if isinstance(leaf, ir.FileLineColLoc) and leaf.filename == MODEL_FILE and leaf.start_line > 0:
+            return int(leaf.start_line) - 1
+    return None
+
+
+def _leaves(location: ir.Location) -> Iterator[ir.Location]:
+    """The name, file and unknown locations that `location` is made of, in order; a name before what it names."""
+    if isinstance(location, ir.NameLoc):
+        yield location
+        yield from _leaves(location.child_loc)
+    elif isinstance(location, ir.FusedLoc):
+        for inner in location.locations:
+            yield from _leaves(inner)
+    elif isinstance(location, ir.CallSiteLoc):
+        yield from _leaves(location.callee)
+        yield from _leaves(location.caller)
+    else:
+        yield location

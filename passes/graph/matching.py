@@ -1,0 +1,149 @@
+"""What graph patterns ask about a value: who makes it, who uses it, what it is known to hold; and how they store new weights."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.graph import GraphBuilder, constant_value, op_classes
+from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
+from stepwell.dialects.graph.elementwise import Binary, Unary
+from stepwell.dialects.graph.logic import SelectOp
+from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.types import is_float, type_of
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.rewriting import NoMatch, Pattern, Rewriter
+
+ELEMENTWISE = (Unary, Binary, SelectOp)
+SPLAT_ELEMENTS = 1 << 16  # larger arrays are not searched for being all equal
+DERIVED = ".folded"  # ends the names of weights that a pass computed from others
+
+
+def producer(value: ir.Value, *mnemonics: str) -> Any:
+    """The view of the op that makes `value`, if it is `graph.<one of mnemonics>`; else None."""
+    op = defining_op(value)
+    if op is None or op.name.removeprefix("graph.") not in mnemonics:
+        return None
+    return op.opview
+
+
+def has_one_use(value: ir.Value) -> bool:
+    """Whether exactly one operand of one op is `value`."""
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+def stored(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
+    """The array of a constant or parameter; None for anything else, and for a parameter that the weight table lacks."""
+    return constant_value(value, weights, 0)
+
+
+def is_stored(value: ir.Value) -> bool:
+    """Whether `value` is a constant or a parameter, known here or not."""
+    return producer(value, "constant", "parameter") is not None
+
+
+def splat(array: np.ndarray | None) -> Any:
+    """The one value that all elements of `array` are, as a numpy scalar; None if they differ (NaN differs from itself)."""
+    if array is None or not 0 < array.size <= SPLAT_ELEMENTS:
+        return None
+    first = array.reshape(-1)[0]
+    return first if bool((array == first).all()) else None
+
+
+def splat_of(value: ir.Value, rw: Rewriter) -> Any:
+    """`splat` of what `value` is known to hold."""
+    return splat(stored(value, rw.weights))
+
+
+def with_stored_operand(op: Any, rw: Rewriter) -> tuple[ir.Value, ir.Value, np.ndarray] | None:
+    """A commutative binary op as (other operand, known operand, its array), whichever side the known one is on; None if neither is known."""
+    for other, known in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        array = stored(known, rw.weights)
+        if array is not None:
+            return other, known, array
+    return None
+
+
+def keeps_type(op: Any, operand: ir.Value) -> bool:
+    """Whether the op's result has the type of `operand`, so that `operand` may stand for it (no other operand broadcasts it up)."""
+    return bool(op.result.type == operand.type) and type_of(operand).is_static or _broadcasts_nothing(op, operand)
+
+
+def _broadcasts_nothing(op: Any, operand: ir.Value) -> bool:
+    # With dynamic sizes equal types are not enough: every other operand must be 1 (or absent) where `operand` is dynamic.
+    if op.result.type != operand.type:
+        return False
+    shape = type_of(operand).shape
+    for other in op.operation.operands:
+        if other == operand:
+            continue
+        sizes = type_of(other).shape
+        aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
+        if any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
+            return False
+    return True
+
+
+def per_channel(array: np.ndarray, rank: int, axis: int, channels: int) -> np.ndarray | None:
+    """`array`, broadcast against a tensor of `rank`, as one value for each of the `channels` along `axis`; None if it varies elsewhere."""
+    if array.ndim > rank:
+        return None
+    shape = (1,) * (rank - array.ndim) + array.shape
+    if any(size != 1 for i, size in enumerate(shape) if i != axis) or shape[axis] not in (1, channels):
+        return None
+    return np.broadcast_to(array.reshape(-1), (channels,))
+
+
+def along(array: np.ndarray, rank: int, axis: int) -> np.ndarray:
+    """A vector shaped to broadcast along `axis` of a tensor of `rank`."""
+    return array.reshape([-1 if i == axis else 1 for i in range(rank)])
+
+
+def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
+    """A constant holding `array`: a literal if it is small, else a weight named after the parameter that it was computed from."""
+    if array.size <= LITERAL_ELEMENTS:
+        value: ir.Value = b.constant(value=np.ascontiguousarray(array).reshape(array.shape))
+        return value
+    return b.weight(derived_name(source), array)
+
+
+def derived_name(source: ir.Value | None) -> str:
+    """The name for a weight computed from `source`."""
+    parameter = None if source is None else producer(source, "parameter")
+    if parameter is None:
+        return "constant"
+    name: str = parameter.operation.attributes["id"].value
+    return name if DERIVED in name else name + DERIVED
+
+
+def fused_location(*ops: Any) -> ir.Location:
+    """The location of an op that does the work of all of `ops`."""
+    return ir.Location.fused([op.operation.location for op in ops])
+
+
+def is_float_op(op: Any) -> bool:
+    """Whether the op's result is of a float type."""
+    return is_float(type_of(op.operation.results[0]).dtype)
+
+
+def is_elementwise(op: Any) -> bool:
+    """Whether the op view is an element-wise op: each element of the result from one element of each (broadcast) operand."""
+    return isinstance(op, ELEMENTWISE)
+
+
+def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]], tuple[Pattern, ...]]:
+    """Decorator: the same pattern for each of several op classes."""
+
+    def make(function: Callable[[Any, Rewriter], Any]) -> tuple[Pattern, ...]:
+        return tuple(Pattern(function.__name__, root.OPERATION_NAME, function) for root in roots)
+
+    return make
+
+
+def elementwise_classes() -> list[Any]:
+    """The element-wise op classes known so far."""
+    return [cls for cls in op_classes().values() if issubclass(cls, ELEMENTWISE)]
+
+
+NOT_STORED = NoMatch("neither operand is a constant or parameter with known values")

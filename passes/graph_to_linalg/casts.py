@@ -1,0 +1,115 @@
+"""Conversion of one scalar between element types, with defined results for every input."""
+
+from stepwell.dialects.mlir import arith, ir, math
+from stepwell.dialects.types import BOOL, is_float, is_unsigned
+from stepwell.passes.graph_to_linalg.linalg_builder import NARROW, LinalgBuilder, element, highest, lowest
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+
+def cast(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
+    """`x` of dtype `source` as one of dtype `target`, as graph.cast defines it."""
+    if source == target:
+        return x
+    if target == BOOL:
+        s = Scalars(b, source)
+        return s.compare("ne", b.widen(x), s.const(0))
+    if is_float(source):
+        return _from_float(b, x, source, target, saturate)
+    if is_float(target):
+        return _integer_to_float(b, x, source, target)
+    return _resize_integer(x, source, target)
+
+
+def _resize_integer(x: ir.Value, source: str, target: str) -> ir.Value:
+    """An integer of another width, wrapping; the signedness of the source decides how it grows."""
+    kind = element(target)
+    result: ir.Value
+    if kind.width == x.type.width:
+        return x
+    if kind.width < x.type.width:
+        result = arith.TruncIOp(kind, x).result
+    elif is_unsigned(source):
+        result = arith.ExtUIOp(kind, x).result
+    else:
+        result = arith.ExtSIOp(kind, x).result
+    return result
+
+
+def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
+    convert = arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp
+    result: ir.Value
+    if target not in NARROW:
+        result = convert(element(target), x).result
+    elif x.type.width <= 16:
+        result = b.narrow(convert(element("f32"), x).result, target)
+    else:
+        result = _round_once(b, convert(element("f64"), x).result, target)
+    return result
+
+
+def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
+    result: ir.Value
+    if is_float(target):
+        if source == "f64" and target in NARROW:
+            return _round_once(b, x, target)
+        wide = b.widen(x)
+        if target == "f64":
+            result = arith.ExtFOp(element("f64"), wide).result
+            return result
+        if wide.type == element("f64"):
+            result = arith.TruncFOp(element(target), wide).result
+            return result
+        return b.narrow(wide, target)
+    wide = b.widen(x)
+    s = Scalars(b, "f64" if source == "f64" else "f32")
+    return _saturated(b, s, wide, target) if saturate else _truncated(b, s, wide, target)
+
+
+def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
+    """The nearest integer of the target's range toward zero; 0 for NaN."""
+    low, high = lowest(target), highest(target)
+    above, below = s.compare("ge", x, s.const(float(high))), s.compare("le", x, s.const(float(low)))
+    inside = arith.AndIOp(s.compare("lt", x, s.const(float(high))), s.compare("gt", x, s.const(float(low)))).result
+    safe = s.select(inside, x, s.const(0))
+    convert = arith.FPToUIOp if is_unsigned(target) else arith.FPToSIOp
+    converted = convert(element(target), safe).result
+    return s.select(above, b.scalar(high, target), s.select(below, b.scalar(low, target), converted))
+
+
+def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
+    """The integer part, wrapped to the target's width; what even the integer it goes through cannot hold becomes that one's least value.
+
+    The conversion of a number out of range is poison in LLVM, so such numbers are replaced before it.
+    """
+    through = "i32" if element(target).width < 32 or target == "i32" else "i64"
+    integer = _guarded(b, s, x, through)
+    if target != "ui64":
+        return _resize_integer(integer, through, target)
+    # Above what an i64 holds: less 2^63, which the top bit then stands for.
+    half = s.const(2.0**63)
+    upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), "i64"), b.scalar(lowest("i64"), "i64")).result
+    return s.select(s.compare("ge", x, half), upper, integer)
+
+
+def _guarded(b: LinalgBuilder, s: Scalars, x: ir.Value, through: str) -> ir.Value:
+    least = s.const(float(lowest(through)))
+    limit = s.const(2.0 ** (31 if through == "i32" else 63))
+    above_least = s.compare("ge", x, least) if through == "i64" or s.dtype == "f32" else s.compare("gt", x, s.const(-(2.0**31) - 1))
+    inside = arith.AndIOp(above_least, s.compare("lt", x, limit)).result
+    result: ir.Value = arith.FPToSIOp(element(through), s.select(inside, x, least)).result
+    return result
+
+
+def _round_once(b: LinalgBuilder, x: ir.Value, target: str) -> ir.Value:
+    """An f64 as f16 or bf16, rounded once although it goes through f32: that step rounds to odd (Boldo and Melquiond, 2008)."""
+    wide = Scalars(b, "f64")
+    bits = Scalars(b, "i32")
+    single = arith.TruncFOp(element("f32"), x).result
+    back = arith.ExtFOp(element("f64"), single).result
+    inexact = arith.CmpFOp(arith.CmpFPredicate.ONE, back, x).result
+    away = wide.compare("gt", math.AbsFOp(back).result, math.AbsFOp(x).result)
+    pattern = arith.BitcastOp(element("i32"), single).result
+    toward = wide.select(away, bits.sub(pattern, bits.const(1)), pattern)
+    odd = arith.OrIOp(toward, bits.const(1)).result
+    chosen = wide.select(inexact, odd, pattern)
+    return b.narrow(arith.BitcastOp(element("f32"), chosen).result, target)

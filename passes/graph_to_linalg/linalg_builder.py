@@ -1,0 +1,297 @@
+"""LinalgBuilder: makes linalg.generic, fills and tensor ops on signless tensors at the current insertion point and location."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stepwell.dialects.attributes import dense
+from stepwell.dialects.mlir import arith, defining_op, ir, linalg, tensor
+from stepwell.dialects.types import is_float, is_integer
+from stepwell.passes.registry import PassState
+
+Size: TypeAlias = "int | ir.Value"
+NARROW = ("f16", "bf16")
+
+
+def compute_dtype(dtype: str) -> str:
+    """The type in which elements of `dtype` are computed and summed: f32 for the narrow floats, else itself."""
+    return "f32" if dtype in NARROW else dtype
+
+
+def element(dtype: str) -> ir.Type:
+    """The signless MLIR type of elements of `dtype` (spelled as in the graph dialect)."""
+    return ir.Type.parse(dtype.removeprefix("u"))
+
+
+def dims(*positions: int) -> list[Any]:
+    """Affine expressions for these loops."""
+    return [ir.AffineExpr.get_dim(p) for p in positions]
+
+
+class LinalgBuilder:
+    """Builds what lowerings are made of. Element types are given as the graph's dtype strings; values are signless tensors.
+
+    Sizes of dimensions are ints where they are static, else values of type index.
+    """
+
+    def __init__(self, state: PassState) -> None:
+        self.state = state
+        self._outside: ir.InsertionPoint | None = None  # before the op whose body is being built
+
+    # -- scalars and sizes
+
+    def scalar(self, value: Any, dtype: str) -> ir.Value:
+        """A scalar constant, kept out of the body that is being built."""
+        kind = element(dtype)
+        if is_float(dtype):
+            attribute: ir.Attribute = ir.FloatAttr.get(kind, float(value))
+        else:  # as the signed number with the same bits, which is what a signless attribute takes
+            width = kind.width
+            bits = int(value) & ((1 << width) - 1)
+            signed = bits if width == 1 or bits < 1 << (width - 1) else bits - (1 << width)
+            attribute = ir.IntegerAttr.get(kind, signed)
+        return self._hoisted(kind, attribute)
+
+    def index(self, value: int) -> ir.Value:
+        """A constant of type index, kept out of the body that is being built."""
+        kind = ir.IndexType.get()
+        return self._hoisted(kind, ir.IntegerAttr.get(kind, value))
+
+    def _hoisted(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
+        made: ir.Value = arith.ConstantOp(kind, attribute, ip=self._outside).result
+        return made
+
+    def splat(self, value: ir.Value) -> ir.Value | None:
+        """The scalar that every element of `value` is known to be, as a constant; None if it is not known to be one."""
+        origin = defining_op(value)
+        if origin is None or origin.name != "arith.constant":
+            return None
+        attribute = origin.attributes["value"]
+        if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
+            return None
+        return self._hoisted(value.type.element_type, attribute.get_splat_value())
+
+    def size(self, value: ir.Value, dim: int) -> Size:
+        """The size of one dimension of a tensor."""
+        if not value.type.is_dynamic_dim(dim):
+            static: int = value.type.get_dim_size(dim)
+            return static
+        return self.dim(value, dim)
+
+    def dim(self, value: ir.Value, dim: int) -> ir.Value:
+        """The size of one dimension as a value of type index, static or not."""
+        made: ir.Value = tensor.DimOp(value, self.index(dim), ip=self._outside).result
+        return made
+
+    def sizes(self, value: ir.Value) -> list[Size]:
+        """The sizes of all dimensions of a tensor."""
+        return [self.size(value, i) for i in range(value.type.rank)]
+
+    def index_of(self, size: Size) -> ir.Value:
+        """A size as a value of type index."""
+        return self.index(size) if isinstance(size, int) else size
+
+    # -- tensors
+
+    def constant(self, array: np.ndarray) -> ir.Value:
+        """A constant tensor; unsigned integers as the signless ones with the same bits."""
+        data = array.view(array.dtype.str.replace("u", "i")) if array.dtype.kind == "u" and array.ndim else array
+        if data.dtype.kind == "u":
+            data = data.astype(data.dtype.str.replace("u", "i"))
+        attribute = dense(data)
+        made: ir.Value = arith.ConstantOp(attribute.type, attribute).result
+        return made
+
+    def empty(self, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+        """A tensor of that type and shape whose elements mean nothing yet."""
+        made: ir.Value = tensor.EmptyOp(list(sizes), element(dtype)).result
+        return made
+
+    def fill(self, value: ir.Value, out: ir.Value) -> ir.Value:
+        """`out` with every element replaced by a scalar."""
+        sizes = ir.DenseI32ArrayAttr.get([1, 1])
+        op = ir.Operation.create("linalg.fill", results=[out.type], operands=[value, out], attributes={"operandSegmentSizes": sizes}, regions=1)
+        block = op.regions[0].blocks.append(value.type, out.type.element_type)
+        with ir.InsertionPoint(block):
+            linalg.YieldOp([block.arguments[0]])
+        result: ir.Value = op.results[0]
+        return result
+
+    def filled(self, value: Any, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+        """A new tensor with every element `value`, a Python number."""
+        return self.fill(self.scalar(value, dtype), self.empty(dtype, sizes))
+
+    def reshape(self, value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[Size]) -> ir.Value:
+        """`value` with dimensions merged (fewer `sizes` than it has) or split (more) as the groups of the longer shape say."""
+        rank = value.type.rank
+        if len(sizes) == rank:
+            return value
+        static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
+        kind = ir.RankedTensorType.get(static, value.type.element_type)
+        if len(sizes) < rank:
+            collapsed: ir.Value = tensor.CollapseShapeOp(kind, value, [list(g) for g in groups]).result
+            return collapsed
+        dynamic = [s for s in sizes if not isinstance(s, int)]
+        expanded: ir.Value = tensor.ExpandShapeOp(kind, value, [list(g) for g in groups], dynamic, static).result
+        return expanded
+
+    def without_unit_dims(self, value: ir.Value) -> ir.Value:
+        """`value` without its dimensions of static size 1."""
+        shape = value.type.shape
+        kept = [i for i, s in enumerate(shape) if s != 1]
+        ends = [*kept[1:], len(shape)] if kept else []
+        starts = [0, *kept[1:]] if kept else []
+        return self.reshape(value, [list(range(a, b)) for a, b in zip(starts, ends, strict=True)], [self.size(value, i) for i in kept])
+
+    def with_unit_dims(self, value: ir.Value, at: Sequence[int]) -> ir.Value:
+        """`value` with dimensions of size 1 inserted, so that they are dimensions `at` of the result."""
+        if not at:
+            return value
+        old = self.sizes(value)
+        rank = len(old) + len(at)
+        sizes: list[Size] = []
+        groups: list[list[int]] = []
+        rest = iter(old)
+        leading: list[int] = []
+        for i in range(rank):
+            if i in at:
+                sizes.append(1)
+                (groups[-1] if groups else leading).append(i)
+            else:
+                sizes.append(next(rest))
+                groups.append([i])
+        if groups:
+            groups[0] = [*leading, *groups[0]]
+        return self.reshape(value, groups, sizes)
+
+    def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[Size]) -> ir.Value:
+        """`into` with `source` in place of the slice that begins at `offsets`."""
+        dynamic = ir.ShapedType.get_dynamic_size()
+        sizes = self.sizes(source)
+        values = [[s for s in part if not isinstance(s, int)] for part in (offsets, sizes)]
+        static = [[s if isinstance(s, int) else dynamic for s in part] for part in (offsets, sizes)]
+        made: ir.Value = tensor.InsertSliceOp(source, into, values[0], values[1], [], static[0], static[1], [1] * len(sizes)).result
+        return made
+
+    # -- structured ops
+
+    def generic(
+        self, inputs: Sequence[ir.Value], out: ir.Value, maps: Sequence[Any], reductions: int, body: Callable[..., ir.Value]
+    ) -> ir.Value:
+        """A linalg.generic with one output.
+
+        `maps` gives for each input and for the output its indices as affine expressions of the loops; the output's dimensions are
+        among the parallel loops, which come first, and the last `reductions` loops are reductions. `body` takes one scalar for each
+        input and the output's and returns the new one.
+        """
+        return self.generics(inputs, [out], maps, reductions, lambda *scalars: [body(*scalars)])[0]
+
+    def generics(
+        self, inputs: Sequence[ir.Value], outs: Sequence[ir.Value], maps: Sequence[Any], reductions: int, body: Callable[..., Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """As `generic`, with several outputs of one map each."""
+        loops = 1 + max((_last_dim(e) for results in maps for e in results), default=-1)
+        parallel = loops - reductions
+        op = linalg.GenericOp(
+            [o.type for o in outs],
+            list(inputs),
+            list(outs),
+            ir.ArrayAttr.get([ir.AffineMapAttr.get(ir.AffineMap.get(loops, 0, list(results))) for results in maps]),
+            ir.ArrayAttr.get([_iterator("parallel")] * parallel + [_iterator("reduction")] * reductions),
+        )
+        block = op.regions[0].blocks.append(*(v.type.element_type for v in (*inputs, *outs)))
+        outer, self._outside = self._outside, self._outside or ir.InsertionPoint(op)
+        try:
+            with ir.InsertionPoint(block):
+                linalg.YieldOp(list(body(*block.arguments)))
+        finally:
+            self._outside = outer
+        return list(op.results)
+
+    def elementwise(self, inputs: Sequence[ir.Value], dtype: str, sizes: Sequence[Size], body: Callable[..., ir.Value], *, exact: bool = False) -> ir.Value:
+        """One element-wise generic: inputs broadcast to `sizes` as numpy does, constant splats become scalars of the body.
+
+        Narrow floats reach `body` as f32, and its result is rounded once to `dtype`; with `exact` they are passed as they are.
+        """
+        rank = len(sizes)
+        arguments, maps, scalars = [], [], []
+        for value in inputs:
+            scalar = self.splat(value)
+            scalars.append(scalar)
+            if scalar is None:
+                operand, positions = self._broadcast(value, sizes)
+                arguments.append(operand)
+                maps.append(dims(*positions))
+
+        def compute(*values: ir.Value) -> ir.Value:
+            rest = iter(values)
+            operands = [next(rest) if s is None else s for s in scalars]
+            if exact:
+                return body(*operands)
+            return self.narrow(body(*(self.widen(v) for v in operands)), dtype)
+
+        return self.generic(arguments, self.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, compute)
+
+    def _broadcast(self, value: ir.Value, sizes: Sequence[Size]) -> tuple[ir.Value, list[int]]:
+        """An operand without the dimensions that are broadcast, and the loops its dimensions follow."""
+        shape = value.type.shape
+        loops = range(len(sizes) - len(shape), len(sizes))
+        if any(s == 1 and sizes[loop] != 1 for s, loop in zip(shape, loops, strict=True)):
+            return self.without_unit_dims(value), [loop for s, loop in zip(shape, loops, strict=True) if s != 1]
+        return value, list(loops)
+
+    def copy(self, value: ir.Value) -> ir.Value:
+        """The elements of `value` in a tensor of their own."""
+        identity = dims(*range(value.type.rank))
+        out: ir.Value = tensor.EmptyOp(self.sizes(value), value.type.element_type).result
+        return self.generic([value], out, [identity, identity], 0, lambda x, _: x)
+
+    # -- types of scalars
+
+    def widen(self, value: ir.Value) -> ir.Value:
+        """A scalar in the type it is computed in."""
+        if isinstance(value.type, (ir.F16Type, ir.BF16Type)):
+            wider: ir.Value = arith.ExtFOp(ir.F32Type.get(), value).result
+            return wider
+        return value
+
+    def narrow(self, value: ir.Value, dtype: str) -> ir.Value:
+        """A scalar of the compute type of `dtype` as one of `dtype`."""
+        kind = element(dtype)
+        if value.type == kind:
+            return value
+        narrower: ir.Value = arith.TruncFOp(kind, value).result
+        return narrower
+
+
+def _iterator(kind: str) -> ir.Attribute:
+    return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
+
+
+def _last_dim(expr: Any) -> int:
+    if isinstance(expr, ir.AffineDimExpr):
+        position: int = expr.position
+        return position
+    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
+        return -1
+    return max(_last_dim(expr.lhs), _last_dim(expr.rhs))
+
+
+def lowest(dtype: str) -> Any:
+    """The least value of a dtype: minus infinity for floats."""
+    return _extreme(dtype, least=True)
+
+
+def highest(dtype: str) -> Any:
+    """The greatest value of a dtype: infinity for floats."""
+    return _extreme(dtype, least=False)
+
+
+def _extreme(dtype: str, least: bool) -> Any:
+    if is_float(dtype):
+        return float("-inf") if least else float("inf")
+    if not is_integer(dtype):
+        return 0 if least else 1
+    limits = np.iinfo(np.dtype(f"uint{dtype[2:]}" if dtype.startswith("u") else f"int{dtype[1:]}"))
+    return int(limits.min) if least else int(limits.max)

@@ -1,0 +1,75 @@
+"""The registry of lowerings from graph ops to linalg, and their adapter to the conversion driver."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.mlir import defining_op, ir
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.signless import CAST, cast_sign, is_unsigned_tensor, signless_type
+from stepwell.passes.registry import PassState
+from stepwell.passes.rewriting import Conversion, NoMatch
+
+Operands: TypeAlias = Sequence[ir.Value]
+Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Sequence[ir.Value] | NoMatch"]
+L = TypeVar("L", bound=Lowering)
+
+_LOWERINGS: dict[str, Conversion] = {}
+
+
+def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
+    """Register a function as the lowering of these op classes; a later registration replaces an earlier one.
+
+    The function takes the op (for its attributes and its graph types, which know unsigned from signed), its operands in order as
+    signless tensors, and a LinalgBuilder at the op's place and location. It returns the value (or one for each result) that replaces
+    the op, or NoMatch with the reason before building anything.
+    """
+
+    def add(function: L) -> L:
+        for cls in classes:
+            _LOWERINGS[cls.OPERATION_NAME] = Conversion(function.__name__, cls.OPERATION_NAME, _adapt(function))
+        return function
+
+    return add
+
+
+def conversions() -> list[Conversion]:
+    """All registered lowerings, plugins' included, for the conversion driver."""
+    return list(_LOWERINGS.values())
+
+
+def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
+    def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
+        answer = function(op, [_without_sign(v) for v in operands], LinalgBuilder(state))
+        if isinstance(answer, NoMatch):
+            return answer
+        values = [answer] if isinstance(answer, ir.Value) else list(answer)
+        results = list(op.operation.results)
+        if len(values) != len(results):
+            raise PassError(f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location} gave {len(values)} values for {len(results)} results")
+        return [_with_sign(op, function, v, r.type) for v, r in zip(values, results, strict=True)]
+
+    return lower
+
+
+# The conversion driver cannot change signatures, so unsigned tensors keep their type between lowerings; casts around each lowering
+# hide that from it, and `remove_signs` takes them out at the end.
+
+
+def _without_sign(value: ir.Value) -> ir.Value:
+    if not is_unsigned_tensor(value.type):
+        return value
+    origin = defining_op(value)
+    if origin is not None and origin.name == CAST:
+        inner: ir.Value = origin.operands[0]
+        return inner
+    return cast_sign(value, signless_type(value.type))
+
+
+def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) -> ir.Value:
+    if value.type == wanted:
+        return value
+    if value.type != signless_type(wanted):
+        raise PassError(f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location} gave {value.type} for a result of type {wanted}")
+    return cast_sign(value, wanted)

@@ -1,0 +1,138 @@
+"""Scalar arithmetic by element type: picks the float, signed or unsigned form of each operation."""
+
+from typing import Any
+
+from stepwell.dialects.mlir import arith, ir, math
+from stepwell.dialects.types import is_float, is_unsigned
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, element
+
+# op: (float, signed, unsigned)
+_BINARY: dict[str, tuple[Any, Any, Any]] = {
+    "add": (arith.AddFOp, arith.AddIOp, arith.AddIOp),
+    "sub": (arith.SubFOp, arith.SubIOp, arith.SubIOp),
+    "mul": (arith.MulFOp, arith.MulIOp, arith.MulIOp),
+    "maximum": (arith.MaximumFOp, arith.MaxSIOp, arith.MaxUIOp),
+    "minimum": (arith.MinimumFOp, arith.MinSIOp, arith.MinUIOp),
+}  # fmt: skip
+_F, _I = arith.CmpFPredicate, arith.CmpIPredicate
+_COMPARE: dict[str, tuple[Any, Any, Any]] = {
+    "eq": (_F.OEQ, _I.eq, _I.eq),
+    "ne": (_F.UNE, _I.ne, _I.ne),
+    "lt": (_F.OLT, _I.slt, _I.ult),
+    "le": (_F.OLE, _I.sle, _I.ule),
+    "gt": (_F.OGT, _I.sgt, _I.ugt),
+    "ge": (_F.OGE, _I.sge, _I.uge),
+}  # fmt: skip
+
+
+class Scalars:
+    """Arithmetic on scalars of one dtype (computed in f32 for f16 and bf16), at the current insertion point."""
+
+    def __init__(self, b: LinalgBuilder, dtype: str) -> None:
+        self.b = b
+        self.dtype = compute_dtype(dtype)
+        self.is_float = is_float(dtype)
+        self.is_unsigned = is_unsigned(dtype)
+        self.type = element(self.dtype)
+        self._column = 0 if self.is_float else 2 if self.is_unsigned else 1
+
+    @property
+    def width(self) -> int:
+        """Bits of an element."""
+        bits: int = self.type.width
+        return bits
+
+    def const(self, value: Any) -> ir.Value:
+        return self.b.scalar(value, self.dtype)
+
+    def binary(self, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
+        """add, sub, mul, maximum or minimum; floats carry NaN on."""
+        result: ir.Value = _BINARY[name][self._column](x, y).result
+        return result
+
+    def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.binary("add", x, y)
+
+    def sub(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.binary("sub", x, y)
+
+    def mul(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.binary("mul", x, y)
+
+    def maximum(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.binary("maximum", x, y)
+
+    def minimum(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        return self.binary("minimum", x, y)
+
+    def accumulate(self, name: str, x: ir.Value, total: ir.Value) -> ir.Value:
+        """`binary` for sums and products that may be contracted into fused multiply-adds."""
+        if not self.is_float or name in ("maximum", "minimum"):
+            return self.binary(name, total, x)
+        result: ir.Value = _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
+        return result
+
+    def multiply_accumulate(self, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+        """`total + x * y`, as one fused multiply-add where the target has it."""
+        if not self.is_float:
+            return self.add(total, self.mul(x, y))
+        contract = arith.FastMathFlags.contract
+        product = arith.MulFOp(x, y, fastmath=contract).result
+        result: ir.Value = arith.AddFOp(total, product, fastmath=contract).result
+        return result
+
+    def compare(self, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
+        """eq, ne, lt, le, gt or ge; false for NaN, except ne."""
+        which = _COMPARE[predicate][self._column]
+        result: ir.Value = (arith.CmpFOp if self.is_float else arith.CmpIOp)(which, x, y).result
+        return result
+
+    def select(self, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+        result: ir.Value = arith.SelectOp(condition, x, y).result
+        return result
+
+    def neg(self, x: ir.Value) -> ir.Value:
+        if not self.is_float:
+            return self.sub(self.const(0), x)
+        result: ir.Value = arith.NegFOp(x).result
+        return result
+
+    def abs(self, x: ir.Value) -> ir.Value:
+        if self.is_unsigned:
+            return x
+        result: ir.Value = (math.AbsFOp if self.is_float else math.AbsIOp)(x).result
+        return result
+
+    def div(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The quotient; integers truncate, give 0 for a division by zero, and never trap."""
+        if self.is_float:
+            result: ir.Value = arith.DivFOp(x, y).result
+            return result
+        zero, one = self.const(0), self.const(1)
+        by_zero = self.compare("eq", y, zero)
+        if self.is_unsigned:
+            quotient = arith.DivUIOp(x, self.select(by_zero, one, y)).result
+            return self.select(by_zero, zero, quotient)
+        by_minus_one = self.compare("eq", y, self.const(-1))
+        safe = self.select(arith.OrIOp(by_zero, by_minus_one).result, one, y)
+        quotient = self.select(by_minus_one, self.neg(x), arith.DivSIOp(x, safe).result)
+        return self.select(by_zero, zero, quotient)
+
+    def rem(self, x: ir.Value, y: ir.Value) -> ir.Value:
+        """What truncating division leaves, with the sign of `x`; integers give 0 for a division by zero."""
+        if self.is_float:
+            result: ir.Value = arith.RemFOp(x, y).result
+            return result
+        one = self.const(1)
+        trivial = self.compare("eq", y, self.const(0))
+        if self.is_unsigned:
+            result = arith.RemUIOp(x, self.select(trivial, one, y)).result
+            return result
+        trivial = arith.OrIOp(trivial, self.compare("eq", y, self.const(-1))).result
+        result = arith.RemSIOp(x, self.select(trivial, one, y)).result
+        return result
+
+    def call(self, function: Any, *operands: ir.Value) -> ir.Value:
+        """An op of the math dialect."""
+        result: ir.Value = function(*operands).result
+        return result

@@ -1,0 +1,60 @@
+"""Signless element types: below the graph dialect an integer type does not say whether it is unsigned; its operations do."""
+
+from typing import Any
+
+from stepwell.dialects.mlir import ir
+from stepwell.passes.rewriting import functions, ops_below
+
+CAST = "builtin.unrealized_conversion_cast"
+
+
+def is_unsigned_tensor(mlir_type: ir.Type) -> bool:
+    """Whether a type is a tensor or memref of unsigned integers."""
+    if not isinstance(mlir_type, ir.ShapedType):
+        return False
+    element = mlir_type.element_type
+    return isinstance(element, ir.IntegerType) and bool(element.is_unsigned)
+
+
+def signless_type(mlir_type: Any) -> Any:
+    """A tensor or memref type with signless elements; any other type as it is."""
+    if not is_unsigned_tensor(mlir_type):
+        return mlir_type
+    element = ir.IntegerType.get_signless(mlir_type.element_type.width)
+    if isinstance(mlir_type, ir.RankedTensorType):
+        return ir.RankedTensorType.get(mlir_type.shape, element)
+    return ir.MemRefType.get(mlir_type.shape, element, mlir_type.layout, mlir_type.memory_space)
+
+
+def cast_sign(value: ir.Value, wanted: ir.Type) -> ir.Value:
+    """`value` under a type that differs in the signedness of its elements only."""
+    made: ir.Value = ir.Operation.create(CAST, results=[wanted], operands=[value]).results[0]
+    return made
+
+
+def remove_signs(module: ir.Operation) -> None:
+    """Make every unsigned tensor type in a module signless, in signatures and bodies, and remove the casts that this leaves idle."""
+    if "ui" not in str(module):
+        return
+    for function in functions(module):
+        kind = function.type
+        signature = ir.FunctionType.get([signless_type(t) for t in kind.inputs], [signless_type(t) for t in kind.results])
+        function.attributes["function_type"] = ir.TypeAttr.get(signature)
+    idle = []
+    for op in ops_below(module):
+        for region in op.regions:
+            for block in region.blocks:
+                _retype(block.arguments)
+        _retype(op.results)
+        if op.name == CAST and op.operands[0].type == op.results[0].type:
+            idle.append(op)
+    for op in idle:
+        op.results[0].replace_all_uses_with(op.operands[0])
+    for op in reversed(idle):
+        op.erase()
+
+
+def _retype(values: Any) -> None:
+    for value in values:
+        if is_unsigned_tensor(value.type):
+            value.set_type(signless_type(value.type))
