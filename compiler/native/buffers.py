@@ -13,8 +13,7 @@ ALIGNMENT = 64
 def aligned_empty(size: int) -> np.ndarray:
     """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`."""
     raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -address(raw) % ALIGNMENT
-    return raw[start : start + size]
+    return raw[-address(raw) % ALIGNMENT :][:size]
 
 
 def address(array: np.ndarray) -> int:

@@ -26,15 +26,17 @@ class _Machine:
     arch: int
     mode: int
     comment: str
-    address_relocations: tuple[int, ...]
-    """Types of the relocations that hold a whole address, as those of a line program do."""
+    address: int
+    """Type of the relocation that holds a whole address (8 bytes)."""
+    offset: int
+    """Type of the relocation that holds an offset into a section of debug information (4 bytes)."""
     jumps: tuple[str, ...]
     """Prefixes of the mnemonics whose last operand is an address in the code."""
 
 
 _MACHINES = {
-    "EM_X86_64": _Machine(capstone.CS_ARCH_X86, capstone.CS_MODE_64, "#", (1,), ("j", "call", "loop")),
-    "EM_AARCH64": _Machine(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, "//", (257,), ("b", "cb", "tb")),
+    "EM_X86_64": _Machine(capstone.CS_ARCH_X86, capstone.CS_MODE_64, "#", 1, 10, ("j", "call", "loop")),
+    "EM_AARCH64": _Machine(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM, "//", 257, 258, ("b", "cb", "tb")),
 }
 
 
@@ -52,19 +54,19 @@ def _disassemble(name: str, data: bytes, nodes: Sequence[str]) -> str:
     if not elf.is_elf(data):
         raise CodegenError(f"the object of @{name} is not an ELF object: its disassembly is not supported")
     try:
-        return "\n".join(_Object(ELFFile(io.BytesIO(data)), nodes).lines()) + "\n"
-    except (ELFError, KeyError, ValueError, IndexError) as error:
+        return "\n".join(_Object(data, nodes).lines()) + "\n"
+    except (ELFError, LookupError, ValueError, OverflowError) as error:
         raise CodegenError(f"the object of @{name} is damaged or of an unknown kind: {error!r}") from None
 
 
 class _Object:
     """One object while it is printed."""
 
-    def __init__(self, file: Any, nodes: Sequence[str]) -> None:
-        self.file = file
+    def __init__(self, data: bytes, nodes: Sequence[str]) -> None:
+        self.file: Any = ELFFile(io.BytesIO(data))
         self.nodes = nodes
-        self.machine = _MACHINES[file["e_machine"]]
-        self.symbols = list(file.get_section_by_name(".symtab").iter_symbols())
+        self.machine = _MACHINES[self.file["e_machine"]]
+        self.symbols = list(self.file.get_section_by_name(".symtab").iter_symbols())
         self.engine = capstone.Cs(self.machine.arch, self.machine.mode)
         self.engine.skipdata = True
         self.rows = self._line_rows()
@@ -114,24 +116,39 @@ class _Object:
         rows: dict[int, list[tuple[int, int | None]]] = {}
         if not self.file.has_dwarf_info():
             return rows
-        # In an object each sequence of the line program starts at an address that is relocated. We apply those relocations ourselves
-        # (pyelftools does not tell the section, and fails on a type that others of the large code model have): the k-th belongs to
-        # the k-th sequence. There is one compile unit, as an object is made from one module.
-        table = self.file.get_section_by_name(".rela.debug_line")
-        starts = [] if table is None else [r for r in table.iter_relocations() if r["r_info_type"] in self.machine.address_relocations]
+        starts = self._relocate_debug_information()
         dwarf = self.file.get_dwarf_info(relocate_dwarf_sections=False)
-        program = dwarf.line_program_for_CU(next(dwarf.iter_CUs()))
-        files = program.header.file_entry
-        first = 0 if program.header.version >= 5 else 1
         sequence = 0
-        for state in (entry.state for entry in program.get_entries() if entry.state is not None):
-            symbol = self.symbols[starts[sequence]["r_info_sym"]]
-            address = symbol["st_value"] + starts[sequence]["r_addend"] + state.address
-            of_model = files[state.file - first].name.decode() == MODEL_FILE
-            node = state.line - 1 if of_model and 0 < state.line <= len(self.nodes) and not state.end_sequence else None
-            rows.setdefault(symbol["st_shndx"], []).append((address, node))
-            sequence += state.end_sequence
+        for unit in dwarf.iter_CUs():
+            program = dwarf.line_program_for_CU(unit)
+            files = program.header.file_entry
+            first = 0 if program.header.version >= 5 else 1
+            for state in (entry.state for entry in program.get_entries() if entry.state is not None):
+                of_model = files[state.file - first].name.decode() == MODEL_FILE
+                node = state.line - 1 if of_model and 0 < state.line <= len(self.nodes) and not state.end_sequence else None
+                rows.setdefault(starts[sequence], []).append((state.address, node))
+                sequence += state.end_sequence
         return {section: sorted(found, key=lambda row: row[0]) for section, found in rows.items()}
+
+    def _relocate_debug_information(self) -> list[int]:
+        """Put in the addresses and offsets that the linker would, in our copy; returns the section of each sequence of the line program.
+
+        pyelftools relocates too, but does not tell the section, and fails on the relocations that unwind tables have with large code.
+        """
+        starts = []
+        for table in self.file.iter_sections():
+            if table.name not in (".rela.debug_line", ".rela.debug_info"):
+                continue
+            start = self.file.get_section(table["sh_info"])["sh_offset"]
+            for entry in table.iter_relocations():
+                size = {self.machine.address: 8, self.machine.offset: 4}[entry["r_info_type"]]
+                symbol = self.symbols[entry["r_info_sym"]]
+                self.file.stream.seek(start + entry["r_offset"])
+                self.file.stream.write((symbol["st_value"] + entry["r_addend"]).to_bytes(size, "little"))
+                # The only addresses in a line program are those at which its sequences start.
+                if size == 8 and table.name == ".rela.debug_line":
+                    starts.append(symbol["st_shndx"])
+        return starts
 
     def _function(self, code: bytes, start: int, rows: list[tuple[int, int | None]], targets: dict[int, str]) -> list[str]:
         instructions = list(self.engine.disasm_lite(code, start))

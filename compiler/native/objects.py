@@ -8,9 +8,7 @@ import tempfile
 from dataclasses import dataclass
 
 from stepwell.dialects.errors import CodegenError
-from stepwell.dialects.mlir import ExecutionEngine, ir
-
-from . import elf
+from stepwell.dialects.mlir import ExecutionEngine, diagnostics, ir
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
 _KEPT_ON_DECLARATIONS = ("sym_name", "function_type", "CConv", "arg_attrs", "res_attrs", "memory_effects", "passthrough")
@@ -147,21 +145,23 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
 
     `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError naming the function.
     """
-    try:
-        module = ir.Module.parse(unit.bytecode, context)
-        with context:
-            engine = ExecutionEngine(module, opt_level=3, shared_libs=list(libraries))
-    except (ir.MLIRError, RuntimeError) as error:
-        raise CodegenError(f"@{unit.name} cannot be translated to LLVM: {error}") from None
+    with diagnostics(context) as lines:
+        try:
+            module = ir.Module.parse(unit.bytecode, context)
+            # Looked up first, because the engine crashes when it is asked for the object of nothing.
+            if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):
+                raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")
+            with context:
+                engine = ExecutionEngine(module, opt_level=3, shared_libs=list(libraries))
+        except (ir.MLIRError, RuntimeError) as error:
+            raise CodegenError(f"@{unit.name} cannot be translated to LLVM: {'; '.join(lines) or error}") from None
     for name in unit.externals:
         engine.raw_register_runtime(name, ctypes.c_void_p(_NOWHERE))
-    # Compiles. If a function is missing then the lookup fails after that, and it is for the loader to say which one.
+    # Compiles. If a function is missing then the lookup fails, but after that; it is the loader that says which one.
     engine.raw_lookup(unit.name)
     data = _dump(engine)
     if not data:
         raise CodegenError(f"@{unit.name}: LLVM emitted no object")
-    if elf.is_elf(data) and unit.name not in elf.symbols(data).defined:
-        raise CodegenError(f"@{unit.name}: the object does not define it")
     return data
 
 

@@ -53,6 +53,8 @@ class Worker:
 
     def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
         """The object of `unit`. Raises CodegenError, naming the function, if the process fails, crashes or is not done in time."""
+        self._log.seek(0)  # the process writes at the same place: what it said about earlier units goes
+        self._log.truncate()
         try:
             send(self._requests, (unit, libraries))
             if not self._poll.poll(timeout * 1000):

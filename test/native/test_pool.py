@@ -1,0 +1,176 @@
+"""Compiling in worker processes: the same objects, typed errors for everything that can happen to a process, no leftovers."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from handmade import llvm_module, lower
+
+from stepwell.dialects.errors import CodegenError
+from stepwell.native import pool
+from stepwell.native.objects import Unit, split_module
+from stepwell.native.pool import compile_units
+
+# Selecting instructions of another CPU is a fatal error inside of LLVM: it aborts.
+FATAL = """llvm.func @fatal_12(%a: vector<4xf32>) -> vector<4xf32> {
+  %0 = llvm.call_intrinsic "llvm.aarch64.neon.frecpe.v4f32"(%a) : (vector<4xf32>) -> vector<4xf32>
+  llvm.return %0 : vector<4xf32> }"""
+
+
+@pytest.fixture(autouse=True)
+def _no_workers_before_and_after() -> Iterator[None]:
+    pool.shut_down()
+    yield
+    pool.shut_down()
+
+
+def trivial(count: int) -> list[Unit]:
+    return split_module(llvm_module("\n".join(f"llvm.func @f{i}() {{ llvm.return }}" for i in range(count))))
+
+
+def run_script(script: str, cwd: Path) -> str:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    (cwd / "script.py").write_text(script)
+    result = subprocess.run([sys.executable, "script.py"], cwd=cwd, env=environment, capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+def test_processes_give_the_same_objects_in_order() -> None:
+    units = split_module(lower())
+    done: list[str] = []
+    there = compile_units(units, jobs=2, progress=done.append)
+    assert list(there) == ["erf_ab12", "add_cd34", "main"]
+    assert sorted(done) == sorted(there)
+    assert there == compile_units(units, jobs=0)
+
+
+def test_few_units_need_no_process() -> None:
+    compile_units(trivial(2))
+    assert not pool._pool.warm
+
+
+def test_processes_are_kept_and_shared_out() -> None:
+    compile_units(trivial(20), jobs=2)
+    first = [worker._process.pid for worker in pool._pool._workers]
+    compile_units(trivial(1))
+    assert [worker._process.pid for worker in pool._pool._workers] == first
+    assert len(set(first)) == 2
+
+
+def test_crash_names_the_function_and_the_pool_goes_on() -> None:
+    units = [*trivial(4), *split_module(llvm_module(FATAL))]
+    with pytest.raises(CodegenError, match=r"@fatal_12: the compiler process ended by SIGABRT, having said:\s+LLVM ERROR: Cannot select"):
+        compile_units(units, jobs=2)
+    assert len(compile_units(trivial(4), jobs=2)) == 4
+
+
+def test_killed_process_names_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_START", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(CodegenError, match=r"@f0: the compiler process ended by SIGKILL"):
+        compile_units(trivial(1), jobs=1)
+
+
+def test_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_START", "import nothing_like_this")
+    with pytest.raises(CodegenError, match=r"(?s)@f0: the compiler process ended with status 1.*No module named 'nothing_like_this'"):
+        compile_units(trivial(1), jobs=1)
+
+
+def test_hanging_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "_START", "import time; time.sleep(600)")
+    with pytest.raises(CodegenError, match=r"@f0: .*not done in time"):
+        compile_units(trivial(1), jobs=1, timeout=0.3)
+
+
+def test_error_in_a_worker_comes_back_typed() -> None:
+    bad = Unit("odd_77", b"nonsense {", ())
+    with pytest.raises(CodegenError, match=r"@odd_77 cannot be translated") as raised:
+        compile_units([*trivial(3), bad], jobs=2)
+    assert raised.value.code == "SW007"
+
+
+def test_error_in_progress_is_not_lost() -> None:
+    def progress(name: str) -> None:
+        raise RuntimeError(f"display is gone at {name}")
+
+    with pytest.raises(RuntimeError, match="display is gone"):
+        compile_units(trivial(3), jobs=1, progress=progress)
+
+
+def test_nothing_to_do() -> None:
+    assert compile_units([], jobs=2) == {}
+    assert compile_units([]) == {}
+
+
+def test_worker_imports_only_what_it_needs() -> None:
+    compile_units(trivial(1), jobs=1)
+    maps = Path(f"/proc/{pool._pool._workers[0]._process.pid}/maps").read_text()
+    assert "torch_mlir" in maps
+    assert "onnx" not in maps
+
+
+def test_script_without_main_guard_runs_once(tmp_path: Path) -> None:
+    script = """
+print("start")
+from stepwell.native import pool
+from stepwell.native.objects import Unit
+from stepwell.native.pool import compile_units
+unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
+print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
+"""
+    # A module of the user's that hides one of ours or of Python's must not get into the workers more than into the script.
+    (tmp_path / "notes.txt").write_text("")
+    start, last = run_script(script, tmp_path).splitlines()
+    assert start == "start"
+    count, pid = last.split()
+    assert count == "1"
+    assert not Path(f"/proc/{pid}").exists(), "the worker outlived the program"
+
+
+def test_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
+    script = """
+import os, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", '''
+import time
+from stepwell.native import pool
+pool.prestart(2)
+print(pool._pool._workers[0]._process.pid, flush=True)
+time.sleep(600)
+'''], stdout=subprocess.PIPE, text=True)
+pid = int(child.stdout.readline())
+time.sleep(2)
+child.kill()
+child.wait()
+for _ in range(100):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        print("gone")
+        break
+    with open(f"/proc/{pid}/stat") as file:
+        if file.read().split()[2] == "Z":
+            print("gone")
+            break
+    time.sleep(0.1)
+"""
+    assert run_script(script, tmp_path).strip() == "gone"
+
+
+def test_forked_child_has_processes_of_its_own(tmp_path: Path) -> None:
+    script = """
+import os
+from stepwell.native.objects import Unit
+from stepwell.native.pool import compile_units
+unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
+first = compile_units([unit], jobs=1)
+pid = os.fork()
+if pid == 0:
+    os._exit(0 if compile_units([unit], jobs=1) == first else 1)
+status = os.waitpid(pid, 0)[1]
+print(status, compile_units([unit], jobs=1) == first)
+"""
+    assert run_script(script, tmp_path).split() == ["0", "True"]
