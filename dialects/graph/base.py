@@ -21,6 +21,7 @@ from stepwell.dialects.mlir import (
     attribute_fields,
     create_operation,
     define_group_accessors,
+    ir,
     operand_fields,
     register_dialect,
     result_fields,
@@ -33,6 +34,12 @@ __all__ = [
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
+
+KIND_NAMES = {
+    ir.IntegerAttr: "an integer", ir.FloatAttr: "a float such as 1.0 : f64", ir.BoolAttr: "true or false", ir.StringAttr: "a string",
+    ir.TypeAttr: "an element type", ir.DenseI64ArrayAttr: "integers as array<i64: ...>", ir.ArrayAttr: "a list as [...]",
+    ir.DenseElementsAttr: "dense<...> of a tensor type",
+}  # fmt: skip
 
 
 def one_per_element(*operands: Any, result: TensorType, **attributes: Any) -> int:
@@ -118,22 +125,19 @@ class GraphOp(Operation, dialect=Graph):
 
     def type_problem(self) -> str | None:
         """What is wrong with the op's operands, attributes or result types; None if nothing is."""
-        # The bindings run this before arity and required attributes are checked, so look at those first.
-        fields = operand_fields(type(self))
-        count, least = len(self.operation.operands), sum(kind == "single" for _, kind in fields)
-        if count < least or (least == len(fields) and count > least):
-            return f"takes {least if least == len(fields) else f'at least {least}'} operands ({', '.join(n for n, _ in fields)}), got {count}"
-        missing = [name for name in attribute_names(type(self)) if name not in self.operation.attributes]
-        if missing:
-            return f"lacks the attribute '{missing[0]}'"
+        # The bindings run this before arity and the attributes' presence and kinds are checked, so look at those first.
+        problem = self.arity_problem() or self.attribute_problem()
+        if problem is not None:
+            return problem
         infer = type(self).infer
         try:
-            actual = self.result_types()
+            self.check_tensors()
             if infer is None:
                 return None
             inferred = infer(*self.operand_types(), **self.attribute_values())
         except InferenceError as error:
             return str(error.args[0])
+        actual = self.result_types()
         expected = inferred if isinstance(inferred, tuple) else (inferred,)
         if len(expected) != len(actual):
             return f"has {len(actual)} results, expected {len(expected)}"
@@ -142,10 +146,52 @@ class GraphOp(Operation, dialect=Graph):
                 return f"result '{name}' is {got}, but its operands and attributes give {want}"
         return None
 
+    def arity_problem(self) -> str | None:
+        """What is wrong with the number of operands."""
+        fields = operand_fields(type(self))
+        count, least = len(self.operation.operands), sum(kind == "single" for _, kind in fields)
+        exact = least == len(fields)
+        if count < least or (exact and count > least):
+            return f"takes {'' if exact else 'at least '}{least} operand{'' if least == 1 else 's'} ({', '.join(n for n, _ in fields)}), got {count}"
+        return None
+
+    def attribute_problem(self) -> str | None:
+        """What is wrong with the presence and the kinds of the attributes."""
+        for field in attribute_fields(type(self)):
+            if field.name not in self.operation.attributes:
+                return f"lacks the attribute '{field.name}'"
+            attribute = self.operation.attributes[field.name]
+            if not fits_kind(attribute, field.constraint):
+                return f"attribute '{field.name}' must be {KIND_NAMES[field.constraint]}, got {attribute}"
+        return None
+
+    def check_tensors(self) -> None:
+        """Raise InferenceError, naming the operand or result, if one is no tensor of our element types."""
+        for name, group in zip((n for n, _ in operand_fields(type(self))), self.operand_groups(), strict=True):
+            for value in group if isinstance(group, list) else [] if group is None else [group]:
+                checked_type(f"operand '{name}'", value)
+        for result in self.operation.results:
+            checked_type("a result", result)
+
+
+def checked_type(what: str, value: ir.Value) -> TensorType:
+    """The light type of a value; its InferenceError says what the value is."""
+    try:
+        return TensorType.from_mlir(value.type)
+    except InferenceError as error:
+        raise InferenceError(f"{what}: {error.args[0]}") from None
+
 
 def compatible(a: TensorType, b: TensorType) -> bool:
     """Whether two types agree where both are static."""
     return a.dtype == b.dtype and a.rank == b.rank and all(x is None or y is None or x == y for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def fits_kind(attribute: ir.Attribute, kind: Any) -> bool:
+    """Whether an attribute is of the kind that a field was declared with (a kind that we have no name for is the bindings' to check)."""
+    if kind is ir.DenseElementsAttr:
+        return isinstance(attribute, kind) and isinstance(attribute.type, ir.RankedTensorType)
+    return kind not in KIND_NAMES or isinstance(attribute, kind)
 
 
 def map_groups(function: Callable[[Any], Any], groups: Sequence[Any]) -> list[Any]:

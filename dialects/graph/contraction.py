@@ -1,6 +1,5 @@
 """Contractions: matrix products and convolutions, without bias and without transposition (separate ops that fuse)."""
 
-import itertools
 import math
 from collections.abc import Sequence
 
@@ -143,9 +142,9 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
         parts = []
         for image, filters in zip(np.split(wide(x), group, axis=1), np.split(wide(w), group, axis=0), strict=True):
             out = np.zeros((x.shape[0], w.shape[1], *whole), dtype=image.dtype)
-            for tap in itertools.product(*map(range, w.shape[2:])):
+            for tap in np.ndindex(*w.shape[2:]):
                 where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, x.shape[2:], strict=True))
-                product = np.tensordot(image, filters[(slice(None), slice(None), *tap)], axes=([1], [0]))
+                product = np.tensordot(image, filters[(..., *tap)], axes=([1], [0]))
                 out[(slice(None), slice(None), *where)] += np.moveaxis(product, -1, 1)
             parts.append(out)
         full = np.concatenate(parts, axis=1)

@@ -1,8 +1,9 @@
 """Operations with regions: fused groups, conditionals and loops, and the terminator they share."""
 
-from stepwell.dialects.graph.base import GraphOp, Pure, Region, VariadicOperand, VariadicResult
-from stepwell.dialects.mlir import Operand, ir
-from stepwell.dialects.types import BOOL, TensorType
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import BOOL, TensorType, type_of
 
 
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
@@ -20,8 +21,7 @@ class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait])
 
     def verify_region_invariants(self) -> bool:
         """The body is one block whose arguments are the inputs and whose yield gives the results."""
-        problem = region_problem(self.operation, 0, [v.type for v in self.inputs])
-        return report(self, problem)
+        return report(self, region_problem(self.operation, 0, [type_of(v) for v in self.inputs], list(self.result_types())))
 
 
 class IfOp(GraphOp, name="if", traits=[Pure]):
@@ -34,17 +34,18 @@ class IfOp(GraphOp, name="if", traits=[Pure]):
 
     def verify_region_invariants(self) -> bool:
         """The condition is a boolean scalar; both regions yield the results."""
-        condition = TensorType.from_mlir(self.condition.type)
+        condition = type_of(self.condition)
         if condition != TensorType(BOOL, ()):
             return report(self, f"operand 'condition' must be tensor<i1>, got {condition}")
-        return report(self, region_problem(self.operation, 0, []) or region_problem(self.operation, 1, []))
+        results = list(self.result_types())
+        return report(self, region_problem(self.operation, 0, [], results) or region_problem(self.operation, 1, [], results))
 
 
 class LoopOp(GraphOp, name="loop", traits=[Pure]):
     """ONNX's Loop without scan outputs: at most `trip_count` rounds while the condition holds.
 
     The body's block arguments are the round (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
-    condition and the next carried values.
+    condition and the next carried values. A carried value whose shape changes from round to round has dynamic dimensions there.
     """
 
     trip_count: Operand
@@ -54,16 +55,15 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
     body: Region
 
     def verify_region_invariants(self) -> bool:
-        """The body's arguments and yield fit the carried values."""
-        carried = [v.type for v in self.carried]
-        arguments = [TensorType("i64", ()).to_mlir(), TensorType(BOOL, ()).to_mlir(), *carried]
-        block = self.operation.regions[0].blocks[0]
-        if [a.type for a in block.arguments] != arguments:
-            return report(self, f"its body must take ({', '.join(map(str, arguments))})")
-        yielded = [v.type for v in block.operations[len(block.operations) - 1].operands]
-        if yielded != arguments[1:]:
-            return report(self, f"its body must yield ({', '.join(map(str, arguments[1:]))}), got ({', '.join(map(str, yielded))})")
-        return True
+        """The body's arguments, what it yields and the results fit the carried values."""
+        count, condition = TensorType("i64", ()), TensorType(BOOL, ())
+        for name, value, expected in (("trip_count", self.trip_count, count), ("condition", self.condition, condition)):
+            if type_of(value) != expected:
+                return report(self, f"operand '{name}' must be {expected}, got {type_of(value)}")
+        carried, results = [type_of(v) for v in self.carried], list(self.result_types())
+        if not fit(carried, results):
+            return report(self, f"carries {spell(carried)}, but its results are {spell(results)}")
+        return report(self, region_problem(self.operation, 0, [count, condition, *results], [condition, *results]))
 
 
 def report(op: GraphOp, problem: str | None) -> bool:
@@ -73,18 +73,30 @@ def report(op: GraphOp, problem: str | None) -> bool:
     return problem is None
 
 
-def region_problem(op: ir.Operation, index: int, arguments: list[ir.Type]) -> str | None:
-    """What is wrong with a one-block region that takes `arguments` and yields the op's results."""
+def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], results: list[TensorType]) -> str | None:
+    """What is wrong with a one-block region that takes `arguments` and yields `results`; None if nothing is."""
     blocks = list(op.regions[index].blocks)
     if len(blocks) != 1 or len(blocks[0].operations) == 0:
         return f"region {index} must be one block that ends in graph.yield"
-    got = [a.type for a in blocks[0].arguments]
-    if got != arguments:
-        return f"region {index} must take ({', '.join(map(str, arguments))}), it takes ({', '.join(map(str, got))})"
     last = blocks[0].operations[len(blocks[0].operations) - 1]
     if last.operation.name != "graph.yield":
         return f"region {index} must end in graph.yield, it ends in {last.operation.name}"
-    yielded, results = [v.type for v in last.operands], [r.type for r in op.results]
-    if yielded != results:
-        return f"region {index} yields ({', '.join(map(str, yielded))}), the op's results are ({', '.join(map(str, results))})"
+    try:
+        taken, yielded = [type_of(a) for a in blocks[0].arguments], [type_of(v) for v in last.operands]
+    except InferenceError as error:
+        return f"region {index}: {error.args[0]}"
+    if not fit(taken, arguments):
+        return f"region {index} must take {spell(arguments)}, it takes {spell(taken)}"
+    if not fit(yielded, results):
+        return f"region {index} must yield {spell(results)}, it yields {spell(yielded)}"
     return None
+
+
+def fit(types: list[TensorType], expected: list[TensorType]) -> bool:
+    """Whether two lists of types agree wherever both are static."""
+    return len(types) == len(expected) and all(map(compatible, types, expected))
+
+
+def spell(types: list[TensorType]) -> str:
+    """A list of types for a message."""
+    return "(" + ", ".join(map(str, types)) + ")"

@@ -114,12 +114,10 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
     ) -> np.ndarray:
         spatial = len(kernel)
         view = pooling_windows(summing(x), 0, kernel, strides, pads, dilations, ceil_mode)
-        ones = np.ones((1, 1, *x.shape[2:]))
-        if count_include_pad:
-            counted = pooling_windows(padded(ones, pads[:spatial], pads[spatial:], 1), 0, kernel, strides, [0] * 2 * spatial, dilations, ceil_mode)
-            counted = counted[(..., *(slice(0, n) for n in view.shape[2 : 2 + spatial]), *[slice(None)] * spatial)]
-        else:
-            counted = pooling_windows(ones, 0, kernel, strides, pads, dilations, ceil_mode)
+        counts = view.shape[2 : 2 + spatial]
+        inside = padded(np.ones((1, 1, *x.shape[2:])), pads[:spatial], pads[spatial:], int(count_include_pad))
+        reached = overhang(inside.shape[2:], kernel, counts, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+        counted = windows(padded(inside, [0] * spatial, reached, 0), kernel, counts, strides=strides, dilations=dilations)
         taps = tuple(range(x.ndim, view.ndim))
         return narrow(np.asarray(np.sum(view, axis=taps) / np.sum(counted, axis=taps)), x.dtype)
 
