@@ -34,7 +34,7 @@ def main() -> int:
     console = Console(highlight=False)
     _, (images, labels) = split()
 
-    console.print("[bold]Stepwell[/]: a trained network for handwritten digits, from ONNX down to machine code\n")
+    console.print("[bold]Stepwell[/]: a network for handwritten digits, from ONNX to machine code\n")
     ours = compile_ours(console, options.threads)
     theirs = start_onnxruntime(options.threads)
 
@@ -89,7 +89,8 @@ def report_latency(console: Console, ours: Classifier, theirs: Classifier, image
             classify(image)
             if turn >= WARM_UP:
                 times[name].append(time.perf_counter() - start)
-    table = Table(title=f"one digit, {threads} thread{'s' * (threads > 1)}, {ROUNDS} interleaved runs each", title_justify="left")
+    console.print(f"latency of one digit on {threads} thread{'s' * (threads > 1)}, {ROUNDS} runs of each engine in turn:")
+    table = Table()
     table.add_column("engine")
     table.add_column("median", justify="right")
     table.add_column("fastest", justify="right")
@@ -108,7 +109,7 @@ def draw(console: Console, images: np.ndarray, labels: np.ndarray, probabilities
     captions = []
     for i in chosen:
         guess = int(probabilities[i].argmax())
-        verdict = f"{guess} ({probabilities[i, guess]:.0%})" + ("" if guess == labels[i] else f", is a {labels[i]}")
+        verdict = f"{guess} ({probabilities[i, guess]:.0%})" + ("" if guess == labels[i] else f", it is {labels[i]}")
         captions.append(f"{verdict:16}")
     console.print("   ".join(captions), markup=False)
 
