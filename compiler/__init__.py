@@ -1,0 +1,42 @@
+"""Stepwell: a multi-level deep-learning compiler in Python on MLIR.
+
+`stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of the stair.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stepwell.dialects.errors import (
+    CodegenError,
+    InferenceError,
+    InputError,
+    IRError,
+    ModelError,
+    PassError,
+    PipelineError,
+    StepwellError,
+    UnsupportedError,
+)
+
+if TYPE_CHECKING:
+    from stepwell.api import Lowered, build, compile, compile_ir, descend, lower, read_ir
+    from stepwell.dynamic import DynamicModel
+    from stepwell.model import CompiledModel
+    from stepwell.target import Target
+
+__all__ = [
+    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "InferenceError", "InputError", "Lowered", "ModelError", "PassError",
+    "PipelineError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend", "lower", "read_ir",
+]  # fmt: skip
+
+_LAZY = {
+    "CompiledModel": "stepwell.model", "DynamicModel": "stepwell.dynamic", "Target": "stepwell.target",
+    **dict.fromkeys(("Lowered", "build", "compile", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
+}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    # The compiler's workers and the opt tool import parts of this package: what they do not use (onnx above all) is not loaded.
+    if name not in _LAZY:
+        raise AttributeError(f"module 'stepwell' has no attribute '{name}'")
+    return getattr(import_module(_LAZY[name]), name)

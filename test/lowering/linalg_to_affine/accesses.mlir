@@ -1,0 +1,38 @@
+// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+
+// A strided input is put together from single elements; an input that does not move is broadcast; an index along the vector counts up.
+
+// CHECK-LABEL: func.func private @strided
+// CHECK: affine.load %{{.*}}[%[[I:arg[0-9]+]] * 2]
+// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 2]
+// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 4]
+// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 6]
+// CHECK-NEXT: vector.from_elements {{.*}} : vector<4xf32>
+// CHECK: affine.load %{{.*}}[0]
+// CHECK-NEXT: vector.broadcast
+func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i * 2)>, affine_map<(i) -> (0)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"],
+    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%x, %s : memref<16xf32>, memref<1xf32>) outs(%o : memref<8xf32>) {
+  ^bb0(%i: f32, %j: f32, %out: f32):
+    %m = arith.mulf %i, %j : f32
+    linalg.yield %m : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func private @counting
+// CHECK: vector.step : vector<4xindex>
+// CHECK: arith.index_cast {{.*}} : vector<4xindex> to vector<4xi64>
+// CHECK: affine.vector_store
+func.func private @counting(%o: memref<8xi64>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"],
+    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    outs(%o : memref<8xi64>) {
+  ^bb0(%out: i64):
+    %i = linalg.index 0 : index
+    %v = arith.index_cast %i : index to i64
+    linalg.yield %v : i64
+  }
+  return
+}

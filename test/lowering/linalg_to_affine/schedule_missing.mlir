@@ -1,0 +1,10 @@
+// RUN: not stepwell-opt %s --pass-pipeline='func.func(lower-to-affine)' 2>&1 | FileCheck %s
+
+// CHECK: SW005
+// CHECK-SAME: 'linalg.fill'
+// CHECK-SAME: carries no 'sched' attribute
+func.func private @unscheduled(%o: memref<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%o : memref<8xf32>)
+  return
+}

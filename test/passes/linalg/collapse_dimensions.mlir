@@ -1,0 +1,63 @@
+// RUN: stepwell-opt %s --pass-pipeline='func.func(collapse-dimensions,canonicalize)' --split-input-file | FileCheck %s
+
+#o = affine_map<(n, f, h, w, c) -> (n, f, h, w)>
+#id = affine_map<(n, f, h, w) -> (n, f, h, w)>
+
+// A 1x1 convolution walks rows and columns as one; its epilogue is merged alike, so the chain stays one nest.
+// CHECK-LABEL: func.func private @pointwise
+// CHECK: linalg.fill {{.*}} -> tensor<1x6x49xf32>
+// CHECK: linalg.generic {{.*}}"parallel", "parallel", "parallel", "reduction"]{{.*}} outs(%[[F:[0-9]+]] : tensor<1x6x49xf32>)
+// CHECK: linalg.generic {{.*}} ins(%arg2 : tensor<6xf32>) outs(%{{[0-9]+}} : tensor<1x6x49xf32>)
+// CHECK: tensor.expand_shape {{.*}} : tensor<1x6x49xf32> into tensor<1x6x7x7xf32>
+func.func private @pointwise(%x: tensor<1x3x7x7xf32>, %w: tensor<6x3xf32>, %b: tensor<6xf32>, %out: tensor<1x6x7x7xf32>) -> tensor<1x6x7x7xf32> {
+  %zero = arith.constant 0.0 : f32
+  %f = linalg.fill ins(%zero : f32) outs(%out : tensor<1x6x7x7xf32>) -> tensor<1x6x7x7xf32>
+  %1 = linalg.generic {indexing_maps = [affine_map<(n, f, h, w, c) -> (n, c, h, w)>, affine_map<(n, f, h, w, c) -> (f, c)>, #o],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction"]}
+    ins(%x, %w : tensor<1x3x7x7xf32>, tensor<6x3xf32>) outs(%f : tensor<1x6x7x7xf32>) {
+  ^bb0(%i: f32, %j: f32, %acc: f32):
+    %m = arith.mulf %i, %j : f32
+    %s = arith.addf %acc, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<1x6x7x7xf32>
+  %2 = linalg.generic {indexing_maps = [affine_map<(n, f, h, w) -> (f)>, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%b : tensor<6xf32>) outs(%1 : tensor<1x6x7x7xf32>) {
+  ^bb0(%i: f32, %acc: f32):
+    %s = arith.addf %acc, %i : f32
+    linalg.yield %s : f32
+  } -> tensor<1x6x7x7xf32>
+  return %2 : tensor<1x6x7x7xf32>
+}
+
+// -----
+
+// A 3x3 window does not walk rows and columns as one stretch.
+// CHECK-LABEL: func.func private @window
+// CHECK-NOT: collapse_shape
+func.func private @window(%x: tensor<2x3x9x9xf32>, %w: tensor<6x3x3x3xf32>, %out: tensor<2x6x7x7xf32>) -> tensor<2x6x7x7xf32> {
+  %1 = linalg.generic {indexing_maps = [affine_map<(n, f, h, w, c, y, z) -> (n, c, h + y, w + z)>, affine_map<(n, f, h, w, c, y, z) -> (f, c, y, z)>,
+    affine_map<(n, f, h, w, c, y, z) -> (n, f, h, w)>],
+    iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+    ins(%x, %w : tensor<2x3x9x9xf32>, tensor<6x3x3x3xf32>) outs(%out : tensor<2x6x7x7xf32>) {
+  ^bb0(%i: f32, %j: f32, %acc: f32):
+    %m = arith.mulf %i, %j : f32
+    %s = arith.addf %acc, %m : f32
+    linalg.yield %s : f32
+  } -> tensor<2x6x7x7xf32>
+  return %1 : tensor<2x6x7x7xf32>
+}
+
+// -----
+
+// Merging loops would lose the index that the body asks for.
+// CHECK-LABEL: func.func private @index
+// CHECK-NOT: collapse_shape
+func.func private @index(%out: tensor<3x4xi64>) -> tensor<3x4xi64> {
+  %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%out : tensor<3x4xi64>) {
+  ^bb0(%acc: i64):
+    %j = linalg.index 1 : index
+    %v = arith.index_cast %j : index to i64
+    linalg.yield %v : i64
+  } -> tensor<3x4xi64>
+  return %1 : tensor<3x4xi64>
+}

@@ -1,0 +1,72 @@
+// RUN: stepwell-opt %s --pass-pipeline='func.func(use-destinations,canonicalize)' --split-input-file | FileCheck %s
+
+#id = affine_map<(i) -> (i)>
+
+// The chain writes into the kernel's last argument, the element-wise op in place over the fill.
+// CHECK-LABEL: func.func private @chain
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<8xf32>, %[[OUT:arg[0-9]+]]: tensor<8xf32>
+// CHECK-NOT: tensor.empty
+// CHECK: %[[FILL:[0-9]+]] = linalg.fill {{.*}} outs(%[[OUT]] : tensor<8xf32>)
+// CHECK-NEXT: %[[R:[0-9]+]] = linalg.generic {{.*}} ins(%[[X]] : tensor<8xf32>) outs(%[[FILL]] : tensor<8xf32>)
+// CHECK: return %[[R]]
+func.func private @chain(%x: tensor<8xf32>, %out: tensor<8xf32>) -> tensor<8xf32> attributes {stepwell.kernel} {
+  %one = arith.constant 1.0 : f32
+  %e = tensor.empty() : tensor<8xf32>
+  %f = linalg.fill ins(%one : f32) outs(%e : tensor<8xf32>) -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%f, %x : tensor<8xf32>, tensor<8xf32>) outs(%e1 : tensor<8xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %s = arith.subf %a, %b : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// A pad: the source is computed in the slice of the padded destination.
+// CHECK-LABEL: func.func private @pad
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<8xf32>, %[[OUT:arg[0-9]+]]: tensor<10xf32>
+// CHECK: %[[FILL:[0-9]+]] = linalg.fill {{.*}} outs(%[[OUT]] : tensor<10xf32>)
+// CHECK: %[[SLICE:[a-z_0-9]+]] = tensor.extract_slice %[[FILL]][1] [8] [1]
+// CHECK: %[[R:[0-9]+]] = linalg.generic {{.*}} outs(%[[SLICE]] : tensor<8xf32>)
+// CHECK: tensor.insert_slice %[[R]] into %[[FILL]][1] [8] [1]
+func.func private @pad(%x: tensor<8xf32>, %out: tensor<10xf32>) -> tensor<10xf32> attributes {stepwell.kernel} {
+  %e1 = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e1 : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %s = arith.negf %a : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %zero = arith.constant 0.0 : f32
+  %e = tensor.empty() : tensor<10xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<10xf32>) -> tensor<10xf32>
+  %p = tensor.insert_slice %r into %f[1] [8] [1] : tensor<8xf32> into tensor<10xf32>
+  return %p : tensor<10xf32>
+}
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// A value with a second use must keep its own buffer.
+// CHECK-LABEL: func.func private @second_use
+// CHECK: %[[A:[0-9]+]] = linalg.generic {{.*}} outs(%{{[0-9]+}} : tensor<8xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[A]], %[[A]] : tensor<8xf32>, tensor<8xf32>) outs(%arg1 : tensor<8xf32>)
+func.func private @second_use(%x: tensor<8xf32>, %out: tensor<8xf32>) -> tensor<8xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<8xf32>
+  %a = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %s = math.exp %v : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %r = linalg.generic {indexing_maps = [#id, affine_map<(i) -> (-i + 7)>, #id], iterator_types = ["parallel"]} ins(%a, %a : tensor<8xf32>, tensor<8xf32>) outs(%e1 : tensor<8xf32>) {
+  ^bb0(%v: f32, %u: f32, %o: f32):
+    %s = arith.mulf %v, %u : f32
+    linalg.yield %s : f32
+  } -> tensor<8xf32>
+  return %r : tensor<8xf32>
+}
