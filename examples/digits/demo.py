@@ -56,6 +56,7 @@ def compile_ours(console: Console, threads: int) -> Classifier:
     start = time.perf_counter()
     model = stepwell.compile(MODEL, shapes={"image": (1, 1, 8, 8)}, threads=threads, on_level=on_level)
     seconds = time.perf_counter() - start
+    assert isinstance(model, stepwell.CompiledModel)  # and no DynamicModel: all shapes are given
     console.print(f"  {model.kernels} distinct kernels, {seconds:.2f} s in all\n")
     return lambda image: model.run({"image": image})["probability"]
 
