@@ -4,8 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-
-import onnx
+from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.dialects.errors import IRError, ModelError
 from stepwell.dialects.mlir import ir, make_context, parse_module
@@ -16,7 +15,6 @@ from stepwell.passes.rewriting import find_function
 from stepwell.passes.runner import Instrumentation, PassRunner
 
 from .dynamic import DynamicModel
-from .importer import ImportedModel, import_model
 from .model import CompiledModel, TensorInfo
 from .native.artifacts import assembly, llvm_ir, node_names
 from .native.buffers import pack_arena
@@ -27,7 +25,12 @@ from .native.pool import compile_units, prestart
 from .stair import LEVELS, check_level, step, steps_between
 from .target import Target, available_cores, resolve
 
-Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+if TYPE_CHECKING:
+    import onnx
+
+    from .importer import ImportedModel
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
 SIGNATURE = ("stepwell.inputs", "stepwell.outputs")
 
@@ -187,12 +190,14 @@ def _printer(op: ir.Operation) -> Callable[[], str]:
     return lambda: str(op.get_asm(enable_debug_info=True))
 
 
-def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> tuple[ImportedModel, float]:
+def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
+    from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
+
     begin = time.perf_counter()
     return import_model(source, make_context(), shapes=shapes), time.perf_counter() - begin
 
 
-def _start(imported: ImportedModel, target: Target, seconds: float) -> Lowered:
+def _start(imported: "ImportedModel", target: Target, seconds: float) -> Lowered:
     state = PassState(weights=imported.weights, target=target)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds})
     with imported.module.context:
