@@ -1,0 +1,64 @@
+// RUN: stepwell-opt %s --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' --split-input-file | FileCheck %s
+
+#id = affine_map<(a, b) -> (a, b)>
+
+// A concatenation is written by its producers: each call gets its slice of one buffer; a result overwrites the input that dies there;
+// the model's output is the caller's buffer.
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[X:arg[0-9]+]]: memref<4x8xf32> {stepwell.name = "x"}, %[[Y:arg[0-9]+]]: memref<8x8xf32> {stepwell.name = "y"}
+// CHECK-SAME: %[[W:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 256 : i64}, %[[WS:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 256 : i64}
+// CHECK-NOT: alloc
+// CHECK: %[[A:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<4x8xf32>
+// CHECK-NEXT: call @exp(%[[X]], %[[A]])
+// CHECK-NEXT: call @exp(%[[A]], %[[A]])
+// CHECK: %[[PARAMETER:[a-z_0-9]+]] = memref.view %[[W]][%c128{{[_0-9]*}}][]
+// CHECK: %[[B:[a-z_0-9]+]] = memref.view %[[WS]][%c128{{[_0-9]*}}][] : memref<?xi8> to memref<4x8xf32>
+// CHECK-NEXT: call @exp(%[[PARAMETER]], %[[B]])
+// CHECK: %[[ALL:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<8x8xf32>
+// CHECK-NEXT: call @exp8(%[[ALL]], %[[Y]])
+// CHECK-NEXT: return
+module attributes {stepwell.weights_bytes = 256 : i64} {
+  func.func private @exp(%x: tensor<4x8xf32>, %out: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {stepwell.kernel} {
+    %e = tensor.empty() : tensor<4x8xf32>
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4x8xf32>) outs(%e : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = math.exp %a : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+  func.func private @exp8(%x: tensor<8x8xf32>, %out: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {stepwell.kernel} {
+    %e = tensor.empty() : tensor<8x8xf32>
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x8xf32>) outs(%e : tensor<8x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = math.exp %a : f32
+      linalg.yield %v : f32
+    } -> tensor<8x8xf32>
+    return %0 : tensor<8x8xf32>
+  }
+  func.func @main(%x: tensor<4x8xf32> {stepwell.name = "x"}, %weights: memref<?xi8>) -> (tensor<8x8xf32> {stepwell.name = "y"}) {
+    %e0 = tensor.empty() : tensor<4x8xf32>
+    %0 = call @exp(%x, %e0) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    %e1 = tensor.empty() : tensor<4x8xf32>
+    %1 = call @exp(%0, %e1) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    %c128 = arith.constant 128 : index
+    %view = memref.view %weights[%c128][] : memref<?xi8> to memref<4x8xf32>
+    %p = bufferization.to_tensor %view restrict : memref<4x8xf32> to tensor<4x8xf32>
+    %e2 = tensor.empty() : tensor<4x8xf32>
+    %2 = call @exp(%p, %e2) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    %3 = tensor.concat dim(0) %1, %2 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+    %e4 = tensor.empty() : tensor<8x8xf32>
+    %4 = call @exp8(%3, %e4) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %4 : tensor<8x8xf32>
+  }
+}
+
+// -----
+
+// The model's input must not be overwritten or handed out: it is copied to the output.
+// CHECK-LABEL: func.func @main
+// CHECK: call @copy_8xf32(%arg0, %arg1)
+// CHECK: call @copy_8xf32(%arg0, %arg2)
+func.func @main(%x: tensor<8xf32>, %weights: memref<?xi8>) -> (tensor<8xf32>, tensor<8xf32>) {
+  return %x, %x : tensor<8xf32>, tensor<8xf32>
+}

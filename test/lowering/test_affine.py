@@ -1,0 +1,152 @@
+"""The generic lowering to affine and vector, by results: schedules must never change what is computed."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lowering.linalg_model import run_kernel
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.types import TensorType
+from stepwell.passes.linalg_to_affine.nest import segments, vector_segments
+
+EPSILON = np.finfo(np.float32).eps
+
+
+def schedule(order, parallel, unroll, vector, width):
+    def numbers(values):
+        return "array<i64" + (": " + ", ".join(map(str, values)) if values else "") + ">"
+
+    return (
+        f"sched = #sched.nest<{{order = {numbers(order)}, parallel = {parallel} : i64, unroll = {numbers(unroll)}, "
+        f"vector = {vector} : i64, width = {width} : i64}}>"
+    )
+
+
+def product_body(m, n, k, sched):
+    result = f"tensor<{m}x{n}xf32>"
+    return f"""
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : {result}
+      %f = linalg.fill ins(%zero : f32) outs(%e : {result}) -> {result}
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"], {sched}}} ins(%x0, %x1 : tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) outs(%f : {result}) {{
+      ^bb0(%a: f32, %b: f32, %acc: f32):
+        %p = arith.mulf %a, %b fastmath<contract> : f32
+        %s = arith.addf %acc, %p fastmath<contract> : f32
+        linalg.yield %s : f32
+      }} -> {result}
+      %e1 = tensor.empty() : {result}
+      %2 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]}} ins(%1, %x2 : {result}, tensor<{n}xf32>) outs(%e1 : {result}) {{
+      ^bb0(%a: f32, %b: f32, %o: f32):
+        %s = arith.addf %a, %b : f32
+        linalg.yield %s : f32
+      }} -> {result}
+      return %2 : {result}"""
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 13), st.integers(1, 37), st.integers(1, 20)),
+    row_tile=st.integers(1, 5),
+    column_tile=st.integers(1, 3),
+    vector=st.sampled_from([-1, 1]),
+    width=st.sampled_from([2, 4, 8, 16]),
+    swap=st.booleans(),
+    parallel=st.integers(0, 2),
+)
+def test_any_legal_schedule_of_a_product_gives_the_product(sizes, row_tile, column_tile, vector, width, swap, parallel):
+    m, n, k = sizes
+    rng = np.random.default_rng(m * 1000 + n * 10 + k)
+    a, b, bias = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32), rng.standard_normal(n).astype(np.float32)
+    unroll = (row_tile, 1 if vector == 1 else column_tile, 1)
+    sched = schedule((1, 0) if swap else (0, 1), parallel, unroll, vector, width)
+    got = run_kernel(product_body(m, n, k, sched), [a, b, bias], TensorType("f32", (m, n)), threads=2)
+    bound = EPSILON * (k + 2) * (np.abs(a) @ np.abs(b) + np.abs(bias))
+    assert (np.abs(got - (a.astype(np.float64) @ b + bias)) <= bound).all()
+
+
+@pytest.mark.parametrize("size", [1, 7, 16, 49, 100])
+def test_lanes_of_a_reduction_are_all_folded(size):
+    x = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)
+    body = f"""
+      %init = arith.constant 2.5 : f32
+      %e = tensor.empty() : tensor<3xf32>
+      %f = linalg.fill ins(%init : f32) outs(%e : tensor<3xf32>) -> tensor<3xf32>
+      %1 = linalg.generic {{indexing_maps = [affine_map<(c, i) -> (c, i)>, affine_map<(c, i) -> (c)>], iterator_types = ["parallel", "reduction"],
+        {schedule((0,), 0, (1, 1), 1, 8)}}} ins(%x0 : tensor<3x{size}xf32>) outs(%f : tensor<3xf32>) {{
+      ^bb0(%i: f32, %acc: f32):
+        %s = arith.addf %acc, %i : f32
+        linalg.yield %s : f32
+      }} -> tensor<3xf32>
+      return %1 : tensor<3xf32>"""
+    got = run_kernel(body, [x], TensorType("f32", (3,)))
+    assert (np.abs(got - (x.astype(np.float64).sum(1) + 2.5)) <= EPSILON * (size + 2) * (np.abs(x).sum(1) + 2.5)).all()
+
+
+def test_strided_window_and_epilogue_into_a_padded_result():
+    rng = np.random.default_rng(5)
+    x, w = rng.standard_normal((2, 3, 11, 9), np.float32), rng.standard_normal((5, 3, 3, 2), np.float32)
+    body = """
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<2x5x5x4xf32>
+      %f = linalg.fill ins(%zero : f32) outs(%e : tensor<2x5x5x4xf32>) -> tensor<2x5x5x4xf32>
+      %1 = linalg.generic {indexing_maps = [affine_map<(n, f, h, w, c, y, z) -> (n, c, h * 2 + y, w * 2 + z)>,
+        affine_map<(n, f, h, w, c, y, z) -> (f, c, y, z)>, affine_map<(n, f, h, w, c, y, z) -> (n, f, h, w)>],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+        ins(%x0, %x1 : tensor<2x3x11x9xf32>, tensor<5x3x3x2xf32>) outs(%f : tensor<2x5x5x4xf32>) {
+      ^bb0(%a: f32, %b: f32, %acc: f32):
+        %p = arith.mulf %a, %b fastmath<contract> : f32
+        %s = arith.addf %acc, %p fastmath<contract> : f32
+        linalg.yield %s : f32
+      } -> tensor<2x5x5x4xf32>
+      %border = arith.constant 7.0 : f32
+      %e1 = tensor.empty() : tensor<2x5x7x7xf32>
+      %f1 = linalg.fill ins(%border : f32) outs(%e1 : tensor<2x5x7x7xf32>) -> tensor<2x5x7x7xf32>
+      %2 = tensor.insert_slice %1 into %f1[0, 0, 1, 2] [2, 5, 5, 4] [1, 1, 1, 1] : tensor<2x5x5x4xf32> into tensor<2x5x7x7xf32>
+      return %2 : tensor<2x5x7x7xf32>"""
+    got = run_kernel(body, [x, w], TensorType("f32", (2, 5, 7, 7)))
+    want = np.full((2, 5, 7, 7), 7.0)
+    want[:, :, 1:6, 2:6] = 0
+    for y, z in itertools.product(range(3), range(2)):
+        want[:, :, 1:6, 2:6] += np.einsum("nchw,fc->nfhw", x[:, :, y : y + 9 : 2, z : z + 7 : 2].astype(np.float64), w[:, :, y, z])
+    assert np.abs(got - want).max() <= EPSILON * 18 * np.abs(x).max() * np.abs(w).max() * 18
+
+
+def test_a_kernel_with_two_stages_uses_scratch():
+    x = np.random.default_rng(6).standard_normal((4, 33)).astype(np.float32)
+    body = """
+      %low = arith.constant 0xFF800000 : f32
+      %e = tensor.empty() : tensor<4xf32>
+      %f = linalg.fill ins(%low : f32) outs(%e : tensor<4xf32>) -> tensor<4xf32>
+      %m = linalg.generic {indexing_maps = [affine_map<(c, i) -> (c, i)>, affine_map<(c, i) -> (c)>], iterator_types = ["parallel", "reduction"]}
+        ins(%x0 : tensor<4x33xf32>) outs(%f : tensor<4xf32>) {
+      ^bb0(%i: f32, %acc: f32):
+        %s = arith.maximumf %acc, %i : f32
+        linalg.yield %s : f32
+      } -> tensor<4xf32>
+      %e1 = tensor.empty() : tensor<4x33xf32>
+      %r = linalg.generic {indexing_maps = [affine_map<(c, i) -> (c, i)>, affine_map<(c, i) -> (c)>, affine_map<(c, i) -> (c, i)>],
+        iterator_types = ["parallel", "parallel"]} ins(%x0, %m : tensor<4x33xf32>, tensor<4xf32>) outs(%e1 : tensor<4x33xf32>) {
+      ^bb0(%i: f32, %j: f32, %o: f32):
+        %s = arith.subf %i, %j : f32
+        linalg.yield %s : f32
+      } -> tensor<4x33xf32>
+      return %r : tensor<4x33xf32>"""
+    np.testing.assert_array_equal(run_kernel(body, [x], TensorType("f32", (4, 33))), x - x.max(1, keepdims=True))
+
+
+def test_an_illegal_schedule_is_refused_with_its_reason():
+    sched = schedule((0, 1), 0, (1, 1, 2), 1, 4)
+    with pytest.raises(PassError, match="reduction dimension cannot be unrolled"):
+        run_kernel(product_body(2, 4, 3, sched), [np.zeros(s, np.float32) for s in ((2, 3), (3, 4), (4,))], TensorType("f32", (2, 4)))
+
+
+@given(size=st.integers(1, 200), step=st.integers(1, 20))
+def test_segments_cover_each_iteration_once(size, step):
+    for cut in (segments(size, step), vector_segments(size, 1 << (step % 6))):
+        covered = [i for s in cut for start in range(s.low, s.high, s.step) for i in range(start, start + s.step)]
+        assert covered == list(range(size))
