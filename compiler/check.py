@@ -80,7 +80,7 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
         a, b = got.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         with np.errstate(invalid="ignore"):  # inf - inf is where they are the same, or not a number and so infinitely wrong
-            error = np.where(same, 0.0, np.nan_to_num(np.abs(a - b), nan=np.inf))
+            error = np.where(same, 0.0, _nan_as_infinity(np.abs(a - b)))
         size = np.abs(b)
     else:
         # In Python's integers where a difference could overflow: exact, and only where there is one.
@@ -93,7 +93,11 @@ def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance:
     finite = size[np.isfinite(size)] if inexact else np.abs(expected.astype(np.float64)).ravel()
     scale = float(finite.max(initial=0.0))
     scaled = 0.0 if largest == 0 else (largest / scale if scale > 0 else np.inf)
-    return OutputCheck(name, largest, float(np.nan_to_num(relative, nan=np.inf).max(initial=0.0)), scaled, allowed)
+    return OutputCheck(name, largest, float(_nan_as_infinity(relative).max(initial=0.0)), scaled, allowed)
+
+
+def _nan_as_infinity(errors: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(errors), np.inf, errors)
 
 
 def run_onnxruntime(model: Source, inputs: Arrays) -> dict[str, np.ndarray]:

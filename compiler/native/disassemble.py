@@ -4,7 +4,7 @@ import bisect
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import capstone
 from elftools.common.exceptions import ELFError
@@ -63,10 +63,13 @@ class _Object:
     """One object while it is printed."""
 
     def __init__(self, data: bytes, nodes: Sequence[str]) -> None:
-        self.file: Any = ELFFile(io.BytesIO(data))
+        self.file = cast(Any, ELFFile(io.BytesIO(data)))
         self.nodes = nodes
         self.machine = _MACHINES[self.file["e_machine"]]
-        self.symbols = list(self.file.get_section_by_name(".symtab").iter_symbols())
+        table = self.file.get_section_by_name(".symtab")
+        if table is None:
+            raise ELFError("it has no symbols")
+        self.symbols = list(table.iter_symbols())
         self.engine = capstone.Cs(self.machine.arch, self.machine.mode)
         self.engine.skipdata = True
         self.rows = self._line_rows()

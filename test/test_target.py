@@ -1,0 +1,62 @@
+"""Target descriptions: the host's and the named ones."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from stepwell import target
+from stepwell.dialects.errors import InputError
+from stepwell.target import NAMES, resolve
+
+
+def test_named_targets() -> None:
+    described = {name: resolve(name) for name in NAMES if name != "host"}
+    assert {name: (t.vector_bits, t.vector_registers, t.fma, t.lanes(32)) for name, t in described.items()} == {
+        "x86-64-v2": (128, 16, False, 4),
+        "x86-64-v3": (256, 16, True, 8),
+        "x86-64-v4": (512, 32, True, 16),
+        "aarch64-neon": (128, 32, True, 4),
+    }
+    assert all(t.name == name for name, t in described.items())
+
+
+def test_unknown_target_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="unknown target 'z80'; known: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64-neon"):
+        resolve("z80")
+
+
+def test_a_description_stands_for_itself() -> None:
+    mine = resolve("x86-64-v3")
+    assert resolve(mine) is mine
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not os.path.exists("/proc/cpuinfo"), reason="reads Linux's list of x86 features")
+def test_host_agrees_with_the_system() -> None:
+    with open("/proc/cpuinfo") as file:
+        flags = next(line for line in file if line.startswith("flags")).split()
+    host = resolve("host")
+    assert host.triple.startswith("x86_64")
+    assert host.vector_bits == (512 if "avx512f" in flags else 256 if "avx" in flags else 128)
+    assert host.fma == ("fma" in flags)
+    assert {"sse2"} <= host.features
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot bind a process to a core here")
+def test_cores_are_those_the_process_may_use() -> None:
+    script = (
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom stepwell.target import available_cores; print(available_cores())"
+    )
+    paths = os.pathsep.join(path for path in sys.path if path)
+    result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("garbage", None)]
+)
+def test_quota_of_the_control_group(text: str, cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target.Path, "read_text", lambda self: text)
+    assert target._quota() == cores
