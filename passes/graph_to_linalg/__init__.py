@@ -1,1 +1,19 @@
-"""The step from graph ops to linalg: one lowering a graph op, and the conversion that applies them."""
+"""The step from graph to linalg: lowerings by op family, and the packing of weights into one arena."""
+
+from stepwell.passes.graph_to_linalg import (
+    contraction,
+    convert_graph_to_linalg,
+    elementwise,
+    normalization,
+    pack_weights,
+    pooling,
+    reduction,
+    shape,
+)
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+
+__all__ = [
+    "LinalgBuilder", "Operands", "contraction", "convert_graph_to_linalg", "elementwise", "lowering", "normalization", "pack_weights",
+    "pooling", "reduction", "shape",
+]  # fmt: skip

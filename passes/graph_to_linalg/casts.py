@@ -96,8 +96,7 @@ def _guarded(b: LinalgBuilder, s: Scalars, x: ir.Value, through: str) -> ir.Valu
     limit = s.const(2.0 ** (31 if through == "i32" else 63))
     above_least = s.compare("ge", x, least) if through == "i64" or s.dtype == "f32" else s.compare("gt", x, s.const(-(2.0**31) - 1))
     inside = arith.AndIOp(above_least, s.compare("lt", x, limit)).result
-    result: ir.Value = arith.FPToSIOp(element(through), s.select(inside, x, least)).result
-    return result
+    return arith.FPToSIOp(element(through), s.select(inside, x, least)).result
 
 
 def _round_once(b: LinalgBuilder, x: ir.Value, target: str) -> ir.Value:

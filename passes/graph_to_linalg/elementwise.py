@@ -33,6 +33,7 @@ def bits(function: Any) -> Body:
 
 
 def sign(s: Scalars, x: ir.Value) -> ir.Value:
+    """-1, 0 or 1; a NaN stays."""
     zero, one = s.const(0), s.const(1)
     if s.is_unsigned:
         return s.select(s.compare("ne", x, zero), one, zero)
@@ -41,24 +42,29 @@ def sign(s: Scalars, x: ir.Value) -> ir.Value:
 
 
 def sigmoid(s: Scalars, x: ir.Value) -> ir.Value:
+    """`1 / (1 + exp(-x))` by the exponential that cannot overflow."""
     small = s.call(math.ExpOp, s.neg(s.abs(x)))  # never overflows
     one = s.const(1)
     return s.div(s.select(s.compare("lt", x, s.const(0)), small, one), s.add(one, small))
 
 
 def softplus(s: Scalars, x: ir.Value) -> ir.Value:
+    """`log(1 + exp(x))` = `max(x, 0) + log1p(exp(-|x|))`."""
     return s.add(s.maximum(x, s.const(0)), s.call(math.Log1pOp, s.call(math.ExpOp, s.neg(s.abs(x)))))
 
 
 def leaky_relu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
+    """`x` where it is not negative, else `alpha * x`."""
     return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), x), x)
 
 
 def elu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
+    """`x` where it is not negative, else `alpha * (exp(x) - 1)`."""
     return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), s.call(math.ExpM1Op, x)), x)
 
 
 def clamp(s: Scalars, x: ir.Value, *, min: float, max: float) -> ir.Value:
+    """`min(max(x, min), max)`, without the bounds that bound nothing."""
     low, high = lowest(s.dtype), highest(s.dtype)
     if min > low:
         x = s.maximum(x, s.const(min if s.is_float else _within(min, low, high)))
@@ -73,6 +79,7 @@ def _within(bound: float, low: int, high: int) -> int:
 
 
 def modulo(s: Scalars, x: ir.Value, y: ir.Value, *, fmod: bool) -> ir.Value:
+    """The remainder, with the sign of `x` if `fmod`, else of `y`."""
     rest = s.rem(x, y)
     if fmod or s.is_unsigned:
         return rest
@@ -86,13 +93,14 @@ def modulo(s: Scalars, x: ir.Value, y: ir.Value, *, fmod: bool) -> ir.Value:
 
 
 def power(s: Scalars, x: ir.Value, y: ir.Value) -> ir.Value:
+    """`x ** y`; integers by squaring, in one loop over the exponent's bits."""
     if s.is_float:
         if _is_constant(y, 2.0):
             return s.mul(x, x)
         return s.call(math.PowFOp, x, y)
     one, zero = s.const(1), s.const(0)
     loop = scf.ForOp(s.b.index(0), s.b.index(s.width), s.b.index(1), [one, x, y])
-    with ir.InsertionPoint(loop.body):  # by squaring: one step for each bit of the exponent
+    with ir.InsertionPoint(loop.body):
         result, square, exponent = loop.inner_iter_args
         odd = s.compare("ne", arith.AndIOp(exponent, one).result, zero)
         product = s.select(odd, s.mul(result, square), result)
@@ -125,6 +133,7 @@ def shift(function: Any) -> Body:
 
 
 def is_inf(s: Scalars, x: ir.Value, *, detect_negative: bool, detect_positive: bool) -> ir.Value:
+    """A comparison with the infinities that are asked for."""
     infinity = s.const(pymath.inf)
     if detect_negative and detect_positive:
         return s.compare("eq", s.abs(x), infinity)

@@ -1,6 +1,6 @@
 """LinalgBuilder: makes linalg.generic, fills and tensor ops on signless tensors at the current insertion point and location."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,8 +59,7 @@ class LinalgBuilder:
         return self._hoisted(kind, ir.IntegerAttr.get(kind, value))
 
     def _hoisted(self, kind: ir.Type, attribute: ir.Attribute) -> ir.Value:
-        made: ir.Value = arith.ConstantOp(kind, attribute, ip=self._outside).result
-        return made
+        return arith.ConstantOp(kind, attribute, ip=self._outside).result
 
     def splat(self, value: ir.Value) -> ir.Value | None:
         """The scalar that every element of `value` is known to be, as a constant; None if it is not known to be one."""
@@ -75,14 +74,12 @@ class LinalgBuilder:
     def size(self, value: ir.Value, dim: int) -> Size:
         """The size of one dimension of a tensor."""
         if not value.type.is_dynamic_dim(dim):
-            static: int = value.type.get_dim_size(dim)
-            return static
+            return value.type.get_dim_size(dim)
         return self.dim(value, dim)
 
     def dim(self, value: ir.Value, dim: int) -> ir.Value:
         """The size of one dimension as a value of type index, static or not."""
-        made: ir.Value = tensor.DimOp(value, self.index(dim), ip=self._outside).result
-        return made
+        return tensor.DimOp(value, self.index(dim), ip=self._outside).result
 
     def sizes(self, value: ir.Value) -> list[Size]:
         """The sizes of all dimensions of a tensor."""
@@ -100,13 +97,15 @@ class LinalgBuilder:
         if data.dtype.kind == "u":
             data = data.astype(data.dtype.str.replace("u", "i"))
         attribute = dense(data)
-        made: ir.Value = arith.ConstantOp(attribute.type, attribute).result
-        return made
+        return arith.ConstantOp(attribute.type, attribute).result
 
     def empty(self, dtype: str, sizes: Sequence[Size]) -> ir.Value:
         """A tensor of that type and shape whose elements mean nothing yet."""
-        made: ir.Value = tensor.EmptyOp(list(sizes), element(dtype)).result
-        return made
+        return tensor.EmptyOp(list(sizes), element(dtype)).result
+
+    def empty_like(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+        """As `empty`, with the element type of another tensor."""
+        return tensor.EmptyOp(list(sizes), value.type.element_type).result
 
     def fill(self, value: ir.Value, out: ir.Value) -> ir.Value:
         """`out` with every element replaced by a scalar."""
@@ -115,8 +114,7 @@ class LinalgBuilder:
         block = op.regions[0].blocks.append(value.type, out.type.element_type)
         with ir.InsertionPoint(block):
             linalg.YieldOp([block.arguments[0]])
-        result: ir.Value = op.results[0]
-        return result
+        return op.results[0]
 
     def filled(self, value: Any, dtype: str, sizes: Sequence[Size]) -> ir.Value:
         """A new tensor with every element `value`, a Python number."""
@@ -130,11 +128,9 @@ class LinalgBuilder:
         static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
         kind = ir.RankedTensorType.get(static, value.type.element_type)
         if len(sizes) < rank:
-            collapsed: ir.Value = tensor.CollapseShapeOp(kind, value, [list(g) for g in groups]).result
-            return collapsed
+            return tensor.CollapseShapeOp(kind, value, [list(g) for g in groups]).result
         dynamic = [s for s in sizes if not isinstance(s, int)]
-        expanded: ir.Value = tensor.ExpandShapeOp(kind, value, [list(g) for g in groups], dynamic, static).result
-        return expanded
+        return tensor.ExpandShapeOp(kind, value, [list(g) for g in groups], dynamic, static).result
 
     def without_unit_dims(self, value: ir.Value) -> ir.Value:
         """`value` without its dimensions of static size 1."""
@@ -171,8 +167,7 @@ class LinalgBuilder:
         sizes = self.sizes(source)
         values = [[s for s in part if not isinstance(s, int)] for part in (offsets, sizes)]
         static = [[s if isinstance(s, int) else dynamic for s in part] for part in (offsets, sizes)]
-        made: ir.Value = tensor.InsertSliceOp(source, into, values[0], values[1], [], static[0], static[1], [1] * len(sizes)).result
-        return made
+        return tensor.InsertSliceOp(source, into, values[0], values[1], [], static[0], static[1], [1] * len(sizes)).result
 
     # -- structured ops
 
@@ -209,18 +204,28 @@ class LinalgBuilder:
             self._outside = outer
         return list(op.results)
 
-    def elementwise(self, inputs: Sequence[ir.Value], dtype: str, sizes: Sequence[Size], body: Callable[..., ir.Value], *, exact: bool = False) -> ir.Value:
+    def elementwise(
+        self,
+        inputs: Sequence[ir.Value],
+        dtype: str,
+        sizes: Sequence[Size],
+        body: Callable[..., ir.Value],
+        *,
+        exact: bool = False,
+        loops: Mapping[int, Sequence[int]] | None = None,
+    ) -> ir.Value:
         """One element-wise generic: inputs broadcast to `sizes` as numpy does, constant splats become scalars of the body.
 
         Narrow floats reach `body` as f32, and its result is rounded once to `dtype`; with `exact` they are passed as they are.
+        `loops` says for an input, by its number, which dimensions of the result its own follow, where that is not numpy's rule.
         """
         rank = len(sizes)
         arguments, maps, scalars = [], [], []
-        for value in inputs:
+        for number, value in enumerate(inputs):
             scalar = self.splat(value)
             scalars.append(scalar)
             if scalar is None:
-                operand, positions = self._broadcast(value, sizes)
+                operand, positions = (value, list(loops[number])) if loops and number in loops else self._broadcast(value, sizes)
                 arguments.append(operand)
                 maps.append(dims(*positions))
 
@@ -244,16 +249,14 @@ class LinalgBuilder:
     def copy(self, value: ir.Value) -> ir.Value:
         """The elements of `value` in a tensor of their own."""
         identity = dims(*range(value.type.rank))
-        out: ir.Value = tensor.EmptyOp(self.sizes(value), value.type.element_type).result
-        return self.generic([value], out, [identity, identity], 0, lambda x, _: x)
+        return self.generic([value], self.empty_like(value, self.sizes(value)), [identity, identity], 0, lambda x, _: x)
 
     # -- types of scalars
 
     def widen(self, value: ir.Value) -> ir.Value:
         """A scalar in the type it is computed in."""
         if isinstance(value.type, (ir.F16Type, ir.BF16Type)):
-            wider: ir.Value = arith.ExtFOp(ir.F32Type.get(), value).result
-            return wider
+            return arith.ExtFOp(ir.F32Type.get(), value).result
         return value
 
     def narrow(self, value: ir.Value, dtype: str) -> ir.Value:
@@ -261,8 +264,7 @@ class LinalgBuilder:
         kind = element(dtype)
         if value.type == kind:
             return value
-        narrower: ir.Value = arith.TruncFOp(kind, value).result
-        return narrower
+        return arith.TruncFOp(kind, value).result
 
 
 def _iterator(kind: str) -> ir.Attribute:
@@ -271,8 +273,7 @@ def _iterator(kind: str) -> ir.Attribute:
 
 def _last_dim(expr: Any) -> int:
     if isinstance(expr, ir.AffineDimExpr):
-        position: int = expr.position
-        return position
+        return expr.position
     if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
         return -1
     return max(_last_dim(expr.lhs), _last_dim(expr.rhs))

@@ -47,10 +47,14 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         values = [answer] if isinstance(answer, ir.Value) else list(answer)
         results = list(op.operation.results)
         if len(values) != len(results):
-            raise PassError(f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location} gave {len(values)} values for {len(results)} results")
+            raise PassError(f"{_where(function, op)} gave {len(values)} values for {len(results)} results")
         return [_with_sign(op, function, v, r.type) for v, r in zip(values, results, strict=True)]
 
     return lower
+
+
+def _where(function: Lowering, op: Any) -> str:
+    return f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location}"
 
 
 # The conversion driver cannot change signatures, so unsigned tensors keep their type between lowerings; casts around each lowering
@@ -62,8 +66,7 @@ def _without_sign(value: ir.Value) -> ir.Value:
         return value
     origin = defining_op(value)
     if origin is not None and origin.name == CAST:
-        inner: ir.Value = origin.operands[0]
-        return inner
+        return origin.operands[0]
     return cast_sign(value, signless_type(value.type))
 
 
@@ -71,5 +74,5 @@ def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) ->
     if value.type == wanted:
         return value
     if value.type != signless_type(wanted):
-        raise PassError(f"lowering '{function.__name__}' of '{op.operation.name}' at {op.location} gave {value.type} for a result of type {wanted}")
+        raise PassError(f"{_where(function, op)} gave {value.type} for a result of type {wanted}")
     return cast_sign(value, wanted)

@@ -39,16 +39,14 @@ class Scalars:
     @property
     def width(self) -> int:
         """Bits of an element."""
-        bits: int = self.type.width
-        return bits
+        return self.type.width
 
     def const(self, value: Any) -> ir.Value:
         return self.b.scalar(value, self.dtype)
 
     def binary(self, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
         """add, sub, mul, maximum or minimum; floats carry NaN on."""
-        result: ir.Value = _BINARY[name][self._column](x, y).result
-        return result
+        return _BINARY[name][self._column](x, y).result
 
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return self.binary("add", x, y)
@@ -69,8 +67,7 @@ class Scalars:
         """`binary` for sums and products that may be contracted into fused multiply-adds."""
         if not self.is_float or name in ("maximum", "minimum"):
             return self.binary(name, total, x)
-        result: ir.Value = _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
-        return result
+        return _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
 
     def multiply_accumulate(self, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
         """`total + x * y`, as one fused multiply-add where the target has it."""
@@ -78,36 +75,30 @@ class Scalars:
             return self.add(total, self.mul(x, y))
         contract = arith.FastMathFlags.contract
         product = arith.MulFOp(x, y, fastmath=contract).result
-        result: ir.Value = arith.AddFOp(total, product, fastmath=contract).result
-        return result
+        return arith.AddFOp(total, product, fastmath=contract).result
 
     def compare(self, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
         """eq, ne, lt, le, gt or ge; false for NaN, except ne."""
         which = _COMPARE[predicate][self._column]
-        result: ir.Value = (arith.CmpFOp if self.is_float else arith.CmpIOp)(which, x, y).result
-        return result
+        return (arith.CmpFOp if self.is_float else arith.CmpIOp)(which, x, y).result
 
     def select(self, condition: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-        result: ir.Value = arith.SelectOp(condition, x, y).result
-        return result
+        return arith.SelectOp(condition, x, y).result
 
     def neg(self, x: ir.Value) -> ir.Value:
         if not self.is_float:
             return self.sub(self.const(0), x)
-        result: ir.Value = arith.NegFOp(x).result
-        return result
+        return arith.NegFOp(x).result
 
     def abs(self, x: ir.Value) -> ir.Value:
         if self.is_unsigned:
             return x
-        result: ir.Value = (math.AbsFOp if self.is_float else math.AbsIOp)(x).result
-        return result
+        return (math.AbsFOp if self.is_float else math.AbsIOp)(x).result
 
     def div(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """The quotient; integers truncate, give 0 for a division by zero, and never trap."""
         if self.is_float:
-            result: ir.Value = arith.DivFOp(x, y).result
-            return result
+            return arith.DivFOp(x, y).result
         zero, one = self.const(0), self.const(1)
         by_zero = self.compare("eq", y, zero)
         if self.is_unsigned:
@@ -121,18 +112,14 @@ class Scalars:
     def rem(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """What truncating division leaves, with the sign of `x`; integers give 0 for a division by zero."""
         if self.is_float:
-            result: ir.Value = arith.RemFOp(x, y).result
-            return result
+            return arith.RemFOp(x, y).result
         one = self.const(1)
         trivial = self.compare("eq", y, self.const(0))
         if self.is_unsigned:
-            result = arith.RemUIOp(x, self.select(trivial, one, y)).result
-            return result
+            return arith.RemUIOp(x, self.select(trivial, one, y)).result
         trivial = arith.OrIOp(trivial, self.compare("eq", y, self.const(-1))).result
-        result = arith.RemSIOp(x, self.select(trivial, one, y)).result
-        return result
+        return arith.RemSIOp(x, self.select(trivial, one, y)).result
 
     def call(self, function: Any, *operands: ir.Value) -> ir.Value:
         """An op of the math dialect."""
-        result: ir.Value = function(*operands).result
-        return result
+        return function(*operands).result

@@ -1,5 +1,6 @@
 """Signless element types: below the graph dialect an integer type does not say whether it is unsigned; its operations do."""
 
+import re
 from typing import Any
 
 from stepwell.dialects.mlir import ir
@@ -28,13 +29,12 @@ def signless_type(mlir_type: Any) -> Any:
 
 def cast_sign(value: ir.Value, wanted: ir.Type) -> ir.Value:
     """`value` under a type that differs in the signedness of its elements only."""
-    made: ir.Value = ir.Operation.create(CAST, results=[wanted], operands=[value]).results[0]
-    return made
+    return ir.Operation.create(CAST, results=[wanted], operands=[value]).results[0]
 
 
 def remove_signs(module: ir.Operation) -> None:
     """Make every unsigned tensor type in a module signless, in signatures and bodies, and remove the casts that this leaves idle."""
-    if "ui" not in str(module):
+    if not re.search(r"[x<]ui\d+>", str(module)):  # much quicker than a walk, which few models need
         return
     for function in functions(module):
         kind = function.type

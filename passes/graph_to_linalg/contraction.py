@@ -1,0 +1,140 @@
+"""Lowerings of contractions: one multiply-accumulate generic, told apart only by its indexing maps."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from stepwell.dialects import graph
+from stepwell.dialects.mlir import ir
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reduction import narrowed
+from stepwell.passes.graph_to_linalg.reshaping import reshape_to
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.graph_to_linalg.windows import spread
+from stepwell.passes.rewriting import NoMatch
+
+
+def contract(
+    b: LinalgBuilder, lhs: ir.Value, lhs_map: Sequence[Any], rhs: ir.Value, rhs_map: Sequence[Any], dtype: str, sizes: Sequence[Size], reductions: int
+) -> ir.Value:
+    """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
+
+    Narrow floats are multiplied and summed in f32 and rounded once at the end.
+    """
+    s = Scalars(b, dtype)
+    out = b.filled(0, s.dtype, sizes)
+    maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
+    total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
+    return narrowed(b, total, dtype)
+
+
+@lowering(graph.MatmulOp)
+def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """Loops: batch dimensions, rows, columns; then the summed dimension."""
+    result = op.result_types()[0]
+    rank = result.rank
+    sizes: list[Size] = []
+    for i, size in enumerate(result.shape):
+        sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
+        sizes.append(size if size is not None else _dynamic_size(b, sides, i - rank))
+    inputs, maps = [], []
+    for value, own in zip(operands, ([rank - 2, rank], [rank, rank - 1]), strict=True):
+        batch = value.type.rank - 2
+        loops = [*range(rank - 2 - batch, rank - 2), *own]
+        repeated = [i for i in range(batch) if value.type.shape[i] == 1 and result.shape[loops[i]] != 1]
+        inputs.append(_without_dims(b, value, repeated))
+        maps.append(dims(*(loop for i, loop in enumerate(loops) if i not in repeated)))
+    return contract(b, inputs[0], maps[0], inputs[1], maps[1], result.dtype, sizes, 1)
+
+
+def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:
+    """The size of the dimension at `from_end` (negative) of the first value where it is dynamic."""
+    value = next(v for v in values if v.type.rank >= -from_end and v.type.is_dynamic_dim(v.type.rank + from_end))
+    return b.dim(value, value.type.rank + from_end)
+
+
+def _without_dims(b: LinalgBuilder, value: ir.Value, dropped: Sequence[int]) -> ir.Value:
+    """`value` without some dimensions of size 1 that come before its last two."""
+    groups: list[list[int]] = []
+    pending: list[int] = []
+    for i in range(value.type.rank):
+        pending.append(i)
+        if i not in dropped:
+            groups.append(pending)
+            pending = []
+    return b.reshape(value, groups, [b.size(value, g[-1]) for g in groups])
+
+
+@lowering(graph.ConvOp)
+def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Loops: image, group, filter, positions; then channel of the group, taps. Groups of one filter or channel have no loop for it."""
+    attributes, result = op.attribute_values(), op.result_types()[0]
+    if any(attributes["pads"]):
+        return NoMatch(f"its pads {list(attributes['pads'])} are not zero; run make-padding-explicit before")
+    if None in op.operand_types()[0].shape[1:] or not op.operand_types()[1].is_static:
+        return NoMatch(f"its channels, image and filters must have static sizes, got {' and '.join(map(str, op.operand_types()))}")
+    strides, dilations = attributes["strides"], attributes["dilations"]
+
+    def index(position: Any, tap: Any, dim: int) -> Any:
+        return position * strides[dim] + tap * dilations[dim]
+
+    return convolve(b, operands[0], operands[1], result.dtype, attributes["group"], [b.size(operands[0], 0), *result.shape[1:]], index)
+
+
+@lowering(graph.ConvTransposeOp)
+def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """A convolution over the image spread out by the strides, zeros between, whose taps run backwards."""
+    attributes, result = op.attribute_values(), op.result_types()[0]
+    image, filters = op.operand_types()
+    if None in image.shape[1:] or not filters.is_static:
+        return NoMatch(f"its channels, image and filters must have static sizes, got {image} and {filters}")
+    (x, w), spatial = operands, result.rank - 2
+    strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]
+    # Element i of the image goes to place i * stride + before of the spread one; position o and tap t meet at o + shift - t * dilation.
+    before = [max(0, d * (taps - 1) - pad) for d, taps, pad in zip(dilations, filters.static_shape[2:], pads[:spatial], strict=True)]
+    shift = [pad + space for pad, space in zip(pads[:spatial], before, strict=True)]
+    if any(before) or list(strides) != [1] * spatial or any(shift) or image.shape[2:] != result.shape[2:]:
+        ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.static_shape[2:], strides, strict=True)]
+        sizes = [max(end, n + move) for end, n, move in zip(ends, result.shape[2:], shift, strict=True)]
+        x = spread(b, x, image.dtype, before, strides, sizes)
+
+    def index(position: Any, tap: Any, dim: int) -> Any:
+        return position + tap * -dilations[dim] + shift[dim]
+
+    sizes_out = [b.size(operands[0], 0), *result.shape[1:]]
+    return convolve(b, x, w, result.dtype, attributes["group"], sizes_out, index, channels_first=True)
+
+
+def convolve(
+    b: LinalgBuilder,
+    x: ir.Value,
+    w: ir.Value,
+    dtype: str,
+    group: int,
+    sizes: Sequence[Any],
+    index: Callable[[Any, Any, int], Any],
+    channels_first: bool = False,
+) -> ir.Value:
+    """A grouped convolution to `sizes` (images, filters, positions…) that reads `x` at `index(position, tap, spatial dimension)`.
+
+    `w` is (filters, channels of a group, taps…); with `channels_first` (channels, filters of a group, taps…).
+    """
+    spatial = len(sizes) - 2
+    filters, channels = sizes[1] // group, x.type.shape[1] // group
+    names = ["n", *(["g"] if group > 1 else []), *(["f"] if group == 1 or filters > 1 else []), *(f"o{i}" for i in range(spatial))]
+    parallel = len(names)
+    names += [*(["c"] if group == 1 or channels > 1 else []), *(f"k{i}" for i in range(spatial))]
+    loop = {name: ir.AffineExpr.get_dim(i) for i, name in enumerate(names)}
+
+    inner = {"g": group, "f": filters, "c": channels}
+    order = ["g", "c", "f"] if channels_first else ["g", "f", "c"]
+    w = reshape_to(b, w, [*(inner[name] for name in order if name in loop), *w.type.shape[2:]])
+    w_map = [*(loop[name] for name in order if name in loop), *(loop[f"k{i}"] for i in range(spatial))]
+    if group > 1 and channels > 1:
+        split = [[0], [1, 2], *([i] for i in range(3, 3 + spatial))]
+        x = b.reshape(x, split, [b.size(x, 0), group, channels, *x.type.shape[2:]])
+    x_map = [loop["n"], *(loop[name] for name in ("g", "c") if name in loop)]
+    x_map += [index(loop[f"o{i}"], loop[f"k{i}"], i) for i in range(spatial)]
+    grouped = [sizes[0], *(inner[name] for name in ("g", "f") if name in loop), *sizes[2:]]
+    total = contract(b, x, x_map, w, w_map, dtype, grouped, len(names) - parallel)
+    return b.reshape(total, [[0], [1, 2], *([i] for i in range(3, 3 + spatial))], sizes)

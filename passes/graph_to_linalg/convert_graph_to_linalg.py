@@ -1,0 +1,44 @@
+"""The pass from graph ops to linalg, tensor, arith and math."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.mlir import defining_op, ir
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.lowerings import conversions
+from stepwell.passes.graph_to_linalg.signless import remove_signs
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import convert, functions
+
+KERNEL = "stepwell.kernel"
+LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization")
+VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
+
+
+@register_pass("convert-graph-to-linalg", level="graph-opt")
+@dataclass
+class ConvertGraphToLinalg(Pass):
+    """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math; afterwards no graph op is left.
+
+    What a kernel returns is computed by ops that start from a tensor.empty, so that a later pass can put the kernel's destination in its
+    place. Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        convert(op, conversions(), state, legal=LEGAL, illegal="graph")
+        remove_signs(op)
+        for function in functions(op):
+            if KERNEL in function.attributes:
+                copy_borrowed_result(function, state)
+
+
+def copy_borrowed_result(function: ir.OpView, state: PassState) -> None:
+    """rewrite: return (view of an argument or constant) -> return (copy of it)"""
+    block = function.regions[0].blocks[0]
+    last = block.operations[len(block.operations) - 1].operation
+    for number, value in enumerate(last.operands):
+        origin = defining_op(value)
+        while origin is not None and origin.name in VIEWS:
+            origin = defining_op(origin.operands[0])
+        if origin is None or origin.name == "arith.constant":
+            with ir.InsertionPoint(last), last.location:
+                last.operands[number] = LinalgBuilder(state).copy(value)

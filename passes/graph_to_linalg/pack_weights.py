@@ -1,0 +1,84 @@
+"""The pass that gives every weight its place in the one arena."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.attributes import to_python
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import arith, bufferization, ir, memref
+from stepwell.dialects.types import from_numpy, type_of
+from stepwell.passes.graph_to_linalg.signless import cast_sign, signless_type
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import find_function
+
+ARENA = "stepwell.arena"
+BYTES = "stepwell.weights_bytes"
+
+
+@register_pass("pack-weights", level="graph-opt")
+@dataclass
+class PackWeights(Pass):
+    """Lay out the weights that `@main` uses in one arena, in order of first use, and read them from it.
+
+    rewrite: graph.parameter {id}     -> bufferization.to_tensor (memref.view %weights[offset][])
+    rewrite: graph.constant in @main  -> a weight of its own, likewise
+
+    `%weights: memref<?xi8>` becomes the last argument of `@main`; the module gets `stepwell.arena`, the byte offset of each weight, and
+    `stepwell.weights_bytes`.
+    """
+
+    alignment: int = 64  # of each weight, in bytes
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        main = find_function(op, "main")
+        block = main.regions[0].blocks[0]
+        found = [o.operation for o in block.operations if o.operation.name in ("graph.parameter", "graph.constant")]
+        with main.location:
+            weights = block.add_argument(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), main.location)
+        offsets: dict[str, int] = {}
+        views: dict[tuple[str, ir.Type], ir.Value] = {}
+        end = 0
+        for inner in found:
+            entry, kind = self._entry(inner, state), inner.results[0].type
+            if entry not in offsets:
+                start = -(-end // self.alignment) * self.alignment
+                offsets[entry] = start
+                end = start + type_of(inner.results[0]).bytes
+            if (entry, kind) not in views:
+                with ir.InsertionPoint(inner), inner.location:
+                    views[entry, kind] = _read(weights, offsets[entry], kind)
+            inner.results[0].replace_all_uses_with(views[entry, kind])
+            inner.erase()
+        _add_argument(main, weights.type)
+        i64 = ir.IntegerType.get_signless(64)
+        op.attributes[ARENA] = ir.DictAttr.get({entry: ir.IntegerAttr.get(i64, offset) for entry, offset in offsets.items()})
+        op.attributes[BYTES] = ir.IntegerAttr.get(i64, end)
+        state.count("weights", len(offsets))
+        state.count("weight bytes", end)
+
+    def _entry(self, op: ir.Operation, state: PassState) -> str:
+        """The entry of the weight table that a parameter names, or a new one for a constant. Raises PassError if it does not fit."""
+        if op.name == "graph.constant":
+            return state.weights.add("constant", to_python(op.attributes["value"]))
+        entry, kind = str(op.attributes["id"].value), type_of(op.results[0])
+        array = state.weights.get(entry)
+        if array is not None and (from_numpy(array.dtype), array.shape) != (kind.dtype, kind.shape):
+            raise PassError(f"parameter at {op.location}: its type is {kind}, but weight '{entry}' is {array.dtype} of shape {list(array.shape)}")
+        return entry
+
+
+def _read(weights: ir.Value, offset: int, kind: Any) -> ir.Value:
+    """The weight at `offset` bytes as a tensor of type `kind`."""
+    plain = signless_type(kind)
+    at = arith.ConstantOp(ir.IndexType.get(), offset).result
+    view = memref.ViewOp(ir.MemRefType.get(plain.shape, plain.element_type), weights, at, []).result
+    value: ir.Value = bufferization.ToTensorOp(plain, view, restrict=True).result
+    return value if plain == kind else cast_sign(value, kind)
+
+
+def _add_argument(function: Any, kind: ir.Type) -> None:
+    """Append an argument of type `kind` to a function's signature (its block has it already)."""
+    signature = function.type
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*signature.inputs, kind], signature.results))
+    if "arg_attrs" in function.attributes:
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([*function.attributes["arg_attrs"], ir.DictAttr.get({})])

@@ -1,0 +1,88 @@
+"""Lowerings of poolings: a fold over windows, whose size comes from an operand that only lends its shape."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects import graph
+from stepwell.dialects.graph.windows import overhang
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, to_numpy
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.graph_to_linalg.windows import padded
+from stepwell.passes.rewriting import NoMatch
+
+
+@lowering(graph.MaxPoolOp)
+def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Loops: image, channel, positions; then taps."""
+    result = op.result_types()[0]
+    problem = _dynamic(op.operand_types()[0])
+    if problem is not None:
+        return problem
+    return narrowed(b, fold_windows(b, operands[0], result, "maximum", op.attribute_values()), result.dtype)
+
+
+@lowering(graph.AvgPoolOp)
+def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """The sum over each window, then a multiplication by the reciprocal of how many elements it counts."""
+    result = op.result_types()[0]
+    x = op.operand_types()[0]
+    problem = _dynamic(x)
+    if problem is not None:
+        return problem
+    attributes = op.attribute_values()
+    total = fold_windows(b, operands[0], result, "add", attributes)
+    s = Scalars(b, result.dtype)
+    common = 1
+    varying: list[ir.Value] = []
+    loops: dict[int, Sequence[int]] = {}
+    for dim, counts in enumerate(counted([n or 0 for n in x.shape[2:]], [n or 0 for n in result.shape[2:]], attributes)):
+        if len(set(counts)) == 1:
+            common *= counts[0]
+        else:
+            loops[1 + len(varying)] = [2 + dim]
+            varying.append(b.constant((1 / np.array(counts)).astype(to_numpy(s.dtype))))
+
+    def mean(value: ir.Value, *factors: ir.Value) -> ir.Value:
+        for factor in factors:
+            value = s.mul(value, factor)
+        return s.mul(value, s.const(1 / common)) if common != 1 else value
+
+    return b.elementwise([total, *varying], result.dtype, b.sizes(total), mean, loops=loops)
+
+
+def _dynamic(x: TensorType) -> NoMatch | None:
+    return NoMatch(f"its image must have static sizes, got {x}") if None in x.shape[1:] else None
+
+
+def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
+    """Each window over `x` (N, C, spatial…) folded, padding counting for nothing; narrow floats come out as f32."""
+    kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
+    spatial, counts = len(kernel), [n or 0 for n in result.shape[2:]]
+    high = overhang(x.type.shape[2:], kernel, counts, strides=strides, pads=pads, dilations=dilations)
+    nothing = neutral(name, result.dtype)
+    x = padded(b, x, result.dtype, [0, 0, *pads[:spatial]], [0, 0, *high], nothing)
+    s = Scalars(b, result.dtype)
+    window = b.empty(s.dtype, kernel)
+    out = b.filled(nothing, s.dtype, [b.size(x, 0), result.shape[1] or 0, *counts])
+    taps = dims(*range(2 + spatial, 2 + 2 * spatial))
+    image = [*dims(0, 1), *(position * strides[i] + taps[i] * dilations[i] for i, position in enumerate(dims(*range(2, 2 + spatial))))]
+    maps = [image, taps, dims(*range(2 + spatial))]
+    return b.generic([x, window], out, maps, spatial, lambda value, _, total: s.accumulate(name, b.widen(value), total))
+
+
+def counted(sizes: Sequence[int], positions: Sequence[int], attributes: dict[str, Any]) -> list[list[int]]:
+    """For each spatial dimension and position, how many taps an average counts."""
+    kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
+    out = []
+    for i, size in enumerate(sizes):
+        low, high = pads[i], pads[len(kernel) + i]
+        first, end = (-low, size + high) if attributes["count_include_pad"] else (0, size)
+        places = [[o * strides[i] - low + t * dilations[i] for t in range(kernel[i])] for o in range(positions[i])]
+        out.append([sum(first <= p < end for p in row) for row in places])
+    return out

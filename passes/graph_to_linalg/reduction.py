@@ -1,0 +1,68 @@
+"""Lowerings of reductions along axes and of softmax: a fill with the neutral element, then a generic that folds into it."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects import graph
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.mlir import ir, math
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+# How each reduction combines two elements.
+REDUCTIONS: dict[type[GraphOp], str] = {
+    graph.ReduceSumOp: "add",
+    graph.ReduceProdOp: "mul",
+    graph.ReduceMaxOp: "maximum",
+    graph.ReduceMinOp: "minimum",
+}
+
+
+def neutral(name: str, dtype: str) -> float | int:
+    """What changes nothing when it is combined."""
+    value: float | int = {"add": 0, "mul": 1, "maximum": lowest(dtype), "minimum": highest(dtype)}[name]
+    return value
+
+
+def reduce(b: LinalgBuilder, x: ir.Value, axes: Sequence[int], name: str, dtype: str) -> ir.Value:
+    """`x` folded along `axes`, which disappear; narrow floats come out as f32, in which they are folded."""
+    rank = x.type.rank
+    kept = [i for i in range(rank) if i not in axes]
+    order = [*kept, *(i for i in range(rank) if i in axes)]
+    loop_of = {dim: loop for loop, dim in enumerate(order)}
+    s = Scalars(b, dtype)
+    out = b.filled(neutral(name, s.dtype), s.dtype, [b.size(x, i) for i in kept])
+    maps = [dims(*(loop_of[i] for i in range(rank))), dims(*range(len(kept)))]
+    return b.generic([x], out, maps, rank - len(kept), lambda value, total: s.accumulate(name, b.widen(value), total))
+
+
+@lowering(*REDUCTIONS)
+def lower_reduction(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """A fill and a fold; a rounding of narrow floats after it."""
+    (x,), (dtype,) = operands, [t.dtype for t in op.operand_types()]
+    attributes = op.attribute_values()
+    axes = sorted(attributes["axes"])
+    if not axes:
+        return b.copy(x)
+    folded = narrowed(b, reduce(b, x, axes, REDUCTIONS[type(op)], dtype), dtype)
+    return b.with_unit_dims(folded, axes) if attributes["keepdims"] else folded
+
+
+def narrowed(b: LinalgBuilder, value: ir.Value, dtype: str) -> ir.Value:
+    """A tensor of the compute type of `dtype` as one of `dtype`."""
+    if compute_dtype(dtype) == dtype:
+        return value
+    return b.elementwise([value], dtype, b.sizes(value), lambda x: x)
+
+
+@lowering(graph.SoftmaxOp)
+def lower_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """rewrite: softmax(x) -> e / sum(e),  e = exp(x - max(x))"""
+    (x,), result = operands, op.result_types()[0]
+    axis = op.attribute_values()["axis"]
+    others = [i for i in range(result.rank) if i != axis]
+    s, sizes = Scalars(b, result.dtype), b.sizes(x)
+    greatest = reduce(b, x, [axis], "maximum", result.dtype)
+    powers = b.elementwise([x, greatest], s.dtype, sizes, lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
+    total = reduce(b, powers, [axis], "add", s.dtype)
+    return b.elementwise([powers, total], result.dtype, sizes, s.div, loops={1: others})

@@ -1,0 +1,63 @@
+"""Reshapes as tensor.collapse_shape and tensor.expand_shape, which cost nothing."""
+
+import math
+from collections.abc import Sequence
+
+from stepwell.dialects.mlir import arith, ir
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
+
+
+def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """A static tensor in another shape of as many elements: dimensions merged where need be, then split."""
+    old = list(value.type.shape)
+    if old == list(shape):
+        return value
+    if math.prod(shape) == 0:
+        return b.empty_like(value, shape)
+    if not old or not shape:  # all dimensions are of size 1
+        return b.reshape(value, [], shape)
+    merged, split = _common_groups(old, shape)
+    middle = [math.prod(old[i] for i in group) for group in merged]
+    return b.reshape(b.reshape(value, merged, middle), split, shape)
+
+
+def _common_groups(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
+    """The finest runs of dimensions of two shapes of one size that hold equally many elements, pairwise."""
+    left: list[list[int]] = []
+    right: list[list[int]] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        left.append([i])
+        right.append([j])
+        x, y, i, j = a[i], b[j], i + 1, j + 1
+        while x != y:
+            if x < y:
+                x, i = x * a[i], i + 1
+                left[-1].append(i - 1)
+            else:
+                y, j = y * b[j], j + 1
+                right[-1].append(j - 1)
+    left[-1].extend(range(i, len(a)))  # what is left are dimensions of size 1
+    right[-1].extend(range(j, len(b)))
+    return left, right
+
+
+def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    """A tensor with dynamic dimensions in the shape `sizes`, of rank 1 or more, by way of one dimension."""
+    rank = value.type.rank
+    flat = value
+    if rank != 1:
+        flat = b.reshape(value, [list(range(rank))] if rank else [], [product(b, b.sizes(value))])
+    return b.reshape(flat, [list(range(len(sizes)))], sizes)
+
+
+def product(b: LinalgBuilder, sizes: Sequence[Size]) -> Size:
+    """The product of sizes; an int if all are."""
+    static = math.prod(s for s in sizes if isinstance(s, int))
+    dynamic = [s for s in sizes if not isinstance(s, int)]
+    if not dynamic:
+        return static
+    total = dynamic[0]
+    for s in dynamic[1:]:
+        total = arith.MulIOp(total, s).result
+    return total if static == 1 else arith.MulIOp(total, b.index(static)).result

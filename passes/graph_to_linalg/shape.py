@@ -1,0 +1,170 @@
+"""Lowerings of ops that rearrange a tensor: views where possible, else one generic with maps."""
+
+import math
+from typing import Any
+
+from stepwell.dialects import graph
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.mlir import arith, ir, linalg, tensor
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
+from stepwell.passes.graph_to_linalg.windows import padded
+from stepwell.passes.rewriting import NoMatch
+
+KERNEL = "stepwell.kernel"
+
+
+def in_kernel(op: GraphOp) -> bool:
+    """Whether an op lies in a kernel (else in @main, which only calls, reshapes and concatenates)."""
+    function: Any = op.operation.parent
+    while function.operation.name != "func.func":
+        function = function.operation.parent
+    return KERNEL in function.operation.attributes
+
+
+@lowering(graph.ConstantOp)
+def lower_constant(op: graph.ConstantOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """A dense constant; splats of it become scalars in the bodies that use them."""
+    return b.constant(op.attribute_values()["value"])
+
+
+@lowering(graph.ParameterOp)
+def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder) -> NoMatch:
+    """Declines: weights get their places before."""
+    return NoMatch("weights must have their places in the arena; run pack-weights before")
+
+
+@lowering(graph.ReshapeOp)
+def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Dimensions merged, then split."""
+    (x,), result = operands, op.result_types()[0]
+    if op.operand_types()[0].is_static:
+        return reshape_to(b, x, result.static_shape)
+    if not result.rank or result.shape.count(None) > 1:
+        return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
+    known = [s for s in result.shape if s is not None]
+    sizes: list[Size] = list(known)
+    if len(known) < result.rank:
+        whole = b.index_of(product(b, b.sizes(x)))
+        rest = arith.DivUIOp(whole, b.index(max(1, math.prod(known)))).result
+        sizes = [rest if s is None else s for s in result.shape]
+    return reshape_dynamic(b, x, sizes)
+
+
+@lowering(graph.TransposeOp)
+def lower_transpose(op: graph.TransposeOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads along permuted dimensions."""
+    (x,), perm = operands, op.attribute_values()["perm"]
+    loop_of = {dim: loop for loop, dim in enumerate(perm)}
+    out = b.empty(op.result_types()[0].dtype, [b.size(x, p) for p in perm])
+    return b.generic([x], out, [dims(*(loop_of[i] for i in range(len(perm)))), dims(*range(len(perm)))], 0, lambda v, _: v)
+
+
+@lowering(graph.ExpandOp)
+def lower_expand(op: graph.ExpandOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads along the dimensions that `x` has."""
+    (x,), result = operands, op.result_types()[0]
+    new = result.rank - x.type.rank
+    sizes = [b.size(x, i - new) if s is None else s for i, s in enumerate(result.shape)]
+    return b.elementwise([x], result.dtype, sizes, lambda v: v, exact=True)
+
+
+@lowering(graph.TileOp)
+def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """One generic over (repeat, element) for each repeated dimension, whose loops are then merged."""
+    (x,), result = operands, op.result_types()[0]
+    if not result.is_static:
+        return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
+    sizes, own = [], []
+    for size, times in zip(x.type.shape, op.attribute_values()["repeats"], strict=True):
+        if times != 1:
+            sizes.append(times)
+        own.append(len(sizes))
+        sizes.append(size)
+    out = b.generic([x], b.empty(result.dtype, sizes), [dims(*own), dims(*range(len(sizes)))], 0, lambda v, _: v)
+    return reshape_to(b, out, result.static_shape)
+
+
+@lowering(graph.ConcatOp)
+def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """In a kernel each operand is put into its slice; in @main a tensor.concat, for buffer assignment to place the operands."""
+    axis, result = op.attribute_values()["axis"], op.result_types()[0]
+    if len(operands) == 1:
+        return operands[0]
+    if not in_kernel(op):
+        return tensor.ConcatOp(axis, list(operands)).result
+    sizes = [next((b.dim(v, i) for v in operands if v.type.is_dynamic_dim(i)), 0) if s is None else s for i, s in enumerate(result.shape)]
+    offsets: list[Size] = [0] * result.rank
+    places: list[Size] = []
+    at: Size = 0
+    for value in operands:
+        places.append(at)
+        at = add_sizes(b, at, b.size(value, axis))
+    sizes[axis] = at
+    out = b.empty(result.dtype, sizes)
+    for value, place in zip(operands, places, strict=True):
+        out = b.insert(value, out, [*offsets[:axis], place, *offsets[axis + 1 :]])
+    return out
+
+
+def add_sizes(b: LinalgBuilder, x: Size, y: Size) -> Size:
+    """The sum of two sizes."""
+    if isinstance(x, int) and isinstance(y, int):
+        return x + y
+    return arith.AddIOp(b.index_of(x), b.index_of(y)).result
+
+
+@lowering(graph.PadOp)
+def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """A filled tensor with `x` put into it; the modes that copy are one generic that computes where each element comes from."""
+    (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    low, high, mode = attributes["low"], attributes["high"], attributes["mode"]
+    if any(s is None and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):
+        return NoMatch(f"only static dimensions can be padded, got {op.operand_types()[0]}")
+    if not any(low) and not any(high):
+        return x
+    if mode == "constant":
+        return padded(b, x, result.dtype, low, high, attributes["value"])
+
+    def body(*_: ir.Value) -> ir.Value:
+        places = [source_place(b, i, mode, low[i], high[i], x) for i in range(result.rank)]
+        return tensor.ExtractOp(x, places).result
+
+    return b.elementwise([], result.dtype, [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)], body, exact=True)
+
+
+def source_place(b: LinalgBuilder, dim: int, mode: str, low: int, high: int, x: ir.Value) -> ir.Value:
+    """Where along `dim` the element of the padded tensor at the current loop's place comes from."""
+    here: ir.Value = linalg.IndexOp(dim).result
+    if not low and not high:
+        return here
+    size = x.type.shape[dim]
+    if mode == "edge":
+        inside = arith.MaxSIOp(arith.SubIOp(here, b.index(low)).result, b.index(0)).result
+        return arith.MinSIOp(inside, b.index(size - 1)).result
+    period = max(1, size if mode == "wrap" else 2 * (size - 1))
+    forward = arith.AddIOp(here, b.index(-low % period)).result
+    turned: ir.Value = arith.RemUIOp(forward, b.index(period)).result
+    if mode == "wrap":
+        return turned
+    mirrored: ir.Value = arith.MinUIOp(turned, arith.SubIOp(b.index(period), turned).result).result
+    return mirrored if size > 1 else turned
+
+
+@lowering(graph.SliceOp)
+def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads at `start + i * step`."""
+    (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    sizes: list[Size] = []
+    for i, size in enumerate(result.shape):
+        sizes.append(size if size is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
+    loops = dims(*range(result.rank))
+    places = [loop * step + start for loop, start, step in zip(loops, attributes["starts"], attributes["steps"], strict=True)]
+    return b.generic([x], b.empty(result.dtype, sizes), [places, loops], 0, lambda v, _: v)
+
+
+def steps_to_end(b: LinalgBuilder, size: ir.Value, start: int, step: int) -> ir.Value:
+    """How many elements there are from `start` to the end, `step` apart; 0 if it begins there or later."""
+    room = arith.MaxSIOp(arith.SubIOp(size, b.index(start)).result, b.index(0)).result
+    return arith.CeilDivSIOp(room, b.index(step)).result

@@ -1,0 +1,24 @@
+"""Buffers around images: padding and spreading, for the lowerings of windowed ops."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.dialects.mlir import ir, tensor
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+
+
+def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[int], value: Any) -> ir.Value:
+    """`x` with `low[i]` elements `value` before and `high[i]` after each dimension, all static but dimensions that get none."""
+    if not any(low) and not any(high):
+        return x
+    sizes = [s if not isinstance(s, int) else s + before + after for s, before, after in zip(b.sizes(x), low, high, strict=True)]
+    return b.insert(x, b.filled(value, dtype, sizes), list(low))
+
+
+def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+    """The elements of `x` (N, C, spatial…) `strides` apart from `offsets` on, zeros elsewhere, in spatial dimensions of `sizes`."""
+    have = b.sizes(x)
+    out = b.filled(0, dtype, [*have[:2], *sizes])
+    static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in have]
+    dynamic = [s for s in have if not isinstance(s, int)]
+    return tensor.InsertSliceOp(x, out, [], dynamic, [], [0, 0, *offsets], static, [1, 1, *strides]).result

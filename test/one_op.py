@@ -1,0 +1,135 @@
+"""Runs single graph ops through convert-graph-to-linalg and upstream's plain loops, for the tests of the lowerings."""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.graph import GraphBuilder, op_class
+from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.mlir import ExecutionEngine, func, ir, make_context, passmanager
+from stepwell.dialects.types import TensorType, from_numpy, to_numpy
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
+from stepwell.passes.linalg_to_affine.kernels import copy_generic
+from stepwell.passes.registry import PassState
+from stepwell.passes.rewriting import ops_below
+
+BUFFERISE = """builtin.module(canonicalize,
+  one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map})"""
+# The runtime function of a strided memref.copy is not in the bindings' libraries, hence linalg.generic for each copy in between.
+LOWER = """builtin.module(func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,
+  arith-expand{include-bf16=true},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,
+  convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)"""
+
+
+def build(mnemonic: str, types: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> ir.Module:
+    """A module with the kernel `@k` of one op; `types` by operand field (None absent, a list for a variadic one)."""
+    flat = [t for g in types if g is not None for t in (g if isinstance(g, list) else [g])]
+    cls = op_class(mnemonic)
+    results = result_types
+    if results is None:
+        inferred = cls.infer(*types, **attributes)
+        results = list(inferred) if isinstance(inferred, tuple) else [inferred]
+    module = ir.Module.create()
+    with ir.InsertionPoint(module.body):
+        outs = [t.to_mlir() for t in results]
+        function = func.FuncOp("k", ir.FunctionType.get([*(t.to_mlir() for t in flat), *outs], outs))
+        function.attributes["stepwell.kernel"] = ir.UnitAttr.get()
+        function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+        block = function.add_entry_block()
+        with ir.InsertionPoint(block):
+            arguments = iter(block.arguments)
+            operands = map_groups(lambda _: next(arguments), types)
+            op = GraphBuilder(WeightTable()).create(cls, operands, attributes, results)
+            func.ReturnOp(list(op.operation.results))
+    return module
+
+
+def lower(module: ir.Module) -> ir.Module:
+    """Convert to linalg and verify, in place."""
+    ConvertGraphToLinalg().run(module.operation, PassState())
+    if not module.operation.verify():
+        raise AssertionError(f"does not verify:\n{module}")
+    return module
+
+
+def run_op(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
+    """The results of one op as compiled code computes them."""
+    types = map_groups(lambda a: TensorType(from_numpy(a.dtype), a.shape), arrays)
+    with make_context(), ir.Location.name(mnemonic):
+        module = build(mnemonic, types, result_types, **attributes)
+        dtypes = [TensorType.from_mlir(t).dtype for t in ops_below(module.operation, "func.func")[0].opview.type.results]
+        ranks = [t.rank for t in ops_below(module.operation, "func.func")[0].opview.type.results]
+        lower(module)
+        flat = [a for g in arrays if g is not None for a in (g if isinstance(g, list) else [g])]
+        outs = [np.zeros([d or 0 for d in TensorType.from_mlir(t).shape], to_numpy(d)) for t, d in zip(_results(module), dtypes, strict=True)]
+        return execute(module, [*flat, *outs], list(zip(dtypes, ranks, strict=True)))
+
+
+def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
+    """The results of one op by its reference."""
+    types = map_groups(lambda a: TensorType(from_numpy(a.dtype), a.shape), arrays)
+    with make_context(), ir.Location.name(mnemonic):
+        module = build(mnemonic, types, result_types, **attributes)
+        op = ops_below(module.operation, f"graph.{mnemonic}")[0].opview
+        return op.evaluate(arrays)
+
+
+def _results(module: ir.Module) -> list[ir.Type]:
+    return list(ops_below(module.operation, "func.func")[0].opview.type.results)
+
+
+def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[tuple[str, int]]) -> tuple[np.ndarray, ...]:
+    """Bufferise, lower to loops and call `@k`; `results` are the dtype and rank of each."""
+    passmanager.PassManager.parse(BUFFERISE).run(module.operation)
+    for copy in ops_below(module.operation, "memref.copy"):
+        with ir.InsertionPoint(copy), copy.location:
+            copy_generic(*copy.operands)
+        copy.erase()
+    passmanager.PassManager.parse(LOWER).run(module.operation)
+    engine = ExecutionEngine(module, opt_level=1, shared_libs=[])
+    address = engine.raw_lookup("_mlir_ciface_k")
+    if not address:
+        raise StepwellError("no entry point")
+    returned = (_descriptor_of_ranks([rank for _, rank in results]))()
+    inputs = [_descriptor(np.ascontiguousarray(a)) for a in arrays]
+    pointers = [ctypes.cast(ctypes.pointer(d), ctypes.c_void_p) for d in (returned, *inputs)]
+    cells = (ctypes.c_void_p * len(pointers))(*(ctypes.addressof(ctypes.c_void_p.from_buffer(p)) for p in pointers))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(cells))
+    return tuple(_read(getattr(returned, f"r{i}"), dtype, rank) for i, (dtype, rank) in enumerate(results))
+
+
+def _memref(rank: int) -> Any:
+    fields = [("allocated", ctypes.c_int64), ("aligned", ctypes.c_int64), ("offset", ctypes.c_int64)]
+    if rank:
+        fields += [("sizes", ctypes.c_int64 * rank), ("strides", ctypes.c_int64 * rank)]
+    return type("Memref", (ctypes.Structure,), {"_fields_": fields})
+
+
+def _descriptor_of_ranks(ranks: Sequence[int]) -> Any:
+    return type("Results", (ctypes.Structure,), {"_fields_": [(f"r{i}", _memref(rank)) for i, rank in enumerate(ranks)]})
+
+
+def _descriptor(array: np.ndarray) -> Any:
+    made = _memref(array.ndim)()
+    made.allocated = made.aligned = array.ctypes.data
+    made.offset = 0
+    for i in range(array.ndim):
+        made.sizes[i], made.strides[i] = array.shape[i], array.strides[i] // array.itemsize
+    made.keep = array
+    return made
+
+
+def _read(result: Any, dtype: str, rank: int) -> np.ndarray:
+    shape = list(result.sizes) if rank else []
+    kind = to_numpy(dtype)
+    if 0 in shape:
+        return np.empty(shape, kind)
+    strides = [s * kind.itemsize for s in result.strides] if rank else []
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape, result.strides, strict=True)) if rank else 1
+    raw = (ctypes.c_uint8 * (reach * kind.itemsize)).from_address(result.aligned + result.offset * kind.itemsize)
+    flat = np.frombuffer(raw, np.uint8).copy().view(kind)
+    return np.lib.stride_tricks.as_strided(flat, shape, strides).copy()
