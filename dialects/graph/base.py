@@ -104,14 +104,17 @@ class GraphOp(Operation, dialect=Graph):
     def evaluate(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types.
 
-        Raises StepwellError if the op has no reference meaning.
+        Raises StepwellError if the op has no reference meaning, or none for these data.
         """
         function = type(self).reference
         if function is None:
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
         extra = {"result_types": self.result_types()} if "result_types" in inspect.signature(function).parameters else {}
-        with np.errstate(all="ignore"):
-            out = function(*operands, **self.attribute_values(), **extra)
+        try:
+            with np.errstate(all="ignore"):
+                out = function(*operands, **self.attribute_values(), **extra)
+        except (ValueError, IndexError, OverflowError) as error:  # what numpy says of sizes that are only known now
+            raise StepwellError(f"{self.OPERATION_NAME}: {error}") from error
         results = out if isinstance(out, tuple) else (out,)
         return tuple(np.asarray(r).astype(to_numpy(t.dtype), copy=False) for r, t in zip(results, self.result_types(), strict=True))
 

@@ -17,7 +17,7 @@ from stepwell.dialects.graph.inference import (
     expect_same_dtype,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.graph.windows import expect_window, padded, window_sizes, windows
+from stepwell.dialects.graph.windows import expect_window, padded, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import NUMERIC, TensorType
 
@@ -74,7 +74,7 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
     @staticmethod
     def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
         spatial = x.ndim - 2
-        counts = [c or 0 for c in window_sizes(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)]
+        counts = window_counts(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)
         image, filters = padded(wide(x), pads[:spatial], pads[spatial:], 0), wide(w)
         view = windows(image, w.shape[2:], counts, strides=strides, dilations=dilations)
         taps = range(2, 2 + spatial)

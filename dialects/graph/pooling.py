@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_length, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
-from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_sizes, windows
+from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
 
@@ -35,7 +35,7 @@ def pooling_windows(
     x: np.ndarray, value: object, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
 ) -> np.ndarray:
     """The windows over `x` padded with `value`, as (N, C, positions…, taps…)."""
-    counts = [c or 0 for c in window_sizes(x.shape[2:], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)]
+    counts = window_counts(x.shape[2:], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
     high = overhang(x.shape[2:], kernel, counts, strides=strides, pads=pads, dilations=dilations)
     return windows(padded(x, pads[: len(kernel)], high, value), kernel, counts, strides=strides, dilations=dilations)
 

@@ -27,7 +27,7 @@ def window_sizes(
     dilations: Sequence[int],
     ceil_mode: bool = False,
 ) -> tuple[int | None, ...]:
-    """How many window positions there are along each spatial dimension.
+    """How many window positions there are along each spatial dimension, None where the dimension is not known.
 
     With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it.
     """
@@ -46,6 +46,20 @@ def window_sizes(
             count += 1
         out.append(count)
     return tuple(out)
+
+
+def window_counts(
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    *,
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    ceil_mode: bool = False,
+) -> tuple[int, ...]:
+    """As `window_sizes`, where all sizes are known."""
+    counts = window_sizes(sizes, kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
+    return tuple(c for c in counts if c is not None)
 
 
 def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:

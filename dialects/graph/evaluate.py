@@ -1,0 +1,140 @@
+"""Runs graph-level IR by the reference meanings of its ops: slow, simple, and what everything else is compared with."""
+
+from collections import ChainMap
+from collections.abc import Mapping, MutableMapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
+from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
+from stepwell.dialects.locations import node_names
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, from_numpy, type_of
+from stepwell.dialects.weights import WeightTable
+
+NAME = "stepwell.name"
+Values = MutableMapping[ir.Value, Any]
+
+
+def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What `@main` of a module at level `graph` or `graph-opt` gives for `inputs`, by the names of its arguments and results.
+
+    Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks, and StepwellError, naming op and
+    node, where an op has no meaning for its data.
+    """
+    functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations if op.operation.name == "func.func"}
+    if "main" not in functions:
+        raise StepwellError("the module has no function @main")
+    main = functions["main"].operation
+    block = main.regions[0].blocks[0]
+    names = value_names(main, "arg_attrs", "input", len(block.arguments))
+    arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
+    results = Evaluator(functions, weights).run(block, arguments, {})
+    return dict(zip(value_names(main, "res_attrs", "output", len(results)), results, strict=True))
+
+
+def value_names(function: ir.Operation, attribute: str, prefix: str, count: int) -> list[str]:
+    """The names of a function's arguments or results; `input0`, `output1` and so on where they have none."""
+    entries = list(ir.ArrayAttr(function.attributes[attribute])) if attribute in function.attributes else [None] * count
+    return [ir.StringAttr(entry[NAME]).value if entry is not None and NAME in entry else f"{prefix}{i}" for i, entry in enumerate(entries)]
+
+
+def checked_inputs(names: Sequence[str], types: Sequence[TensorType], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    """The input arrays in order. Raises InputError if one is missing, unknown, or of another type."""
+    unknown, missing = [n for n in inputs if n not in names], [n for n in names if n not in inputs]
+    if unknown or missing:
+        problem = f"input '{(missing or unknown)[0]}' is {'missing' if missing else 'unknown'}"
+        raise InputError(f"{problem}; the inputs are {', '.join(names) or 'none'}")
+    arrays = [np.asarray(inputs[name]) for name in names]
+    for name, expected, array in zip(names, types, arrays, strict=True):
+        got = TensorType(from_numpy(array.dtype), array.shape)
+        if not compatible(got, expected):
+            raise InputError(f"input '{name}' must be {expected}, got {got}")
+    return arrays
+
+
+class Evaluator:
+    """Runs blocks of graph ops, calls into the module's functions included."""
+
+    def __init__(self, functions: Mapping[str, Any], weights: WeightTable) -> None:
+        self.functions = functions
+        self.weights = weights
+
+    def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
+        """What the block's terminator hands over, for these arguments; `captured` holds the values of enclosing blocks."""
+        own: dict[ir.Value, Any] = dict(zip(block.arguments, arguments, strict=True))
+        values = ChainMap(own, captured)
+        ops = list(block.operations)
+        dead = last_uses(ops)
+        for op, dying in zip(ops, dead, strict=True):
+            if op.operation.name in ("graph.yield", "func.return"):
+                return [values[v] for v in op.operands]
+            for result, array in zip(op.operation.results, self.results_of(op, values), strict=True):
+                own[result] = array
+            for value in dying:
+                own.pop(value, None)
+        raise StepwellError("a block to evaluate does not end in graph.yield or func.return")
+
+    def results_of(self, op: Any, values: Values) -> Sequence[Any]:
+        """The results of one operation."""
+        name = op.operation.name
+        if name == "graph.parameter":
+            return [self.parameter(ir.StringAttr(op.attributes["id"]).value)]
+        if name == "func.call":
+            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            return self.run(self.functions[callee].regions[0].blocks[0], [values[v] for v in op.operands], {})
+        if name == "tensor.empty":
+            return [None]  # a kernel's destination, which at this level nothing writes
+        if name == "tensor.cast":
+            return [values[op.operands[0]]]
+        if not isinstance(op, GraphOp):
+            raise StepwellError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
+        groups = map_groups(values.__getitem__, op.operand_groups())
+        if isinstance(op, FusedOp):
+            return self.run(op.regions[0].blocks[0], groups[0], {})
+        if isinstance(op, IfOp):
+            return self.run(op.regions[0 if bool(groups[0]) else 1].blocks[0], [], values)
+        if isinstance(op, LoopOp):
+            trip_count, condition, carried = groups
+            return self.loop(op.regions[0].blocks[0], int(trip_count), condition, carried, values)
+        try:
+            return op.evaluate(groups)
+        except StepwellError as error:
+            raise StepwellError(f"{name} of {' and '.join(node_names(op.location)) or 'an unnamed node'}: {error.args[0]}") from error
+
+    def loop(self, body: ir.Block, rounds: int, condition: np.ndarray, carried: list[np.ndarray], values: Values) -> list[np.ndarray]:
+        """The carried values after the last round."""
+        for i in range(rounds):
+            if not condition:
+                break
+            condition, *carried = self.run(body, [np.array(i, dtype=np.int64), condition, *carried], values)
+        return carried
+
+    def parameter(self, entry: str) -> np.ndarray:
+        """An entry of the weight table."""
+        if entry not in self.weights:
+            raise ModelError(f"the weight table has no entry '{entry}'")
+        return self.weights[entry]
+
+
+def last_uses(ops: Sequence[Any]) -> list[set[ir.Value]]:
+    """For each op of a block the values that no later one uses, so that their arrays can be let go."""
+    seen: set[ir.Value] = set()
+    dead: list[set[ir.Value]] = []
+    for op in reversed(ops):
+        used = values_used(op)
+        dead.append(used - seen)
+        seen |= used
+    return dead[::-1]
+
+
+def values_used(op: Any) -> set[ir.Value]:
+    """The operands of an op and of all ops inside it."""
+    used = set(op.operation.operands)
+    for region in op.operation.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                used |= values_used(inner)
+    return used
