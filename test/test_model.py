@@ -21,6 +21,12 @@ F32 = np.dtype(np.float32)
 BIAS = np.random.default_rng(9).standard_normal(8, np.float32)
 
 
+COPY = """func.func @main(%x: memref<{0}>, %y: memref<{0}>, %w: memref<1xi8>, %ws: memref<1xi8>) {{
+  {1}
+  return }}"""
+EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  affine.store %v, %y[%i] : memref<{0}x{1}> }}"
+
+
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
     options: dict[str, object] = {"workspace_bytes": 2048, "threads": 1, "texts": {}, "timings": {}, "kernels": 0, **keywords}
     arena = pack_arena({}, {}, 0) if weights is None else weights
@@ -100,6 +106,7 @@ def test_arrays_that_cannot_be_read_in_place_are_copied(model: CompiledModel) ->
         before = array.copy()
         assert_right(model(array)[0], x)
         np.testing.assert_array_equal(array, before)
+    assert model._slots[0].fit(misaligned).flags.aligned  # x86 would forgive it
 
 
 def test_broadcast_array_is_read_as_what_it_shows(model: CompiledModel) -> None:
@@ -167,13 +174,13 @@ def test_outputs_go_where_they_are_asked_to(model: CompiledModel) -> None:
     assert model.run({"x": x}, out={})["y"] is not y
 
 
-def test_output_in_the_memory_of_the_input(model: CompiledModel) -> None:
-    x = example()
-    buffer = np.zeros(64 * 8 + 8, np.float32)
-    source, target = buffer[: 64 * 8].reshape(64, 8), buffer[8:].reshape(64, 8)
-    source[:] = x
-    model.run({"x": source}, out={"y": target})
-    assert_right(target, x)
+def test_output_in_the_memory_of_the_input() -> None:
+    model = make(COPY.format("40xf32", EACH.format(40, "f32")), [TensorInfo("x", (40,), F32)], [TensorInfo("y", (40,), F32)])
+    x = np.random.default_rng(5).standard_normal(40, np.float32)
+    buffer = np.zeros(41, np.float32)
+    buffer[:40] = x
+    model.run({"x": buffer[:40]}, out={"y": buffer[1:]})  # each element that is written is the next to be read
+    np.testing.assert_array_equal(buffer[1:], x)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +221,6 @@ def test_two_outputs_cannot_share_memory() -> None:
 
 
 # --- element types and shapes
-
-
-COPY = """func.func @main(%x: memref<{0}>, %y: memref<{0}>, %w: memref<1xi8>, %ws: memref<1xi8>) {{
-  {1}
-  return }}"""
-EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  affine.store %v, %y[%i] : memref<{0}x{1}> }}"
 
 
 @pytest.mark.parametrize("dtype", ["bool", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8", "bf16"])

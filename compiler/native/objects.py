@@ -79,7 +79,7 @@ def _is_variable(op: ir.Operation) -> bool:
 
 def _references(op: ir.Operation) -> set[str]:
     # Printing is done in C++ and takes a tenth of the time of a walk in Python; constants are elided.
-    text = str(op.get_asm(large_elements_limit=8, assume_verified=True))
+    text = str(op.get_asm(large_elements_limit=8, assume_verified=True, use_local_scope=True))
     return {quoted or plain for quoted, plain in _REFERENCE.findall(text)}
 
 

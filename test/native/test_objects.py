@@ -55,6 +55,13 @@ def test_object_defines_the_function_and_leaves_the_others() -> None:
         assert set(unit.externals) <= found.undefined
 
 
+def test_engine_wrapper_calls_the_function_instead_of_repeating_it() -> None:
+    for unit in split_module(lower()):
+        module = parse(unit)
+        function = next(op for op in module.body.operations if ir.StringAttr(op.attributes["sym_name"]).value == unit.name)
+        assert "no_inline" in function.attributes
+
+
 def test_whole_module_is_one_object() -> None:
     unit = whole_module(lower())
     assert unit.externals == ("erff",)

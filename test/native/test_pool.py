@@ -163,13 +163,17 @@ for _ in range(100):
 def test_forked_child_has_processes_of_its_own(tmp_path: Path) -> None:
     script = """
 import os
+from stepwell.native import pool
 from stepwell.native.objects import Unit
 from stepwell.native.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
 first = compile_units([unit], jobs=1)
+worker = pool._pool._workers[0]._process.pid
 pid = os.fork()
 if pid == 0:
-    os._exit(0 if compile_units([unit], jobs=1) == first else 1)
+    right = compile_units([unit], jobs=1) == first and pool._pool._workers[0]._process.pid != worker
+    pool.shut_down()
+    os._exit(0 if right else 1)
 status = os.waitpid(pid, 0)[1]
 print(status, compile_units([unit], jobs=1) == first)
 """
