@@ -160,21 +160,31 @@ for _ in range(100):
     assert run_script(script, tmp_path).strip() == "gone"
 
 
-def test_forked_child_has_processes_of_its_own(tmp_path: Path) -> None:
+def test_forked_child_has_processes_and_a_lock_of_its_own(tmp_path: Path) -> None:
     script = """
-import os
+import os, signal, threading
 from stepwell.native import pool
 from stepwell.native.objects import Unit
 from stepwell.native.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
 first = compile_units([unit], jobs=1)
 worker = pool._pool._workers[0]._process.pid
+held, done = threading.Event(), threading.Event()
+
+def compile_elsewhere():
+    with pool._pool._lock:
+        held.set()
+        done.wait()
+
+threading.Thread(target=compile_elsewhere).start()
+held.wait()
 pid = os.fork()
 if pid == 0:
+    signal.alarm(30)
     right = compile_units([unit], jobs=1) == first and pool._pool._workers[0]._process.pid != worker
     pool.shut_down()
     os._exit(0 if right else 1)
-status = os.waitpid(pid, 0)[1]
-print(status, compile_units([unit], jobs=1) == first)
+done.set()
+print(os.waitpid(pid, 0)[1], compile_units([unit], jobs=1) == first)
 """
     assert run_script(script, tmp_path).split() == ["0", "True"]
