@@ -25,9 +25,22 @@ LOWER = """builtin.module(func.func(convert-linalg-to-loops),lower-affine,conver
   convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)"""
 
 
-def build(mnemonic: str, types: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> ir.Module:
-    """A module with the kernel `@k` of one op; `types` by operand field (None absent, a list for a variadic one)."""
-    flat = [t for g in types if g is not None for t in (g if isinstance(g, list) else [g])]
+class Literal:
+    """An operand that is a constant of the kernel."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = np.asarray(array)
+
+
+def type_of_operand(operand: Any) -> TensorType:
+    array = operand.array if isinstance(operand, Literal) else operand
+    return TensorType(from_numpy(array.dtype), array.shape)
+
+
+def build(mnemonic: str, operands: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> ir.Module:
+    """A module with the kernel `@k` of one op; operands by field (None absent, a list for a variadic one) as arrays, types or literals."""
+    types = map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), operands)
+    flat = [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)]
     cls = op_class(mnemonic)
     results = result_types
     if results is None:
@@ -41,11 +54,17 @@ def build(mnemonic: str, types: Sequence[Any], result_types: list[TensorType] | 
         function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            arguments = iter(block.arguments)
-            operands = map_groups(lambda _: next(arguments), types)
-            op = GraphBuilder(WeightTable()).create(cls, operands, attributes, results)
+            arguments, b = iter(block.arguments), GraphBuilder(WeightTable())
+            values = map_groups(lambda o: b.constant(value=o.array) if isinstance(o, Literal) else next(arguments), operands)
+            op = b.create(cls, values, attributes, results)
             func.ReturnOp(list(op.operation.results))
     return module
+
+
+def flatten(operands: Sequence[Any]) -> list[Any]:
+    """The operands that are arguments of the kernel, in order."""
+    present = [o for g in operands if g is not None for o in (g if isinstance(g, list) else [g])]
+    return [o for o in present if not isinstance(o, Literal)]
 
 
 def lower(module: ir.Module) -> ir.Module:
@@ -58,24 +77,21 @@ def lower(module: ir.Module) -> ir.Module:
 
 def run_op(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
     """The results of one op as compiled code computes them."""
-    types = map_groups(lambda a: TensorType(from_numpy(a.dtype), a.shape), arrays)
     with make_context(), ir.Location.name(mnemonic):
-        module = build(mnemonic, types, result_types, **attributes)
+        module = build(mnemonic, arrays, result_types, **attributes)
         dtypes = [TensorType.from_mlir(t).dtype for t in ops_below(module.operation, "func.func")[0].opview.type.results]
         ranks = [t.rank for t in ops_below(module.operation, "func.func")[0].opview.type.results]
         lower(module)
-        flat = [a for g in arrays if g is not None for a in (g if isinstance(g, list) else [g])]
         outs = [np.zeros([d or 0 for d in TensorType.from_mlir(t).shape], to_numpy(d)) for t, d in zip(_results(module), dtypes, strict=True)]
-        return execute(module, [*flat, *outs], list(zip(dtypes, ranks, strict=True)))
+        return execute(module, [*flatten(arrays), *outs], list(zip(dtypes, ranks, strict=True)))
 
 
 def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
     """The results of one op by its reference."""
-    types = map_groups(lambda a: TensorType(from_numpy(a.dtype), a.shape), arrays)
     with make_context(), ir.Location.name(mnemonic):
-        module = build(mnemonic, types, result_types, **attributes)
+        module = build(mnemonic, arrays, result_types, **attributes)
         op = ops_below(module.operation, f"graph.{mnemonic}")[0].opview
-        return op.evaluate(arrays)
+        return op.evaluate(map_groups(lambda o: o.array if isinstance(o, Literal) else o, arrays))
 
 
 def _results(module: ir.Module) -> list[ir.Type]:
@@ -84,6 +100,9 @@ def _results(module: ir.Module) -> list[ir.Type]:
 
 def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[tuple[str, int]]) -> tuple[np.ndarray, ...]:
     """Bufferise, lower to loops and call `@k`; `results` are the dtype and rank of each."""
+    function = ops_below(module.operation, "func.func")[0]
+    readonly = ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(False)}, context=function.context)
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get([readonly] * len(arrays), context=function.context)
     passmanager.PassManager.parse(BUFFERISE).run(module.operation)
     for copy in ops_below(module.operation, "memref.copy"):
         with ir.InsertionPoint(copy), copy.location:

@@ -3,17 +3,21 @@
 from stepwell.passes.graph_to_linalg import (
     contraction,
     convert_graph_to_linalg,
+    dynamic_shape,
     elementwise,
+    indexing,
     normalization,
+    ordering,
     pack_weights,
     pooling,
     reduction,
+    resize,
     shape,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
-    "LinalgBuilder", "Operands", "contraction", "convert_graph_to_linalg", "elementwise", "lowering", "normalization", "pack_weights",
-    "pooling", "reduction", "shape",
+    "LinalgBuilder", "Operands", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise", "indexing", "lowering",
+    "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.attributes import dense
-from stepwell.dialects.mlir import arith, defining_op, ir, linalg, tensor
+from stepwell.dialects.attributes import dense, dense_value
+from stepwell.dialects.mlir import arith, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.types import is_float, is_integer
 from stepwell.passes.registry import PassState
 
@@ -70,6 +70,13 @@ class LinalgBuilder:
         if not isinstance(attribute, ir.DenseElementsAttr) or not attribute.is_splat:
             return None
         return self._hoisted(value.type.element_type, attribute.get_splat_value())
+
+    def known(self, value: ir.Value) -> np.ndarray | None:
+        """The array that a signless tensor is known to hold, or None."""
+        origin = defining_op(value)
+        if origin is None or origin.name != "arith.constant" or not isinstance(origin.attributes["value"], ir.DenseElementsAttr):
+            return None
+        return dense_value(origin.attributes["value"])
 
     def size(self, value: ir.Value, dim: int) -> Size:
         """The size of one dimension of a tensor."""
@@ -250,6 +257,51 @@ class LinalgBuilder:
         """The elements of `value` in a tensor of their own."""
         identity = dims(*range(value.type.rank))
         return self.generic([value], self.empty_like(value, self.sizes(value)), [identity, identity], 0, lambda x, _: x)
+
+    def loops(
+        self, sizes: Sequence[Size], carried: Sequence[ir.Value], body: Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """A nest of sequential scf loops over `sizes`; `body` takes their indices and the carried values and returns the next ones."""
+
+        def nest(ivs: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
+            if len(ivs) == len(sizes):
+                return list(body(ivs, values))
+            loop = scf.ForOp(self.index(0), self.index_of(sizes[len(ivs)]), self.index(1), values)
+            with ir.InsertionPoint(loop.body):
+                scf.YieldOp(nest([*ivs, loop.induction_variable], list(loop.inner_iter_args)))
+            return list(loop.results)
+
+        return nest([], list(carried))
+
+    # -- elements and places
+
+    def extract(self, value: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
+        """One element of a tensor."""
+        return tensor.ExtractOp(value, list(places)).result
+
+    def insert_element(self, element_: ir.Value, into: ir.Value, places: Sequence[ir.Value]) -> ir.Value:
+        """A tensor with one element replaced."""
+        return tensor.InsertOp(element_, into, list(places)).result
+
+    def here(self, loop: int) -> ir.Value:
+        """The index of a loop of the generic whose body is being built."""
+        return linalg.IndexOp(loop).result
+
+    def as_index(self, value: ir.Value) -> ir.Value:
+        """A signed integer scalar as an index."""
+        return arith.IndexCastOp(ir.IndexType.get(), value).result
+
+    def from_index(self, value: ir.Value, dtype: str = "i64") -> ir.Value:
+        """An index as an integer scalar."""
+        return arith.IndexCastOp(element(dtype), value).result
+
+    def place(self, value: ir.Value, size: Size) -> ir.Value:
+        """An integer scalar as a place in a dimension of `size`: a negative one counts from the end, and none leaves the dimension."""
+        at, whole, zero = self.as_index(value), self.index_of(size), self.index(0)
+        negative = arith.CmpIOp(arith.CmpIPredicate.slt, at, zero).result
+        at = arith.SelectOp(negative, arith.AddIOp(at, whole).result, at).result
+        last = self.index(size - 1) if isinstance(size, int) else arith.SubIOp(whole, self.index(1)).result
+        return arith.MaxSIOp(arith.MinSIOp(at, last).result, zero).result
 
     # -- types of scalars
 

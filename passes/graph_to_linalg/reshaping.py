@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stepwell.dialects.mlir import arith, ir
+from stepwell.dialects.mlir import arith, ir, tensor
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
 
 
@@ -48,6 +48,9 @@ def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[Size]) ->
     flat = value
     if rank != 1:
         flat = b.reshape(value, [list(range(rank))] if rank else [], [product(b, b.sizes(value))])
+    if any(not isinstance(s, int) for s in sizes) and not flat.type.is_dynamic_dim(0):  # a static size does not split into dynamic ones
+        unknown = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], flat.type.element_type)
+        flat = tensor.CastOp(unknown, flat).result
     return b.reshape(flat, [list(range(len(sizes)))], sizes)
 
 

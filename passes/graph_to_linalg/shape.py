@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.mlir import arith, ir, linalg, tensor
+from stepwell.dialects.mlir import arith, ir, tensor
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
@@ -128,15 +128,14 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
         return padded(b, x, result.dtype, low, high, attributes["value"])
 
     def body(*_: ir.Value) -> ir.Value:
-        places = [source_place(b, i, mode, low[i], high[i], x) for i in range(result.rank)]
-        return tensor.ExtractOp(x, places).result
+        return b.extract(x, [source_place(b, i, mode, low[i], high[i], x) for i in range(result.rank)])
 
     return b.elementwise([], result.dtype, [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)], body, exact=True)
 
 
 def source_place(b: LinalgBuilder, dim: int, mode: str, low: int, high: int, x: ir.Value) -> ir.Value:
     """Where along `dim` the element of the padded tensor at the current loop's place comes from."""
-    here: ir.Value = linalg.IndexOp(dim).result
+    here = b.here(dim)
     if not low and not high:
         return here
     size = x.type.shape[dim]

@@ -1,0 +1,153 @@
+"""Lowerings of ops whose shapes are data: sizes read from tensors, results with dynamic dimensions."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects import graph
+from stepwell.dialects.mlir import arith, ir, math, tensor
+from stepwell.dialects.types import TensorType
+from stepwell.passes.graph_to_linalg.casts import cast
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.rewriting import NoMatch
+
+_CMP = arith.CmpIPredicate
+
+
+@lowering(graph.ShapeOfOp)
+def lower_shape_of(op: graph.ShapeOfOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """The sizes as elements of a tensor."""
+    (x,) = operands
+    sizes = [b.from_index(b.index_of(s)) for s in b.sizes(x)]
+    return tensor.FromElementsOp(op.result_types()[0].to_mlir(), sizes).result
+
+
+@lowering(graph.RangeOp)
+def lower_range(op: graph.RangeOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic: start + i * delta."""
+    result = op.result_types()[0]
+    s = Scalars(b, result.dtype)
+    start, limit, delta = (b.widen(b.extract(v, [])) for v in operands)
+    size = result.shape[0] if result.shape[0] is not None else _range_size(b, s, start, limit, delta)
+
+    def body() -> ir.Value:
+        number = cast(b, b.from_index(b.here(0)), "i64", s.dtype, False)
+        return s.add(start, s.mul(number, delta))
+
+    return b.elementwise([], result.dtype, [size], body)
+
+
+def _range_size(b: LinalgBuilder, s: Scalars, start: ir.Value, limit: ir.Value, delta: ir.Value) -> ir.Value:
+    """How many steps of `delta` lead from `start` to below `limit`; none for a delta of 0."""
+    if s.is_float:
+        steps = s.call(math.CeilOp, s.div(s.sub(limit, start), delta))
+        count = cast(b, s.maximum(steps, s.const(0)), s.dtype, "i64", True)
+    else:
+        zero, one = s.const(0), s.const(1)
+        down = s.compare("lt", delta, zero)
+        whole = s.select(down, s.sub(start, limit), s.sub(limit, start))
+        step = s.select(down, s.neg(delta), delta)
+        reached = s.compare("le" if s.is_unsigned else "ge", start, limit)
+        ahead = reached if s.is_unsigned else s.select(down, s.compare("gt", start, limit), s.compare("lt", start, limit))
+        rounded = s.add(s.div(s.sub(whole, one), step), one)
+        count = cast(b, s.select(ahead, rounded, zero), s.dtype, "i64", False)
+    moves = s.compare("ne", delta, s.const(0))
+    return b.as_index(arith.SelectOp(moves, count, b.scalar(0, "i64")).result)
+
+
+@lowering(graph.DynamicReshapeOp)
+def lower_dynamic_reshape(op: graph.DynamicReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """By way of one dimension; a size of -1 is what the others leave."""
+    (x, shape), result = operands, op.result_types()[0]
+    if result.is_static and op.operand_types()[0].is_static:
+        return reshape_to(b, x, result.static_shape)
+    if not result.rank:
+        return NoMatch(f"{op.operand_types()[0]} is not known to have one element")
+    minus_one, one = b.index(-1), b.index(1)
+    sizes = [b.as_index(b.extract(shape, [b.index(i)])) for i in range(result.rank)]
+    left_out = [arith.CmpIOp(_CMP.eq, size, minus_one).result for size in sizes]
+    known = b.index_of(product(b, [arith.SelectOp(out, one, size).result for out, size in zip(left_out, sizes, strict=True)]))
+    safe = arith.SelectOp(arith.CmpIOp(_CMP.eq, known, b.index(0)).result, one, known).result
+    rest = arith.DivSIOp(b.index_of(product(b, b.sizes(x))), safe).result
+    found: list[Size] = [
+        static if static is not None else arith.SelectOp(out, rest, size).result
+        for static, out, size in zip(result.shape, left_out, sizes, strict=True)
+    ]
+    return reshape_dynamic(b, x, found)
+
+
+@lowering(graph.DynamicExpandOp)
+def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads at index 0 along dimensions that turn out to be of size 1."""
+    (x, shape), result = operands, op.result_types()[0]
+    one, zero = b.index(1), b.index(0)
+    length, rank = shape.type.shape[0], x.type.rank
+    own = [b.index_of(s) for s in b.sizes(x)]
+    single = [arith.CmpIOp(_CMP.eq, s, one).result for s in own]
+    sizes: list[Size] = []
+    for i, static in enumerate(result.shape):
+        in_x, in_shape = i - (result.rank - rank), i - (result.rank - length)
+        if static is not None:
+            sizes.append(static)
+        elif in_shape < 0:
+            sizes.append(own[in_x])
+        else:
+            asked = b.as_index(b.extract(shape, [b.index(in_shape)]))
+            sizes.append(asked if in_x < 0 else arith.SelectOp(single[in_x], asked, own[in_x]).result)
+
+    def body() -> ir.Value:
+        loops = [b.here(result.rank - rank + i) for i in range(rank)]
+        return b.extract(x, [arith.SelectOp(is_one, zero, loop).result for is_one, loop in zip(single, loops, strict=True)])
+
+    return b.elementwise([], result.dtype, sizes, body, exact=True)
+
+
+@lowering(graph.DynamicSliceOp)
+def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """One generic that reads at start + i * step, all clamped as numpy does."""
+    (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
+    named = b.known(axes)
+    if named is None:
+        return NoMatch("its axes must be known at compile time")
+    places: list[tuple[ir.Value, ir.Value] | None] = [None] * result.rank
+    sizes = _static_or(result, b.sizes(x))
+    for entry, axis in enumerate(int(a) % result.rank for a in named):
+        start, end, step = (b.as_index(b.extract(v, [b.index(entry)])) for v in (starts, ends, steps))
+        first, step, count = _normalised(b, start, end, step, b.index_of(b.size(x, axis)))
+        places[axis] = (first, step)
+        static = result.shape[axis]
+        sizes[axis] = static if static is not None else count
+
+    def body() -> ir.Value:
+        where = []
+        for i, place in enumerate(places):
+            loop = b.here(i)
+            where.append(loop if place is None else arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result)
+        return b.extract(x, where)
+
+    return b.elementwise([], result.dtype, sizes, body, exact=True)
+
+
+def _static_or(result: TensorType, sizes: Sequence[Size]) -> list[Size]:
+    return [size if static is None else static for static, size in zip(result.shape, sizes, strict=True)]
+
+
+def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value, size: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """Start, step and count of numpy's slice of a dimension of `size`."""
+    zero, one, minus_one = b.index(0), b.index(1), b.index(-1)
+    back = arith.CmpIOp(_CMP.slt, step, zero).result
+    step = arith.SelectOp(arith.CmpIOp(_CMP.eq, step, zero).result, one, step).result  # has no meaning, but must not trap
+    low = arith.SelectOp(back, minus_one, zero).result
+    high = arith.AddIOp(size, low).result
+
+    def clamp(value: ir.Value) -> ir.Value:
+        negative = arith.CmpIOp(_CMP.slt, value, zero).result
+        counted = arith.SelectOp(negative, arith.AddIOp(value, size).result, value).result
+        return arith.MaxSIOp(arith.MinSIOp(counted, high).result, low).result
+
+    start, end = clamp(start), clamp(end)
+    span = arith.SelectOp(back, arith.SubIOp(start, end).result, arith.SubIOp(end, start).result).result
+    stride = arith.SelectOp(back, arith.SubIOp(zero, step).result, step).result
+    count = arith.CeilDivSIOp(arith.MaxSIOp(span, zero).result, stride).result
+    return start, step, count

@@ -1,0 +1,128 @@
+"""Lowerings of gathers and scatters: generics that compute which element they read; scatters are loops that write one by one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.dialects import graph
+from stepwell.dialects.mlir import arith, ir, scf
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reduction import narrowed
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+_COMBINE = {"add": "add", "mul": "mul", "max": "maximum", "min": "minimum"}
+
+
+@lowering(graph.GatherOp)
+def lower_gather(op: graph.GatherOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads an index and then the element there."""
+    (x, indices), axis, result = operands, op.attribute_values()["axis"], op.result_types()[0]
+    taken = indices.type.rank
+    sizes = [*b.sizes(x)[:axis], *b.sizes(indices), *b.sizes(x)[axis + 1 :]]
+    size = b.size(x, axis)
+
+    def body(index: ir.Value) -> ir.Value:
+        before, after = range(axis), range(axis + taken, len(sizes))
+        return b.extract(x, [*map(b.here, before), b.place(index, size), *map(b.here, after)])
+
+    return b.elementwise([indices], result.dtype, sizes, body, exact=True, loops={0: range(axis, axis + taken)})
+
+
+@lowering(graph.GatherElementsOp)
+def lower_gather_elements(op: graph.GatherElementsOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads an index and then the element there."""
+    (x, indices), axis, result = operands, op.attribute_values()["axis"], op.result_types()[0]
+    size = b.size(x, axis)
+
+    def body(index: ir.Value) -> ir.Value:
+        return b.extract(x, [b.place(index, size) if i == axis else b.here(i) for i in range(result.rank)])
+
+    return b.elementwise([indices], result.dtype, b.sizes(indices), body, exact=True)
+
+
+@lowering(graph.GatherNdOp)
+def lower_gather_nd(op: graph.GatherNdOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads an index vector and then the element there."""
+    (x, indices), batch, result = operands, op.attribute_values()["batch_dims"], op.result_types()[0]
+    outer, depth = indices.type.rank - 1, indices.type.shape[-1]
+    sizes = [*b.sizes(indices)[:-1], *b.sizes(x)[batch + depth :]]
+    have = b.sizes(x)
+
+    def body() -> ir.Value:
+        vector = [b.here(i) for i in range(outer)]
+        places = [b.place(b.extract(indices, [*vector, b.index(i)]), have[batch + i]) for i in range(depth)]
+        return b.extract(x, [*vector[:batch], *places, *(b.here(i) for i in range(outer, len(sizes)))])
+
+    return b.elementwise([], result.dtype, sizes, body, exact=True)
+
+
+@lowering(graph.ScatterElementsOp)
+def lower_scatter_elements(op: graph.ScatterElementsOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """A copy of `x`, then loops over the updates."""
+    (x, indices, _), attributes = operands, op.attribute_values()
+    size = b.size(x, attributes["axis"])
+
+    def places(at: list[ir.Value]) -> list[ir.Value]:
+        return [b.place(b.extract(indices, at), size) if i == attributes["axis"] else iv for i, iv in enumerate(at)]
+
+    return scatter(b, operands, op.result_types()[0].dtype, attributes["reduction"], places)
+
+
+@lowering(graph.ScatterNdOp)
+def lower_scatter_nd(op: graph.ScatterNdOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """A copy of `x`, then loops over the updates."""
+    x, indices, _ = operands
+    outer, depth, have = indices.type.rank - 1, indices.type.shape[-1], b.sizes(x)
+
+    def places(at: list[ir.Value]) -> list[ir.Value]:
+        vector = [b.place(b.extract(indices, [*at[:outer], b.index(i)]), have[i]) for i in range(depth)]
+        return [*vector, *at[outer:]]
+
+    return scatter(b, operands, op.result_types()[0].dtype, op.attribute_values()["reduction"], places)
+
+
+def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reduction: str, places: Any) -> ir.Value:
+    """A copy of `x` with each update put or combined at `places(indices of the update)`; narrow floats are combined in f32."""
+    x, _, updates = operands
+    if reduction == "none":
+
+        def put(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+            return [b.insert_element(b.extract(updates, at), carried[0], places(at))]
+
+        return b.loops(b.sizes(updates), [b.copy(x)], put)[0]
+    s = Scalars(b, dtype)
+
+    def combine(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        where = places(at)
+        value = s.binary(_COMBINE[reduction], b.extract(carried[0], where), b.widen(b.extract(updates, at)))
+        return [b.insert_element(value, carried[0], where)]
+
+    start = b.elementwise([x], compute_dtype(dtype), b.sizes(x), lambda v: v)
+    return narrowed(b, b.loops(b.sizes(updates), [start], combine)[0], dtype)
+
+
+@lowering(graph.NonZeroOp)
+def lower_non_zero(op: graph.NonZeroOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One pass that counts, one that writes the indices."""
+    (x,), s = operands, Scalars(b, op.operand_types()[0].dtype)
+    one = b.index(1)
+
+    def is_set(at: list[ir.Value]) -> ir.Value:
+        return s.compare("ne", b.widen(b.extract(x, at)), s.const(0))
+
+    def count(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        return [arith.SelectOp(is_set(at), arith.AddIOp(carried[0], one).result, carried[0]).result]
+
+    def write(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+        branch = scf.IfOp(is_set(at), [v.type for v in carried], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            out = carried[0]
+            for i, iv in enumerate(at):
+                out = b.insert_element(b.from_index(iv), out, [b.index(i), carried[1]])
+            scf.YieldOp([out, arith.AddIOp(carried[1], one).result])
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(carried)
+        return list(branch.results)
+
+    total = b.loops(b.sizes(x), [b.index(0)], count)[0]
+    return b.loops(b.sizes(x), [b.empty("i64", [x.type.rank, total]), b.index(0)], write)[0]
