@@ -18,7 +18,7 @@ LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
 def candidates(library: bytes) -> set[str]:
     """Everything in the library that could be the name of a pass."""
-    strings = {piece.group(1).decode() for chunk in library.split(b"\0") if (piece := re.search(rb"([a-z][a-z0-9-]{1,70})$", chunk))}
+    strings = {piece.group(1).decode() for chunk in library.split(b"\0") if (piece := re.search(rb"([a-z][a-z0-9-]{1,70})$", chunk[-72:]))}
     return {text[i:] for text in strings for i in range(len(text) - 1) if text[i].isalpha()}
 
 
@@ -34,7 +34,11 @@ def anchor_of(name: str, context: ir.Context) -> str | None:
 
 def module_text(anchors: dict[str, str]) -> str:
     """The source of passes/upstream_names.py."""
-    lines = ['"""The names of upstream\'s passes and pipelines by the operation they run on; written by scripts/list_upstream_passes.py."""', "", "NAMES = {"]
+    lines = [
+        '"""The names of upstream\'s passes and pipelines by the operation they run on; written by scripts/list_upstream_passes.py."""',
+        "",
+        "NAMES = {",
+    ]
     for anchor in sorted(set(anchors.values())):
         names = textwrap.wrap(" ".join(sorted(n for n, a in anchors.items() if a == anchor)), 138, break_on_hyphens=False)
         lines += [f'    "{anchor}": (', *(f'        "{line}{" " * (line is not names[-1])}"' for line in names), "    ),"]

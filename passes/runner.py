@@ -1,0 +1,105 @@
+"""The pass runner: runs a pipeline of our passes and upstream's one by one, with verification and instrumentation between."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.errors import PassError, PipelineError, StepwellError
+from stepwell.dialects.mlir import ir, passmanager
+from stepwell.passes.instrumentation import Instrumentation, stopwatch
+from stepwell.passes.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
+from stepwell.passes.registry import Pass, PassState, passes
+from stepwell.passes.upstream import pass_manager
+
+__all__ = ["Instrumentation", "PassRunner", "describe_diagnostics"]
+
+ANY = "any"
+
+
+class PassRunner:
+    """Runs pipelines on modules. `verify` checks the module after every pass."""
+
+    def __init__(self, state: PassState, instrumentation: Instrumentation | None = None, *, verify: bool = True) -> None:
+        self.state = state
+        self.instrumentation = instrumentation or Instrumentation()
+        self.verify = verify
+
+    def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
+        """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
+
+        Raises PipelineError before anything is run if the pipeline is wrong. A failing pass raises PassError (or the StepwellError it
+        raised itself) naming phase, pass and what it said; the module is then in no state to be used.
+        """
+        elements = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
+        context = module.context
+        planned = [(step, _plan(step, context)) for step in flatten(elements)]
+        for index, (step, action) in enumerate(planned):
+            rest = format_pipeline([s for s, _ in planned[index:]])
+            self.instrumentation.before(step, module, level, rest)
+            try:
+                clock = stopwatch()
+                self._run_step(step, action, module)
+                seconds = clock()
+                if self.verify:
+                    _verify(module)
+            except Exception as error:  # whatever a pass raises, the user is told which pass
+                raise self._failure(step, level, error) from error
+            self.instrumentation.after(step, module, level, seconds)
+
+    def _run_step(self, step: Step, action: "Pass | passmanager.PassManager", module: ir.Module) -> None:
+        with module.context, module.operation.location:
+            if isinstance(action, Pass):
+                for op in _targets(module.operation, step.path, action.anchor):
+                    action.run(op, self.state)
+            else:
+                action.run(module.operation)
+
+    def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:
+        where = f"{f'level {level}, ' if level else ''}pass '{step.name}'"
+        if isinstance(error, StepwellError):
+            failure = type(error)(f"{where}: {error.args[0]}", code=error.code)
+        elif isinstance(error, ir.MLIRError):
+            failure = PassError(f"{where}: {describe_diagnostics(error)}")
+        else:
+            failure = PassError(f"{where}: {type(error).__name__}: {error}")
+        note = self.instrumentation.failed(step, failure)
+        return type(failure)(f"{failure.args[0]}; {note}", code=failure.code) if note else failure
+
+
+def _plan(step: Step, context: ir.Context) -> "Pass | passmanager.PassManager":
+    """What runs a step: a pass of ours, or a pass manager for one of upstream's. Raises PipelineError if there is no such pass."""
+    cls = passes().get(step.name)
+    if cls is not None:
+        inner = step.path[-1] if step.path else MODULE
+        if inner != cls.anchor and inner not in (MODULE, ANY):
+            raise PipelineError(f"pass '{step.name}' runs on {cls.anchor} and cannot be nested in {inner}")
+        return cls.with_options({name: plain_value(value) for name, value in step.element.options.items()})
+    manager = pass_manager(step, context)
+    manager.enable_verifier(False)  # the runner verifies, with our passes and theirs treated alike
+    return manager
+
+
+def _targets(op: ir.Operation, path: tuple[str, ...], anchor: str) -> list[ir.Operation]:
+    """The operations below `op` that a pass nested in `path` runs on."""
+    found = [op]
+    for name in path:
+        found = [inner for outer in found for inner in _children(outer) if name in (inner.name, ANY)]
+    inner = path[-1] if path else MODULE
+    if inner != anchor:  # a function pass at the level of the module: on every function
+        found = [child for outer in found for child in (_children(outer) if outer.name != anchor else [outer]) if child.name == anchor]
+    return found
+
+
+def _children(op: ir.Operation) -> list[ir.Operation]:
+    return [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+
+
+def _verify(module: ir.Module) -> None:
+    try:
+        module.operation.verify()
+    except ir.MLIRError as error:
+        raise PassError(f"left IR that does not verify: {describe_diagnostics(error)}") from None
+
+
+def describe_diagnostics(error: ir.MLIRError) -> str:
+    """The diagnostics of an error of the bindings as `location: message`, several joined by `; `."""
+    found = [f"{diagnostic.location}: {diagnostic.message}" for diagnostic in error.error_diagnostics]
+    return "; ".join(found) or str(error).strip()
