@@ -69,8 +69,73 @@ def _keep_falsy_attributes(self: Any, attr: Any) -> Any:
     return self.default_factory() if self.default_factory else None
 
 
+TYPE_RUNS = 64  # how many times the type may change along a variadic group
+
+
+def _in_runs(define: Any) -> Any:
+    """IRDL gives all values of a variadic group one type: so define a variadic group as many, each for a run of values of one type."""
+
+    def define_in_runs(constraints: Any, names: Any, variadicities: Any, **where: Any) -> Any:
+        groups = []
+        for constraint, name, variadicity in zip(constraints, names, variadicities, strict=True):
+            groups.append((constraint, name, variadicity))
+            if variadicity == _ext.Variadicity.variadic:
+                groups += [(constraint.owner.clone().results[0], f"{name}{run}", variadicity) for run in range(1, TYPE_RUNS)]
+        return define(*map(list, zip(*groups, strict=True)), **where)
+
+    return define_in_runs
+
+
+class _TypeRuns:
+    """Gives IRDL's verifier the lengths of the runs while it looks at an op, and takes them away again: nobody else sees them.
+
+    For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
+    """
+
+    @staticmethod
+    def verify_invariants(view: Any) -> bool:
+        op = view.operation
+        for fields, values, sizes_name in _variadic_groups(view):
+            runs: list[int] = []
+            singles = len(fields) - 1
+            for i, value in enumerate(values):
+                if i <= singles or value.type != values[i - 1].type:
+                    runs.append(0)
+                runs[-1] += 1
+            if len(runs) > singles + TYPE_RUNS:
+                op.location.emit_error(f"'{op.name}' has values of more than {TYPE_RUNS} types in a row ({sizes_name})")
+                return False
+            op.attributes[sizes_name] = ir.DenseI32ArrayAttr.get(runs + [0] * (singles + TYPE_RUNS - len(runs)), op.context)
+        return True
+
+    @staticmethod
+    def verify_region_invariants(view: Any) -> bool:
+        for _, _, sizes_name in _variadic_groups(view):
+            del view.operation.attributes[sizes_name]
+        return True
+
+
+def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
+    op, cls = view.operation, type(view)
+    groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
+    return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
+
+
+def _attach_with_type_runs(attach: Any) -> Any:
+    def attach_traits(cls: Any) -> None:
+        attach(cls)
+        kinds = [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]
+        if "variadic" in kinds:
+            ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)
+
+    return classmethod(attach_traits)
+
+
 def _repair_ext() -> None:
     _ext.AttributeDef.process_attr = _keep_falsy_attributes
+    _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
+    _ext.irdl.results_ = _in_runs(_ext.irdl.results_)
+    _ext.Operation._attach_traits = _attach_with_type_runs(_ext.Operation._attach_traits.__func__)
     # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
     ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
     ir.BoolAttr.attr_name = "builtin.integer"
