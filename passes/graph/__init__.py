@@ -1,1 +1,13 @@
-"""Passes on the graph dialect: folding, simplification, fusion, outlining."""
+"""Passes on the graph level; importing this registers them."""
+
+from stepwell.passes.graph import (
+    fold_batch_norm,
+    fold_constants,
+    fuse_operators,
+    make_padding_explicit,
+    outline_kernels,
+    remove_identities,
+    simplify_algebra,
+)
+
+__all__ = ["fold_batch_norm", "fold_constants", "fuse_operators", "make_padding_explicit", "outline_kernels", "remove_identities", "simplify_algebra"]

@@ -95,7 +95,7 @@ class FoldConstants(Pass):
             return "its result's shape is not static in the IR"
         made, given = sum(t.bytes for t in types), sum(known[v].nbytes for v in set(view.operation.operands))
         if made > self.max_bytes and made > self.max_growth * given:
-            return f"its result of {made} bytes is more than max-growth={self.max_growth} times its operands' {given}, and above max-bytes={self.max_bytes}"
+            return f"it makes {made} bytes of {given}: more than max-growth={self.max_growth} times as many, and above max-bytes={self.max_bytes}"
         work = operations(view)
         if work > self.max_operations:
             return f"it takes {work} operations, more than max-operations={self.max_operations}"

@@ -12,7 +12,7 @@ from stepwell.dialects.graph.logic import SelectOp
 from stepwell.dialects.mlir import defining_op, ir
 from stepwell.dialects.types import is_float, type_of
 from stepwell.dialects.weights import WeightTable
-from stepwell.passes.rewriting import NoMatch, Pattern, Rewriter
+from stepwell.passes.rewriting import Pattern, Rewriter
 
 ELEMENTWISE = (Unary, Binary, SelectOp)
 SPLAT_ELEMENTS = 1 << 16  # larger arrays are not searched for being all equal
@@ -66,21 +66,19 @@ def with_stored_operand(op: Any, rw: Rewriter) -> tuple[ir.Value, ir.Value, np.n
 
 
 def keeps_type(op: Any, operand: ir.Value) -> bool:
-    """Whether the op's result has the type of `operand`, so that `operand` may stand for it (no other operand broadcasts it up)."""
-    return bool(op.result.type == operand.type) and type_of(operand).is_static or _broadcasts_nothing(op, operand)
+    """Whether the op's result has the type of `operand`, so that `operand` may stand for it: no other operand broadcasts it up.
 
-
-def _broadcasts_nothing(op: Any, operand: ir.Value) -> bool:
-    # With dynamic sizes equal types are not enough: every other operand must be 1 (or absent) where `operand` is dynamic.
+    Where a size is unknown, equal types are not enough: there every other operand must be 1, or lack the dimension.
+    """
     if op.result.type != operand.type:
         return False
     shape = type_of(operand).shape
+    if None not in shape:
+        return True
     for other in op.operation.operands:
-        if other == operand:
-            continue
         sizes = type_of(other).shape
         aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
-        if any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
+        if other != operand and any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
             return False
     return True
 
@@ -103,9 +101,9 @@ def along(array: np.ndarray, rank: int, axis: int) -> np.ndarray:
 def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
     """A constant holding `array`: a literal if it is small, else a weight named after the parameter that it was computed from."""
     if array.size <= LITERAL_ELEMENTS:
-        value: ir.Value = b.constant(value=np.ascontiguousarray(array).reshape(array.shape))
+        value: ir.Value = b.constant(value=np.asarray(array))
         return value
-    return b.weight(derived_name(source), array)
+    return b.weight(derived_name(source), np.asarray(array))
 
 
 def derived_name(source: ir.Value | None) -> str:
@@ -144,6 +142,3 @@ def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]],
 def elementwise_classes() -> list[Any]:
     """The element-wise op classes known so far."""
     return [cls for cls in op_classes().values() if issubclass(cls, ELEMENTWISE)]
-
-
-NOT_STORED = NoMatch("neither operand is a constant or parameter with known values")

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.graph import (
@@ -19,20 +20,19 @@ from stepwell.dialects.graph import (
     NegOp,
     NotOp,
     PowOp,
-    ReciprocalOp,
     ReluOp,
     SubOp,
 )
-from stepwell.dialects.graph.numerics import is_floating, lowest
 from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import SIGNED, is_float, is_unsigned, type_of
-from stepwell.passes.graph.matching import NOT_STORED, for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
+from stepwell.dialects.types import is_float, is_unsigned, type_of
+from stepwell.passes.graph.data_movement import DATA_MOVEMENT
+from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
 from stepwell.passes.graph.merge_constants import MERGE_CONSTANTS
-from stepwell.passes.graph.move_transposes import MOVE_TRANSPOSES
 from stepwell.passes.registry import register_pass
 from stepwell.passes.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
 
 EXACT_INTEGERS = 1 << 53  # the integers below it are exact as attributes, which are f64
+NEVER_NEGATIVE = ("relu", "abs", "sigmoid", "exp", "softmax")
 BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 
 
@@ -59,15 +59,6 @@ NEUTRAL = (
 )
 
 
-@for_each((AddOp, MulOp, MaximumOp, MinimumOp))
-def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: c + x -> x + c, the same for *, maximum and minimum, so that other patterns need to look on one side only"""
-    if not is_stored(op.lhs) or is_stored(op.rhs):
-        return NoMatch("the left operand is no constant, or both are")
-    value: ir.Value = rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]
-    return value
-
-
 @pattern(MulOp)
 def integer_mul_zero(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: x * 0 -> 0  for integers; for floats it is not true (NaN and infinities)"""
@@ -90,7 +81,9 @@ def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("its right operand is not the one known operand")
     if is_unsigned(type_of(op.rhs).dtype):
         return NoMatch("an unsigned constant has no negative")
-    value: ir.Value = rw.add(op.lhs, new_weight(rw, op.rhs, -constant))
+    with np.errstate(over="ignore"):  # the least integer is its own negative, and adding it is the same as subtracting it
+        negative = np.negative(constant)
+    value: ir.Value = rw.add(op.lhs, new_weight(rw, op.rhs, negative))
     return value
 
 
@@ -119,13 +112,14 @@ def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
     if constant is None or not is_float_op(op):
         return NoMatch("it does not divide floats by a known constant")
     wide = constant.astype(np.float64)
-    mantissa, exponent = np.frexp(wide)
-    if not bool(np.all(np.isfinite(wide) & (np.abs(mantissa) == 0.5))):
+    if not bool(np.all(np.isfinite(wide) & (np.abs(np.frexp(wide)[0]) == 0.5))):
         return NoMatch("the divisor is not a power of two everywhere, so the quotients would be rounded twice")
-    least, most = {"f16": (-13, 15), "bf16": (-125, 127), "f32": (-125, 127), "f64": (-1021, 1023)}[type_of(op.rhs).dtype]
-    if bool(np.any((exponent < least + 2) | (exponent > most - 2))):
+    with np.errstate(over="ignore"):
+        reciprocal = (1.0 / wide).astype(constant.dtype)
+    least = ml_dtypes.finfo(constant.dtype).smallest_normal  # type: ignore[no-untyped-call]
+    if not bool(np.all(np.isfinite(reciprocal) & (np.abs(reciprocal) >= least))):
         return NoMatch("a reciprocal would leave the normal numbers")
-    value: ir.Value = rw.mul(op.lhs, new_weight(rw, op.rhs, (1.0 / wide).astype(constant.dtype)))
+    value: ir.Value = rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
     return value
 
 
@@ -166,24 +160,21 @@ def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@for_each((NegOp, NotOp, BitwiseNotOp, ReciprocalOp))
+@for_each((NegOp, NotOp, BitwiseNotOp))
 def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(f(x)) -> x  for neg, not, bitwise_not: exact (integers wrap); not for reciprocal, which rounds twice"""
+    """rewrite: f(f(x)) -> x  for neg, not and bitwise_not: exact, integers wrap (and not for reciprocal: each rounds)"""
     inner = producer(op.x, type(op).mnemonic())
     if inner is None:
         return NoMatch("its operand is not the same op")
-    if isinstance(op, ReciprocalOp):
-        return NoMatch("each reciprocal rounds")
     value: ir.Value = inner.x
     return value
 
 
 @for_each((ReluOp, AbsOp))
 def drop_repeated(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(f(x)) -> f(x)  for relu and abs; relu(abs(x)) -> abs(x); relu(sigmoid(x)) -> sigmoid(x)   exact"""
-    already = ("relu", "abs", "sigmoid", "exp", "softmax") if isinstance(op, ReluOp) else ("relu", "abs", "sigmoid", "exp", "softmax")
+    """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact"""
     value: ir.Value = op.x
-    return value if producer(op.x, *already) is not None else NoMatch("its operand may be negative")
+    return value if producer(op.x, *NEVER_NEGATIVE) is not None else NoMatch("its operand may be negative")
 
 
 @pattern(AbsOp)
@@ -255,6 +246,6 @@ class SimplifyAlgebra(PatternPass):
     """
 
     patterns = (
-        *NEUTRAL, *constant_to_the_right, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
-        expand_power, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu, *MERGE_CONSTANTS, *MOVE_TRANSPOSES,
+        *NEUTRAL, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
+        expand_power, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu, *MERGE_CONSTANTS, *DATA_MOVEMENT,
     )  # fmt: skip

@@ -1,0 +1,146 @@
+"""Patterns that move reshapes, transpositions and expansions past element-wise ops, where that pays; part of simplify-algebra."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.mlir import defining_op, ir, users
+from stepwell.dialects.types import to_numpy, type_of
+from stepwell.passes.graph.matching import (
+    SPLAT_ELEMENTS,
+    elementwise_classes,
+    for_each,
+    fused_location,
+    is_stored,
+    new_weight,
+    producer,
+    splat,
+    stored,
+)
+from stepwell.passes.rewriting import NoMatch, Rewriter
+
+ELEMENTWISE_CLASSES = elementwise_classes()
+
+
+def used_only_by(value: ir.Value, op: Any) -> bool:
+    """Whether `op` is the one user of `value`."""
+    return all(user == op.operation for user in users(value))
+
+
+def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
+    """The element-wise `op` on other operands."""
+    value: ir.Value = rw.create(type(op), operands, op.attribute_values()).operation.results[0]
+    return value
+
+
+def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
+    """The operands of `op` as ([the op `graph.<mnemonic>` that makes it, or None], {index of the others: array}), if all are one or the other."""
+    made, known = [], {}
+    for i, v in enumerate(op.operation.operands):
+        mover = producer(v, mnemonic)
+        array = None if mover is not None else stored(v, rw.weights)
+        if mover is None and (array is None or array.size > SPLAT_ELEMENTS):
+            return NoMatch(f"an operand is neither a {mnemonic} nor a small constant")
+        if mover is not None and not used_only_by(v, op):
+            return NoMatch(f"the {mnemonic} has another user and would be done twice")
+        if array is not None:
+            known[i] = array
+        made.append(mover)
+    moving = [m for m in made if m is not None]
+    if not moving:
+        return NoMatch(f"no operand is a {mnemonic}")
+    if not all(type_of(m.result).shape == type_of(op.result).shape and type_of(m.x).is_static for m in moving):
+        return NoMatch(f"it broadcasts what the {mnemonic} gives, or shapes are not known")
+    return made, known
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way
+
+    Pays because f can then fuse into what makes x, and the transposition meets the next one. Not for a cast to a wider type.
+    """
+    match = movers(op, "transpose", rw)
+    if isinstance(match, NoMatch):
+        return match
+    made, known = match
+    orders = {m.attribute_values()["perm"] for m in made if m is not None}
+    if len(orders) > 1:
+        return NoMatch("the transpositions differ")
+    first = next(m for m in made if m is not None)
+    if to_numpy(type_of(op.result).dtype).itemsize > to_numpy(type_of(first.x).dtype).itemsize:
+        return NoMatch("it widens the elements, so that the transposition would move more bytes")
+    perm = orders.pop()
+    rank = len(perm)
+    constants = {i: np.transpose(a.reshape((1,) * (rank - a.ndim) + a.shape), np.argsort(perm)) for i, a in known.items()}
+    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    with fused_location(first, op):
+        value: ir.Value = rw.transpose(rebuilt(op, operands, rw), perm=perm)
+    return value
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c))  for x and y of one shape and constants c of one value
+
+    Pays because f can then fuse into what makes x; a reshape is free wherever it is.
+    """
+    match = movers(op, "reshape", rw)
+    if isinstance(match, NoMatch):
+        return match
+    made, known = match
+    if len({type_of(m.x).shape for m in made if m is not None}) > 1 or any(splat(a) is None for a in known.values()):
+        return NoMatch("the reshapes come from different shapes, or a constant has several values")
+    first = next(m for m in made if m is not None)
+    if defining_op(first.x) is None:
+        return NoMatch("what is reshaped is an argument, with no op to fuse into")
+    operands = [m.x if m is not None else rw.constant(value=np.asarray(splat(known[i]))) for i, m in enumerate(made)]
+    value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=type_of(op.result).static_shape)
+    return value
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape"""
+    sources = [e.x if (e := producer(v, "expand")) is not None else v for v in op.operation.operands]
+    if sources == list(op.operation.operands):
+        return NoMatch("no operand is an expansion")
+    types = [type_of(v) for v in sources]
+    if not all(t.is_static for t in types):
+        return NoMatch("shapes are not known")
+    if type(op).infer(*types, **op.attribute_values()) != op.result_types()[0]:
+        return NoMatch("without the expansion the result would be smaller")
+    return rebuilt(op, sources, rw)
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic"""
+    if len(op.operation.operands) != 1:
+        return NoMatch("it has several operands")
+    expansion = producer(op.operation.operands[0], "expand")
+    if expansion is None or not used_only_by(op.operation.operands[0], op):
+        return NoMatch("its operand is not an expansion that nothing else uses")
+    value: ir.Value = rw.expand(rebuilt(op, [expansion.x], rw), shape=expansion.attribute_values()["shape"])
+    return value
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well"""
+    operands = list(op.operation.operands)
+    types = [type_of(v) for v in operands]
+    for i, v in enumerate(operands):
+        value = None if types[i].rank == 0 or not is_stored(v) else splat(stored(v, rw.weights))
+        if value is None:
+            continue
+        smaller = [t.with_shape(()) if k == i else t for k, t in enumerate(types)]
+        if type(op).infer(*smaller, **op.attribute_values()) == op.result_types()[0]:
+            operands[i], types = rw.constant(value=np.asarray(value)), smaller
+    if operands == list(op.operation.operands):
+        return NoMatch("no operand is a constant of one value that is larger than need be")
+    return rebuilt(op, operands, rw)
+
+
+DATA_MOVEMENT = (*shrink_constants, *sink_transposes, *sink_reshapes, *absorb_expansions, *sink_expansion)

@@ -1,0 +1,106 @@
+"""The pass that turns the padding of convolutions and poolings into ops of their own, which fuse into what comes before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.numerics import lowest, narrow
+from stepwell.dialects.graph.windows import overhang
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import to_numpy, type_of
+from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+WINDOWED = ("graph.conv", "graph.max_pool", "graph.avg_pool")
+
+
+@register_pass("make-padding-explicit", level="graph")
+@dataclass
+class MakePaddingExplicit(Pass):
+    """Write the padding of convolutions and poolings as `graph.pad`; afterwards their `pads` are 0 and `ceil_mode` is off.
+
+    rewrite: conv(x, w, pads)                    -> conv(pad(x, 0), w)
+    rewrite: max_pool(x, pads, ceil_mode)        -> max_pool(pad(x, lowest value))
+    rewrite: avg_pool(x, pads, ceil_mode, …)     -> avg_pool(pad(x, 0)) * c  with c = elements of a window / elements that count, where it is not 1
+
+    Equal pads of one value are made once.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        made: dict[Any, ir.Value] = {}
+        for inner in ops_below(op):
+            if inner.name not in WINDOWED:
+                continue
+            attributes = inner.opview.attribute_values()
+            if not any(attributes["pads"]) and not attributes.get("ceil_mode", False):
+                continue
+            with ir.InsertionPoint(inner), inner.location:
+                reason = _rewrite(inner.opview, attributes, GraphBuilder(state.weights), made)
+            if reason is None:
+                state.count(self.name)
+            else:
+                state.declined.append(Declined(self.name, inner.name, str(inner.location), reason))
+
+
+def _rewrite(op: Any, attributes: dict[str, Any], b: GraphBuilder, made: dict[Any, ir.Value]) -> str | None:
+    """Rewrite one op; None if that was done, else why not."""
+    x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
+    window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
+    correction = None
+    if None not in (*type_of(op.x).shape[2:], *type_of(op.result).shape[2:]):
+        sizes, positions = spatial_shape(op.x), spatial_shape(op.result)
+        kernel = attributes.get("kernel") or spatial_shape(op.w)
+        high = overhang(sizes, kernel, positions, **window)
+        if op.mnemonic() == "avg_pool":
+            correction = divisor_correction(sizes, positions, **{k: v for k, v in attributes.items() if k != "ceil_mode"})
+    elif attributes.get("ceil_mode", False) or not attributes.get("count_include_pad", True):
+        return "how many elements of a window lie outside follows from a size that is not known"
+    else:
+        high = pads[spatial:]
+    fill = float(lowest(to_numpy(type_of(x).dtype))) if op.mnemonic() == "max_pool" else 0.0
+    around: dict[str, Any] = {"low": (0, 0, *pads[:spatial]), "high": (0, 0, *high), "mode": "constant", "value": fill}
+    key = (x, op.operation.block, *around.values())
+    if any(around["low"]) or any(around["high"]):
+        if key not in made:
+            made[key] = b.pad(x, **around)
+        x = made[key]
+    plain = {"pads": (0,) * (2 * spatial), "ceil_mode": False, "count_include_pad": True}
+    others = list(op.operation.operands)[1:]
+    value = b.create(type(op), [x, *others], {k: plain.get(k, v) for k, v in attributes.items()}).operation.results[0]
+    if correction is not None:
+        value = b.mul(value, new_weight(b, None, narrow(correction, to_numpy(type_of(x).dtype))))
+    op.result.replace_all_uses_with(value)
+    op.operation.erase()
+    return None
+
+
+def spatial_shape(value: ir.Value) -> tuple[int, ...]:
+    """The known sizes after the batch and channel dimensions."""
+    return tuple(d for d in type_of(value).shape[2:] if d is not None)
+
+
+def divisor_correction(
+    sizes: Sequence[int],
+    positions: Sequence[int],
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[int],
+    dilations: Sequence[int],
+    count_include_pad: bool,
+) -> np.ndarray | None:
+    """By what to multiply a mean over whole windows so that it is one over what counts of them, [1, 1, positions…]; None if by 1.
+
+    Each dimension counts by itself: an element counts if it lies inside, or with `count_include_pad` in `pads`.
+    """
+    correction = np.ones((1, 1, *positions))
+    for i, size in enumerate(sizes):
+        before, after = (pads[i], pads[len(sizes) + i]) if count_include_pad else (0, 0)
+        places = np.arange(positions[i])[:, None] * strides[i] + np.arange(kernel[i])[None, :] * dilations[i] - pads[i]
+        counted = np.sum((places >= -before) & (places < size + after), axis=1)
+        correction = correction * (kernel[i] / counted).reshape([-1 if d == i + 2 else 1 for d in range(correction.ndim)])
+    return None if (correction == 1).all() else correction
