@@ -200,7 +200,7 @@ def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tupl
 def _start(imported: "ImportedModel", target: Target, seconds: float) -> Lowered:
     state = PassState(weights=imported.weights, target=target)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds})
-    with imported.module.context:
+    with imported.module.context, imported.module.operation.location:
         _set_signature(imported.module, imported.inputs, imported.outputs)
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

@@ -95,4 +95,4 @@ def _bf16_value(attribute: ir.DenseElementsAttr, shape: list[int]) -> np.ndarray
         for token in re.findall(r"[^\[\], ]+", text)
     ]
     values = np.array(bits, dtype=np.uint16).view(ml_dtypes.bfloat16)
-    return np.broadcast_to(values, shape).copy() if values.size == 1 else values.reshape(shape)
+    return np.full(shape, values[0]) if values.size == 1 else values.reshape(shape)

@@ -21,7 +21,8 @@ __all__ = [
 Pure = _ext.Pure
 Region: TypeAlias = ir.Region
 
-# Field kinds of an operation class. Types of operands and results are checked by the op's `infer`, so that a message can say
+# Field kinds of an operation class. Mind that the operands (or results) of one variadic field must all have the same type: the
+# constraint language behind `ext` binds a constraint to the first type it meets. Types of operands and results are checked by the op's `infer`, so that a message can say
 # more than a constraint can; type checkers see what the accessors return.
 if TYPE_CHECKING:
 

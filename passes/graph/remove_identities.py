@@ -183,20 +183,12 @@ def drop_tile(op: TileOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(ConcatOp)
-def drop_concat(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: concat([x]) -> x"""
-    return op.inputs[0] if len(op.inputs) == 1 else NoMatch("it has several operands")
-
-
-@pattern(ConcatOp)
-def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: concat([…, x of no elements along the axis, …]) -> concat of the others"""
+def drop_empty_operand(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: concat(x, y of no elements along the axis) -> x, and the other way round"""
     axis = op.attribute_values()["axis"]
-    kept = [v for v in op.inputs if type_of(v).shape[axis] != 0]
-    if len(kept) == len(op.inputs) or not kept:
-        return NoMatch("no operand is empty, or all are")
-    value: ir.Value = rw.concat(kept, axis=axis)
-    return value
+    if type_of(op.rhs).shape[axis] == 0:
+        return op.lhs
+    return op.rhs if type_of(op.lhs).shape[axis] == 0 else NoMatch("no operand is empty")
 
 
 @pattern(ClampOp)
@@ -255,6 +247,6 @@ class RemoveIdentities(PatternPass):
 
     patterns = (
         drop_cast, drop_cast_pair, drop_reshape, merge_reshapes, drop_transpose, merge_transposes, reshape_for_transpose, drop_slice,
-        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_concat, drop_empty_operands, drop_clamp,
+        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operand, drop_clamp,
         *reshape_for_reduction, *drop_pooling, drop_resize,
     )  # fmt: skip

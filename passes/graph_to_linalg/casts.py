@@ -23,42 +23,34 @@ def cast(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool
 def _resize_integer(x: ir.Value, source: str, target: str) -> ir.Value:
     """An integer of another width, wrapping; the signedness of the source decides how it grows."""
     kind = element(target)
-    result: ir.Value
     if kind.width == x.type.width:
         return x
     if kind.width < x.type.width:
-        result = arith.TruncIOp(kind, x).result
-    elif is_unsigned(source):
-        result = arith.ExtUIOp(kind, x).result
-    else:
-        result = arith.ExtSIOp(kind, x).result
-    return result
+        return arith.TruncIOp(kind, x).result
+    return (arith.ExtUIOp if is_unsigned(source) else arith.ExtSIOp)(kind, x).result
 
 
 def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -> ir.Value:
     convert = arith.UIToFPOp if is_unsigned(source) else arith.SIToFPOp
-    result: ir.Value
+    if source == BOOL:
+        return arith.SelectOp(x, b.scalar(1, target), b.scalar(0, target)).result
     if target not in NARROW:
-        result = convert(element(target), x).result
-    elif x.type.width <= 16:
-        result = b.narrow(convert(element("f32"), x).result, target)
-    else:
-        result = _round_once(b, convert(element("f64"), x).result, target)
-    return result
+        return convert(element(target), x).result
+    if target == "f16" and x.type.width <= 16:
+        return b.narrow(convert(element("f32"), x).result, target)
+    # Not by a conversion to f32 and a truncation: canonicalisation makes one conversion of these, which for bf16 no hardware has.
+    return _round_once(b, convert(element("f64"), x).result, target)
 
 
 def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
-    result: ir.Value
     if is_float(target):
         if source == "f64" and target in NARROW:
             return _round_once(b, x, target)
         wide = b.widen(x)
         if target == "f64":
-            result = arith.ExtFOp(element("f64"), wide).result
-            return result
+            return arith.ExtFOp(element("f64"), wide).result
         if wide.type == element("f64"):
-            result = arith.TruncFOp(element(target), wide).result
-            return result
+            return arith.TruncFOp(element(target), wide).result
         return b.narrow(wide, target)
     wide = b.widen(x)
     s = Scalars(b, "f64" if source == "f64" else "f32")

@@ -5,7 +5,9 @@ from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.mlir import defining_op, ir, tensor
+from stepwell.dialects.types import TensorType, type_of
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.signless import CAST, cast_sign, is_unsigned_tensor, signless_type
 from stepwell.passes.registry import PassState
@@ -73,6 +75,10 @@ def _without_sign(value: ir.Value) -> ir.Value:
 def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) -> ir.Value:
     if value.type == wanted:
         return value
-    if value.type != signless_type(wanted):
-        raise PassError(f"{_where(function, op)} gave {value.type} for a result of type {wanted}")
-    return cast_sign(value, wanted)
+    plain = signless_type(wanted)
+    if value.type != plain:  # the op may know less about its shape than the lowering, or more
+        given, asked = type_of(value), TensorType.from_mlir(plain)
+        if not compatible(given, asked):
+            raise PassError(f"{_where(function, op)} gave {value.type} for a result of type {wanted}")
+        value = tensor.CastOp(plain, value).result
+    return value if plain == wanted else cast_sign(value, wanted)

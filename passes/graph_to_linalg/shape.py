@@ -90,10 +90,9 @@ def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Val
 def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """In a kernel each operand is put into its slice; in @main a tensor.concat, for buffer assignment to place the operands."""
     axis, result = op.attribute_values()["axis"], op.result_types()[0]
-    if len(operands) == 1:
-        return operands[0]
     if not in_kernel(op):
-        return tensor.ConcatOp(axis, list(operands)).result
+        joined = ir.RankedTensorType.get(list(result.static_shape), operands[0].type.element_type)
+        return tensor.ConcatOp(joined, axis, list(operands)).result
     sizes = [next((b.dim(v, i) for v in operands if v.type.is_dynamic_dim(i)), 0) if s is None else s for i, s in enumerate(result.shape)]
     offsets: list[Size] = [0] * result.rank
     places: list[Size] = []

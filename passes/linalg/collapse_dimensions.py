@@ -24,26 +24,26 @@ class CollapseDimensions(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for chain in _chains(op):
+        for members in _chains(op):
+            chain = [Structured(m) for m in members]  # looked at anew: what an earlier chain gave has been replaced
             groups = _chain_groups(chain)
             if groups is not None:
                 _rebuild(chain, groups)
                 state.count(self.name)
 
 
-def _chains(op: ir.Operation) -> list[list[Structured]]:
+def _chains(op: ir.Operation) -> list[list[ir.Operation]]:
     """Structured ops on tensors, those that continue each other's output together."""
-    chains: list[list[Structured]] = []
-    ends: dict[ir.Value, list[Structured]] = {}
+    chains: list[list[ir.Operation]] = []
+    ends: dict[ir.Value, list[ir.Operation]] = {}
     for operation in ops_below(op):
         if operation.name not in ("linalg.generic", "linalg.fill") or len(operation.results) != 1:
             continue
-        structured = Structured(operation)
-        chain = ends.pop(structured.outputs[0].value, None)
+        chain = ends.pop(operation.operands[len(operation.operands) - 1], None)
         if chain is None:
             chain = []
             chains.append(chain)
-        chain.append(structured)
+        chain.append(operation)
         ends[operation.results[0]] = chain
     return chains
 

@@ -1,0 +1,72 @@
+"""The ONNX importer: a path, bytes or ModelProto in, a module of the `graph` dialect and a weight table out."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import ModelProto
+
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType
+from stepwell.dialects.weights import WeightTable
+from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
+from stepwell.importer.builder import ImportBuilder
+from stepwell.importer.conversion import Conversion
+from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
+from stepwell.importer.shapes import fix_shapes
+from stepwell.importer.source import read_source
+from stepwell.importer.validation import check_and_infer, check_known_ops, foreign_errors, local_functions, name_nodes, opset_versions
+
+__all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
+
+
+@dataclass
+class ImportedModel:
+    """A model at level `graph`: its module and weights, and what the ONNX file said of it.
+
+    `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version.
+    """
+
+    module: ir.Module
+    weights: WeightTable
+    inputs: list[tuple[str, TensorType]]
+    outputs: list[tuple[str, TensorType]]
+    nodes: list[str]
+    opsets: dict[str, int]
+    ir_version: int
+    producer: str
+    name: str
+
+
+def import_model(
+    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, *, shapes: Mapping[str, Sequence[int | None]] | None = None
+) -> ImportedModel:
+    """Import an ONNX model into `context`.
+
+    `shapes` fixes free dimensions of inputs by input name. Large weights are views of the file or bytes, not copies. Raises
+    ModelError if the model is malformed, UnsupportedError listing every node that is not supported, InputError if `shapes` does not
+    fit the model.
+    """
+    with foreign_errors("the model cannot be read"):
+        read = read_source(source)
+        model = read.model
+        name_nodes(model.graph.node)
+        opsets = opset_versions(model.opset_import)
+        functions = local_functions(model)
+        check_known_ops(model, functions, opsets)
+        fix_shapes(model, shapes or {}, read.initializers)
+        inferred = check_and_infer(model)
+        conversion = Conversion(inferred, read, functions, context)
+        module = conversion.run()
+    return ImportedModel(
+        module,
+        conversion.weights,
+        conversion.inputs,
+        conversion.outputs,
+        conversion.nodes,
+        opsets,
+        model.ir_version,
+        f"{model.producer_name} {model.producer_version}".strip(),
+        model.graph.name,
+    )

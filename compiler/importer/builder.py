@@ -1,0 +1,151 @@
+"""What importer rules build with: the graph builder plus what they may know of the node at hand."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import GraphProto
+
+from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.graph.base import GraphOp, map_groups
+from stepwell.dialects.graph.builder import GraphBuilder, constant_value
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, to_numpy, type_of
+from stepwell.dialects.weights import WeightTable
+from stepwell.importer.tensors import MAX_TENSOR_BYTES
+
+Value = ir.Value
+ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
+
+
+@dataclass(frozen=True)
+class NodeContext:
+    """The node that a rule is called for: its opset, and for each of its outputs the name and the type that ONNX infers."""
+
+    opset: int
+    output_names: tuple[str, ...]
+    output_types: tuple[TensorType | None, ...]
+    import_graph: ImportGraph
+
+    @property
+    def output_count(self) -> int:
+        """How many outputs the node has, up to the last one with a name."""
+        return max((i + 1 for i, name in enumerate(self.output_names) if name), default=0)
+
+
+class NotConstantError(UnsupportedError):
+    """An operand must be known at compile time and is not."""
+
+
+class ImportBuilder(GraphBuilder):
+    """The builder that every importer rule gets as its first argument; `node` describes the node at hand."""
+
+    node: NodeContext
+
+    if TYPE_CHECKING:  # nearly every op has one result: say so, where the base class says Any
+
+        def __getattr__(self, mnemonic: str) -> Callable[..., Value]: ...
+
+    def __init__(self, weights: WeightTable) -> None:
+        super().__init__(weights)
+        self._known: dict[Value, np.ndarray | None] = {}
+        self._kept: list[ir.Operation] = []
+        self.node = NodeContext(0, (), (), lambda graph, arguments: ())
+
+    @contextmanager
+    def at(self, node: NodeContext) -> Iterator[None]:
+        """Have `node` be the node at hand inside the block."""
+        before, self.node = self.node, node
+        try:
+            yield
+        finally:
+            self.node = before
+
+    def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
+        """As GraphBuilder.create; raises ModelError if a result would be absurdly large."""
+        if result_types is None and cls.infer is not None:
+            inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
+            result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
+        for result in result_types or ():
+            check_size(result)
+        return super().create(cls, operands, attributes, result_types)
+
+    def constant_value(self, value: Value) -> np.ndarray | None:
+        """As GraphBuilder.constant_value, each value evaluated once (nothing that was built is ever changed here)."""
+        try:
+            return constant_value(value, self.weights, known=self._known)
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
+            return None
+
+    def keep(self, op: ir.Operation) -> ir.Operation:
+        """Have a detached operation live as long as the builder, which remembers values inside it; returns it."""
+        self._kept.append(op)
+        return op
+
+    def known(self, value: Value, what: str) -> np.ndarray:
+        """The array that an operand holds. Raises NotConstantError, naming the operand as `what`, if it is not known."""
+        array = self.constant_value(value)
+        if array is None:
+            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time")
+        return array
+
+    def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
+        """As `known`, for a list of integers (a scalar counts as a list of one)."""
+        return tuple(int(i) for i in self.known(value, what).reshape(-1))
+
+    def known_scalar(self, value: Value, what: str) -> Any:
+        """As `known`, for a single element. Raises ModelError if there are more or none."""
+        array = self.known(value, what)
+        if array.size != 1:
+            raise ModelError(f"{what} must have one element, got shape {list(array.shape)}")
+        return array.reshape(()).item()
+
+    def scalar(self, number: Any, like: Value) -> Value:
+        """A literal of rank 0 with the element type of `like`."""
+        return self.literal(np.asarray(number).astype(to_numpy(type_of(like).dtype)))
+
+    def convert(self, x: Value, dtype: str) -> Value:
+        """`x` cast to an element type, or `x` itself if it has that type."""
+        return x if type_of(x).dtype == dtype else self.cast(x, to=dtype, saturate=True)
+
+    def with_shape(self, x: Value, shape: Sequence[int]) -> Value:
+        """`x` reshaped to static sizes, or `x` itself if it has that shape."""
+        return x if type_of(x).shape == tuple(shape) else self.reshape(x, shape=tuple(shape))
+
+    def transposed(self, x: Value, perm: Sequence[int]) -> Value:
+        """`x` with its dimensions permuted, or `x` itself if they stay in place."""
+        return x if list(perm) == list(range(len(perm))) else self.transpose(x, perm=tuple(perm))
+
+
+def check_size(tensor: TensorType) -> None:
+    """Raise ModelError if a tensor would be absurdly large (dynamic dimensions count as one)."""
+    size = to_numpy(tensor.dtype).itemsize
+    for dim in tensor.shape:
+        size *= 1 if dim is None else dim
+    if size > MAX_TENSOR_BYTES or any(dim is not None and dim > MAX_TENSOR_BYTES for dim in tensor.shape):
+        raise ModelError(f"a value of type {tensor} would take {size} bytes; at most {MAX_TENSOR_BYTES} are accepted")
+
+
+def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:
+    """An axis counted from the front. Raises ModelError if a tensor of that rank has no such axis."""
+    if not -rank <= axis < rank:
+        raise ModelError(f"{what} must be from {-rank} to {rank - 1} for a tensor of rank {rank}, got {axis}")
+    return axis % rank
+
+
+def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple[int, ...]:
+    """Axes counted from the front, ascending. Raises ModelError if one does not exist or comes twice."""
+    out = sorted(normalized_axis(axis, rank, what) for axis in axes)
+    if len(set(out)) != len(out):
+        raise ModelError(f"{what} names an axis twice: {list(axes)}")
+    return tuple(out)
+
+
+def static_dims(value: Value, what: str) -> tuple[int, ...]:
+    """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
+    shape = type_of(value).shape
+    if any(d is None for d in shape):
+        raise UnsupportedError(f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)")
+    return tuple(d for d in shape if d is not None)

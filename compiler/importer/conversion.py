@@ -1,0 +1,268 @@
+"""Walks a checked model and builds its `graph` module node by node, through rules, functions and graphs inside nodes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
+
+from stepwell.dialects.errors import InferenceError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.locations import MODEL_FILE, node_location
+from stepwell.dialects.mlir import func, ir
+from stepwell.dialects.types import TensorType, type_of
+from stepwell.dialects.weights import WeightTable
+from stepwell.importer.attributes import attribute_value, resolved
+from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError, check_size
+from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
+from stepwell.importer.functions import domain_of, schema_function
+from stepwell.importer.problems import Problems, node_problem
+from stepwell.importer.registry import find_rule
+from stepwell.importer.source import Source, nested_nodes
+from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
+from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
+
+
+class _ReportedError(StepwellError):
+    """A node cannot be imported because of others, which were reported."""
+
+
+@dataclass
+class Conversion:
+    """One import. `run` gives the module; after it `nodes`, `inputs` and `outputs` describe it and `weights` holds its weights."""
+
+    model: ModelProto
+    source: Source
+    functions: Mapping[FunctionKey, FunctionProto]
+    context: ir.Context
+    weights: WeightTable = field(default_factory=WeightTable)
+    problems: Problems = field(default_factory=Problems)
+    nodes: list[str] = field(default_factory=list)
+    inputs: list[tuple[str, TensorType]] = field(default_factory=list)
+    outputs: list[tuple[str, TensorType]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.builder = ImportBuilder(self.weights)
+        self.nodes.extend(node.name for node in self.model.graph.node)
+        self._names = set(self.nodes)
+
+    def run(self) -> ir.Module:
+        """Build the module. Raises ModelError or UnsupportedError listing every node that cannot be imported."""
+        graph = self.model.graph
+        frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
+        self.inputs = self._input_types(graph, frame)
+        with self.context, ir.Location.file(MODEL_FILE, 0, 0) as location:
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                main = func.FuncOp("main", ([t.to_mlir() for _, t in self.inputs], []))
+            block = main.add_entry_block([ir.Location.name(name, childLoc=location) for name, _ in self.inputs])
+            with ir.InsertionPoint(block):
+                frame.values.update(zip((name for name, _ in self.inputs), block.arguments, strict=True))
+                for index, node in enumerate(graph.node):
+                    with node_location(node.name, index):
+                        self._load_initializers(node, frame)
+                        self._import_node(node, frame, index)
+                results = self._results(graph, frame)
+                func.ReturnOp([value for _, value in results])
+            self.outputs = [(name, type_of(value)) for name, value in results]
+            _describe(main, self.inputs, self.outputs)
+            module.operation.attributes["stepwell.nodes"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.nodes])
+        return module
+
+    def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
+        """The graph inputs that are no initializers. One of a foreign type is reported and unavailable."""
+        inputs = []
+        for value in graph.input:
+            if value.name in self.source.initializers:
+                continue
+            tensor = onnx_tensor_type(value.type)
+            if tensor is not None:
+                with _about(f"input '{value.name}'"):
+                    check_size(tensor)
+                inputs.append((value.name, tensor))
+                continue
+            kind = value.type.WhichOneof("value") or "no type"
+            what = f"element type {dtype_name(value.type.tensor_type.elem_type)}" if kind == "tensor_type" else kind.replace("_", " ")
+            problem = f"input '{value.name}': {what} is not supported; supported: tensors of {SUPPORTED_DTYPES}"
+            self.problems.add(f"input {value.name}", problem)
+            frame.values[value.name] = Unavailable()
+            frame.tainted.add(value.name)
+        return inputs
+
+    def _load_initializers(self, node: NodeProto, frame: Frame) -> None:
+        """Make the parameters that a node of the main graph is the first to use, itself or in a graph inside it."""
+        for user in nested_nodes([node]):
+            for name in user.input:
+                if name in self.source.initializers and name not in frame.values:
+                    try:
+                        frame.values[name] = self.builder.weight(name, self.source.initializers[name]())
+                    except StepwellError as error:
+                        self._report(node, frame, error)
+                        frame.values[name] = Unavailable()
+                        frame.tainted.add(name)
+
+    def _results(self, graph: GraphProto, frame: Frame) -> list[tuple[str, ir.Value]]:
+        """The values of the graph outputs, by name. Raises the errors found so far, if there are any."""
+        results = []
+        for output in graph.output:
+            if output.name in self.source.initializers and output.name not in frame.values:
+                with _about(f"output '{output.name}'"):
+                    frame.values[output.name] = self.builder.weight(output.name, self.source.initializers[output.name]())
+            value = frame.lookup(output.name)
+            if isinstance(value, ir.Value):
+                results.append((output.name, value))
+            elif isinstance(value, Unavailable) and value.problem:
+                self.problems.add(value.about, value.problem)
+        self.problems.raise_any()
+        if len(results) != len(graph.output):
+            raise ModelError("an output of the model has no value")
+        return results
+
+    def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame) -> None:
+        """Import the nodes of a graph inside a node, or of a function's body."""
+        for i, original in enumerate(nodes):
+            node = NodeProto()
+            node.CopyFrom(original)
+            if frame.owner is None:
+                node.name, index = unique_name(f"{frame.prefix}{node.name or f'{node.op_type}_{i}'}", self._names), len(self.nodes)
+                self.nodes.append(node.name)
+            else:
+                node.name, index = frame.owner
+            with node_location(node.name, index):
+                self._import_node(node, frame, index)
+
+    def _import_node(self, node: NodeProto, frame: Frame, index: int) -> None:
+        """Import one node under the current location and bind its outputs.
+
+        A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an
+        operator it is raised, for the node that the definition stands for to be reported.
+        """
+        tainted = any(frame.is_tainted(name) for user in nested_nodes([node]) for name in user.input)
+        values: tuple[Binding, ...] | None = None
+        try:
+            values = self._values(resolved(node, frame.attributes), frame, index)
+            _check_types(node, values, frame)
+        except (InferenceError, ModelError, UnsupportedError) as error:
+            if frame.owner is not None:
+                raise type(error)(f"by ONNX's definition it takes {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}") from None
+            if not (tainted and isinstance(error, NotConstantError)):  # it may well be constant, had the nodes before it been imported
+                self._report(node, frame, error)
+            values = None
+        except _ReportedError:
+            if frame.owner is not None:
+                raise
+        for i, name in enumerate(node.output):
+            if name:
+                if values is None:
+                    frame.values[name] = _placeholder(frame.types.get(name))
+                elif i < len(values):
+                    frame.values[name] = values[i]
+                else:
+                    reason = f"output number {i} is used, which is not supported; supported: the first {len(values)}"
+                    frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
+                if tainted or values is None:
+                    frame.tainted.add(name)
+
+    def _values(self, node: NodeProto, frame: Frame, index: int) -> tuple[Binding, ...]:
+        """The values of a node's outputs, by a function of the model, a rule, or ONNX's definition of the operator."""
+        inputs = [frame.lookup(name) if name else None for name in node.input]
+        for value in inputs:
+            if isinstance(value, Unavailable) and value.problem:
+                self.problems.add(value.about, value.problem)
+        local = self.functions.get(function_key(node))
+        if local is not None:
+            return self._call(local, node, inputs, frame, None)
+        domain = domain_of(node.domain)
+        opset = frame.opsets.get(domain)
+        if opset is None:
+            raise ModelError(f"the model imports no opset of the domain '{node.domain}'")
+        rule = find_rule(domain, node.op_type, opset)
+        available = [v for v in inputs if not isinstance(v, Unavailable)]
+        if rule is None:
+            types = [None if v is None else type_of(v) for v in available]
+            definition = schema_function(node, domain, opset, types) if len(types) == len(inputs) else None
+            if definition is None:
+                raise UnsupportedError("there is no rule for it")
+            return self._call(definition, node, inputs, frame, (node.name, index))
+        if len(available) != len(inputs):
+            raise _ReportedError("an input is unavailable")
+        context = NodeContext(
+            opset,
+            tuple(node.output),
+            tuple(frame.types.get(name) for name in node.output),
+            lambda graph, arguments: self._import_graph(graph, arguments, node, frame),
+        )
+        with self.builder.at(context):
+            return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
+
+    def _call(self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None) -> tuple[Binding, ...]:
+        """Import a function's body in place of a call."""
+        if len(inputs) > len(function.input) or len(node.output) > len(function.output):
+            raise ModelError(f"the function takes {len(function.input)} inputs and gives {len(function.output)} outputs")
+        body = Frame(
+            {domain_of(entry.domain): entry.version for entry in function.opset_import} or frame.opsets,
+            values={name: inputs[i] if i < len(inputs) else None for i, name in enumerate(function.input)},
+            prefix=f"{node.name}/",
+            owner=frame.owner or owner,
+            attributes={a.name: a for a in [*function.attribute_proto, *node.attribute]},
+        )
+        body.tainted.update(name for name, given in zip(function.input, node.input, strict=False) if frame.is_tainted(given))
+        self._import_nodes(function.node, body)
+        return tuple(body.lookup(name) for name in function.output[: len(node.output)])
+
+    def _import_graph(self, graph: GraphProto, arguments: Sequence[ir.Value], node: NodeProto, frame: Frame) -> tuple[ir.Value, ...]:
+        """Import a graph inside a node at the current insertion point; it sees the values around the node."""
+        if len(arguments) != len(graph.input):
+            raise ModelError(f"its graph '{graph.name}' takes {len(graph.input)} inputs, expected {len(arguments)}")
+        inner = Frame(frame.opsets, frame, types=graph_types(graph), prefix=f"{node.name}/", owner=frame.owner, attributes=frame.attributes)
+        for tensor in graph.initializer:
+            inner.values[tensor.name] = self.builder.weight(tensor.name, tensor_array(tensor))
+        inner.values.update(zip((value.name for value in graph.input), arguments, strict=True))
+        self._import_nodes(graph.node, inner)
+        results = [inner.lookup(output.name) for output in graph.output]
+        values = tuple(value for value in results if isinstance(value, ir.Value))
+        if len(values) != len(results):
+            raise _ReportedError("a result of a graph inside the node is unavailable")
+        return values
+
+    def _report(self, node: NodeProto, frame: Frame, error: StepwellError) -> None:
+        self.problems.add(node.name, _problem(node, frame, str(error.args[0])), malformed=isinstance(error, ModelError))
+
+
+def _problem(node: NodeProto, frame: Frame, reason: str) -> str:
+    domain = domain_of(node.domain)
+    return node_problem(node.op_type, domain, node.name, frame.opsets.get(domain, 0), reason)
+
+
+def _placeholder(tensor: TensorType | None) -> Binding:
+    """A value of that type out of nothing, in a module that will be thrown away."""
+    if tensor is None:
+        return Unavailable()
+    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[tensor.to_mlir()]).results[0]
+
+
+def _check_types(node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
+    """Raise ModelError if a value is not of the type that ONNX infers, where that is known."""
+    for name, value in zip(node.output, values, strict=False):
+        inferred = frame.types.get(name)
+        if inferred is None or not isinstance(value, ir.Value):
+            continue
+        made = type_of(value)
+        same = made.dtype == inferred.dtype and made.rank == inferred.rank
+        if not same or any(a is not None and b is not None and a != b for a, b in zip(made.shape, inferred.shape, strict=True)):
+            raise ModelError(f"its output '{name}' is {made} here, but {inferred} by the model's declaration or ONNX's inference")
+
+
+def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:
+    """Give the function its type and the names of its arguments and results."""
+    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([t.to_mlir() for _, t in inputs], [t.to_mlir() for _, t in outputs]))
+    for attribute, described in (("arg_attrs", inputs), ("res_attrs", outputs)):
+        main.attributes[attribute] = ir.ArrayAttr.get([ir.DictAttr.get({"stepwell.name": ir.StringAttr.get(name)}) for name, _ in described])
+
+
+@contextmanager
+def _about(what: str) -> Iterator[None]:
+    """Say in errors raised inside the block what they are about."""
+    try:
+        yield
+    except StepwellError as error:
+        raise type(error)(f"{what}: {error.args[0]}") from None

@@ -1,0 +1,57 @@
+"""What the nodes of one graph or function body see: names, opsets, types, and who owns them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from onnx import AttributeProto, GraphProto
+
+from stepwell.dialects.errors import ModelError
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType
+from stepwell.importer.tensors import onnx_tensor_type
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """Stands for a value that could not be made; `about` and `problem` are to be reported when something uses it, if that was not done."""
+
+    about: str = ""
+    problem: str = ""
+
+
+Binding = ir.Value | Unavailable | None  # None: an optional input that was left out
+
+
+@dataclass
+class Frame:
+    """The names that nodes of one graph or function body see, and how these nodes are to be understood."""
+
+    opsets: Mapping[str, int]
+    parent: "Frame | None" = None  # the graph around a graph inside a node; a function body has none
+    values: dict[str, Binding] = field(default_factory=dict)
+    types: Mapping[str, TensorType] = field(default_factory=dict)  # what ONNX infers
+    prefix: str = ""  # of node names
+    owner: tuple[str, int] | None = None  # name and index that all nodes share: those of the node whose definition this body is
+    attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
+    tainted: set[str] = field(default_factory=set)  # values that depend on a node which was reported
+
+    def lookup(self, name: str) -> Binding:
+        """The value bound to `name` here or in a graph around this one. Raises ModelError if there is none."""
+        frame: Frame | None = self
+        while frame is not None:
+            if name in frame.values:
+                return frame.values[name]
+            frame = frame.parent
+        raise ModelError(f"the value '{name}' is not defined before it is used")
+
+    def is_tainted(self, name: str) -> bool:
+        """Whether the value of that name depends on a node which was reported."""
+        if name in self.tainted:
+            return True
+        return self.parent is not None and name not in self.values and self.parent.is_tainted(name)
+
+
+def graph_types(graph: GraphProto) -> dict[str, TensorType]:
+    """The types of a graph's values as far as ONNX's inference knows them and they are ours."""
+    types = {value.name: onnx_tensor_type(value.type) for value in [*graph.value_info, *graph.input, *graph.output]}
+    return {name: tensor for name, tensor in types.items() if tensor is not None}

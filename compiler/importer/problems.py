@@ -1,0 +1,38 @@
+"""What is wrong with a model: collected while importing goes on, reported all at once."""
+
+from dataclasses import dataclass, field
+
+from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+
+SHOWN = 40  # problems spelled out in one message
+
+
+def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
+    """One line on a node that cannot be imported; the reason says what would be accepted."""
+    return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {reason}'
+
+
+@dataclass
+class Problems:
+    """Collects problems by what they are about (a node's or input's name), the first of each."""
+
+    unsupported: dict[str, str] = field(default_factory=dict)
+    malformed: dict[str, str] = field(default_factory=dict)
+
+    def add(self, about: str, text: str, *, malformed: bool = False) -> None:
+        if about not in self.unsupported and about not in self.malformed:
+            (self.malformed if malformed else self.unsupported)[about] = text
+
+    def raise_any(self) -> None:
+        """Raise one error for all: ModelError if something is malformed, else UnsupportedError if something is unsupported."""
+        error = _error(ModelError, "parts of the model make no sense", list(self.malformed.values()))
+        error = error or _error(UnsupportedError, "parts of the model are not supported", list(self.unsupported.values()))
+        if error is not None:
+            raise error
+
+
+def _error(kind: type[StepwellError], what: str, texts: list[str]) -> StepwellError | None:
+    if len(texts) < 2:
+        return kind(texts[0]) if texts else None
+    more = [f"  … and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
+    return kind("\n".join([f"{len(texts)} {what}:", *(f"  {text}" for text in texts[:SHOWN]), *more]))

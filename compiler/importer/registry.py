@@ -1,0 +1,98 @@
+"""The importer's rules: one function for each ONNX operator and since-version, whose Python signature is the operator's schema."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stepwell.dialects.errors import StepwellError, UnsupportedError
+from stepwell.importer.functions import domain_of
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How nodes of one operator are imported from opset `since` on, until a rule with a newer `since` takes over."""
+
+    name: str
+    domain: str
+    since: int
+    function: Callable[..., Any]
+    required: int  # inputs that must be there
+    most: int | None  # inputs that may be there; None for any number
+    attributes: Mapping[str, bool]  # by name, whether it must be there
+
+    def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The values of the node's outputs, in order.
+
+        Raises UnsupportedError if the node has inputs or attributes that the rule knows nothing of.
+        """
+        present = list(inputs)
+        while present and present[-1] is None:
+            present.pop()
+        if self.most is not None and len(present) > self.most:
+            raise UnsupportedError(f"input number {self.most} is not supported; supported: {self.most} inputs")
+        absent = [i for i in range(self.required) if i >= len(present) or present[i] is None]
+        if absent:
+            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: at least {self.required} inputs")
+        unknown = [name for name in attributes if name not in self.attributes]
+        if unknown:
+            known = ", ".join(self.attributes) or "none"
+            raise UnsupportedError(f"attribute {unknown[0]}={shortened(attributes[unknown[0]])} is not supported; supported attributes: {known}")
+        missing = [name for name, needed in self.attributes.items() if needed and name not in attributes]
+        if missing:
+            raise UnsupportedError(f"without the attribute {missing[0]} it is not supported")
+        made = self.function(builder, *present, **attributes)
+        return tuple(made) if isinstance(made, (tuple, list)) else (made,)
+
+
+_rules: dict[tuple[str, str], list[Rule]] = {}
+
+
+def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False) -> Callable[[Function], Function]:
+    """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
+
+    The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values`
+    for any number) and its attributes by keyword (a default for an optional one), and returns the node's outputs: one value or a
+    tuple, which may leave out outputs at the end that are not supported. It raises UnsupportedError or ModelError about its node.
+    `replace` takes the place of a rule that is there. Raises StepwellError if there is one and `replace` is not set.
+    """
+
+    def register(function: Function) -> Function:
+        parameters = list(inspect.signature(function).parameters.values())[1:]
+        positional = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        variadic = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+        rule = Rule(
+            name,
+            domain_of(domain),
+            since,
+            function,
+            required=sum(p.default is p.empty for p in positional),
+            most=None if variadic else len(positional),
+            attributes={p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY},
+        )
+        rules = _rules.setdefault((rule.domain, name), [])
+        same = [r for r in rules if r.since == since]
+        if same and not replace:
+            raise StepwellError(f"there already is an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to take its place")
+        rules[:] = sorted([r for r in rules if r.since != since] + [rule], key=lambda r: r.since)
+        return function
+
+    return register
+
+
+def find_rule(domain: str, name: str, opset: int) -> Rule | None:
+    """The newest rule for an operator that is not newer than `opset`."""
+    return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
+
+
+def all_rules() -> list[Rule]:
+    """Every registered rule, by domain, name and since-version."""
+    return [rule for key in sorted(_rules) for rule in _rules[key]]
+
+
+def shortened(value: Any, limit: int = 60) -> str:
+    """A value as it appears in messages."""
+    text = repr(value)
+    return text if len(text) <= limit else text[:limit] + "…"

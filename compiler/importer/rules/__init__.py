@@ -1,0 +1,31 @@
+"""The importer's rules by family; importing this registers all of them."""
+
+from stepwell.importer.rules import (
+    activations,
+    constants,
+    contractions,
+    control,
+    convolutions,
+    elementwise,
+    indexing,
+    layout,
+    normalizations,
+    pooling,
+    reductions,
+    resampling,
+)
+
+__all__ = [
+    "activations",
+    "constants",
+    "contractions",
+    "control",
+    "convolutions",
+    "elementwise",
+    "indexing",
+    "layout",
+    "normalizations",
+    "pooling",
+    "reductions",
+    "resampling",
+]

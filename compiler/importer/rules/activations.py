@@ -1,0 +1,96 @@
+"""Rules for activation functions, most of them decomposed into arithmetic."""
+
+import math
+
+from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.types import type_of
+from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.elementwise import truth
+
+
+@onnx_rule("LeakyRelu", since=6)
+def leaky_relu(b: ImportBuilder, x: Value, *, alpha: float = 0.01) -> Value:
+    return b.leaky_relu(x, alpha=alpha)
+
+
+@onnx_rule("PRelu", since=7)
+def prelu(b: ImportBuilder, x: Value, slope: Value) -> Value:
+    return b.select(b.less(x, b.scalar(0, like=x)), b.mul(slope, x), x)
+
+
+@onnx_rule("Elu", since=6)
+def elu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
+    return b.elu(x, alpha=alpha)
+
+
+@onnx_rule("Selu", since=6)
+def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Value:
+    return b.mul(b.elu(x, alpha=alpha), b.scalar(gamma, like=x))
+
+
+@onnx_rule("Celu", since=12)
+def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
+    scale = b.scalar(alpha, like=x)
+    return b.mul(b.elu(b.div(x, scale), alpha=1.0), scale)
+
+
+@onnx_rule("HardSigmoid", since=6)
+def hard_sigmoid(b: ImportBuilder, x: Value, *, alpha: float = 0.2, beta: float = 0.5) -> Value:
+    return b.clamp(b.add(b.mul(x, b.scalar(alpha, like=x)), b.scalar(beta, like=x)), min=0.0, max=1.0)
+
+
+@onnx_rule("HardSwish", since=14)
+def hard_swish(b: ImportBuilder, x: Value) -> Value:
+    return b.mul(x, hard_sigmoid(b, x, alpha=1 / 6, beta=0.5))
+
+
+@onnx_rule("Mish", since=18)
+def mish(b: ImportBuilder, x: Value) -> Value:
+    return b.mul(x, b.tanh(b.softplus(x)))
+
+
+@onnx_rule("Swish", since=24)
+def swish(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
+    scaled = x if alpha == 1.0 else b.mul(x, b.scalar(alpha, like=x))
+    return b.mul(x, b.sigmoid(scaled))
+
+
+@onnx_rule("Softsign", since=1)
+def softsign(b: ImportBuilder, x: Value) -> Value:
+    return b.div(x, b.add(b.abs(x), b.scalar(1, like=x)))
+
+
+@onnx_rule("ThresholdedRelu", since=10)
+def thresholded_relu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
+    return b.select(b.greater(x, b.scalar(alpha, like=x)), x, b.scalar(0, like=x))
+
+
+@onnx_rule("Gelu", since=20)
+def gelu(b: ImportBuilder, x: Value, *, approximate: str = "none") -> Value:
+    if approximate == "none":
+        inner = b.erf(b.mul(x, b.scalar(math.sqrt(0.5), like=x)))
+    elif approximate == "tanh":  # Hendrycks and Gimpel, "Gaussian error linear units", 2016
+        cube = b.mul(b.mul(x, x), b.mul(x, b.scalar(0.044715, like=x)))
+        inner = b.tanh(b.mul(b.add(x, cube), b.scalar(math.sqrt(2 / math.pi), like=x)))
+    else:
+        raise UnsupportedError(f"approximate={approximate!r} is not supported; supported: 'none', 'tanh'")
+    return b.mul(b.mul(x, b.scalar(0.5, like=x)), b.add(inner, b.scalar(1, like=x)))
+
+
+@onnx_rule("Dropout", since=7)
+def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5) -> tuple[Value, ...]:
+    if b.node.output_count < 2:
+        return (x,)
+    mask = truth(b, x)
+    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # the mask was of x's type before it was boolean
+
+
+@onnx_rule("Dropout", since=12)
+def dropout_with_inputs(
+    b: ImportBuilder, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int = 0
+) -> tuple[Value, ...]:
+    training = training_mode is not None and bool(b.known_scalar(training_mode, "the training mode"))
+    if training and (ratio is None or b.known_scalar(ratio, "the ratio") != 0):
+        raise UnsupportedError("training_mode=true is not supported (its result is random); supported: training_mode=false, or a ratio of 0")
+    return (x, truth(b, x)) if b.node.output_count > 1 else (x,)

@@ -1,0 +1,128 @@
+"""Rules for values that are known at compile time, or follow from shapes alone."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
+from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
+from stepwell.importer.builder import ImportBuilder, Value, check_size, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import sizes_of
+from stepwell.importer.tensors import our_dtype
+
+
+def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
+    """A literal if it is small, else a weight named after the node's output."""
+    if array.size <= LITERAL_ELEMENTS:
+        return b.literal(array)
+    return b.weight(b.node.output_names[0], array)
+
+
+@onnx_rule("Constant", since=1)
+def constant(
+    b: ImportBuilder,
+    *,
+    value: np.ndarray | None = None,
+    value_float: float | None = None,
+    value_floats: Sequence[float] | None = None,
+    value_int: int | None = None,
+    value_ints: Sequence[int] | None = None,
+) -> Value:
+    forms: list[tuple[Any, type]] = [(value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)]
+    given = [np.asarray(v, dtype) for v, dtype in forms if v is not None] + ([] if value is None else [value])
+    if len(given) != 1:
+        raise ModelError("it must have exactly one of the attributes value, value_float, value_floats, value_int, value_ints")
+    return constant_tensor(b, given[0])
+
+
+@onnx_rule("ConstantOfShape", since=9)
+def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | None = None) -> Value:
+    element = np.zeros(1, np.float32) if value is None else value
+    if element.size != 1:
+        raise ModelError(f"value must have one element, got shape {list(element.shape)}")
+    known = b.constant_value(shape)
+    if known is None:
+        return b.dynamic_expand(b.literal(element.reshape(())), shape, result_types=None if b.node.output_types[0] is None else [b.node.output_types[0]])
+    sizes = tuple(int(i) for i in known.reshape(-1))
+    if min(sizes, default=0) < 0:
+        raise ModelError(f"the shape {list(sizes)} has a negative size")
+    check_size(TensorType(from_numpy(element.dtype), sizes))
+    return constant_tensor(b, np.broadcast_to(element.reshape(()), sizes))  # takes the memory of one element
+
+
+@onnx_rule("Shape", since=1)
+def shape_of(b: ImportBuilder, x: Value) -> Value:
+    return partial_shape(b, x)
+
+
+@onnx_rule("Shape", since=15)
+def partial_shape(b: ImportBuilder, x: Value, *, start: int = 0, end: int | None = None) -> Value:
+    return sizes_of(b, x, range(type_of(x).rank)[start:end])
+
+
+@onnx_rule("Size", since=1)
+def size(b: ImportBuilder, x: Value) -> Value:
+    shape = type_of(x).shape
+    if None in shape:
+        return b.reduce_prod(b.shape_of(x), axes=(0,), keepdims=False)
+    return b.literal(np.array(math.prod(d for d in shape if d is not None), np.int64))
+
+
+@onnx_rule("Range", since=11)
+def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
+    return range_stashed(b, start, limit, delta)
+
+
+@onnx_rule("Range", since=27)
+def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
+    known = [b.constant_value(v) for v in (start, limit, delta)]
+    if any(k is None for k in known):
+        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)))
+    first, last, step = (k.reshape(()).item() for k in known if k is not None)
+    if step == 0 or not all(math.isfinite(v) for v in (first, last, step)):
+        raise ModelError(f"start, limit and delta must be finite, and delta not 0; got {first}, {last}, {step}")
+    count = max(math.ceil((last - first) / step), 0) if isinstance(step, float) else len(range(first, last, step))
+    tensor = TensorType(type_of(start).dtype, (count,))
+    check_size(tensor)
+    wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
+    return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
+
+
+@onnx_rule("EyeLike", since=9)
+def eye_like(b: ImportBuilder, x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
+    dims = static_dims(x, "an input")
+    if len(dims) != 2:
+        raise ModelError(f"its input must have rank 2, got {type_of(x)}")
+    wanted = type_of(x).dtype if dtype is None else our_dtype(dtype)
+    check_size(TensorType(wanted, dims))
+    if math.prod(dims) > 1 << 24:
+        raise UnsupportedError(f"of {type_of(x)} is not supported; supported: up to 2^24 elements")
+    return constant_tensor(b, np.eye(*dims, k=k, dtype=to_numpy(wanted)))
+
+
+@onnx_rule("MelWeightMatrix", since=17)
+def mel_weight_matrix(b: ImportBuilder, bins: Value, dft_length: Value, rate: Value, low: Value, high: Value, *, output_datatype: int = 1) -> Value:
+    """All its inputs must be known: then it is a constant."""
+    count, length, samples = (int(b.known_scalar(v, "an input")) for v in (bins, dft_length, rate))
+    edges = [float(b.known_scalar(v, "an input")) for v in (low, high)]
+    if count < 1 or length < 1 or samples < 1 or min(edges) < 0:
+        raise ModelError(f"its inputs must be positive, got {count}, {length}, {samples} and {edges}")
+    rows = length // 2 + 1
+    check_size(TensorType("f64", (rows, count)))
+    if rows * count > 1 << 24:
+        raise UnsupportedError(f"of {rows} by {count} elements is not supported; supported: up to 2^24 elements")
+    mel = [2595 * math.log10(1 + edge / 700) for edge in edges]
+    points = mel[0] + np.arange(count + 2) * (mel[1] - mel[0]) / (count + 2)
+    places = np.floor((length + 1) * (700 * (10 ** (points / 2595) - 1)) / samples).astype(np.int64)
+    out = np.zeros((rows, count), to_numpy(our_dtype(output_datatype)))
+    for i in range(count):
+        lower, centre, upper = places[i : i + 3]
+        for j in range(lower, centre + 1):
+            out[j, i] = 1 if centre == lower else (j - lower) / (centre - lower)
+        for j in range(centre, upper) if upper > centre else ():
+            out[j, i] = (upper - j) / (upper - centre)
+    return constant_tensor(b, out)

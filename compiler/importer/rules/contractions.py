@@ -1,0 +1,139 @@
+"""Rules for matrix products: MatMul, Gemm and Einsum."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import to_numpy, type_of
+from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import with_new_axes, without_axes
+
+
+@onnx_rule("MatMul", since=1)
+def matmul(b: ImportBuilder, lhs: Value, rhs: Value) -> Value:
+    ranks = type_of(lhs).rank, type_of(rhs).rank
+    if 0 in ranks:
+        raise ModelError(f"its inputs must not be scalars, got {type_of(lhs)} and {type_of(rhs)}")
+    rows = with_new_axes(b, lhs, [0]) if ranks[0] == 1 else lhs  # a vector is a row on the left and a column on the right
+    columns = with_new_axes(b, rhs, [1]) if ranks[1] == 1 else rhs
+    product = b.matmul(rows, columns)
+    rank = type_of(product).rank
+    return without_axes(b, product, [axis for axis, given in zip((rank - 2, rank - 1), ranks, strict=True) if given == 1])
+
+
+@onnx_rule("Gemm", since=7)
+def gemm(
+    b: ImportBuilder, lhs: Value, rhs: Value, bias: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
+) -> Value:
+    for value in (lhs, rhs):
+        if type_of(value).rank != 2:
+            raise ModelError(f"its first two inputs must have rank 2, got {type_of(lhs)} and {type_of(rhs)}")
+    product = b.matmul(b.transposed(lhs, (1, 0)) if transA else lhs, b.transposed(rhs, (1, 0)) if transB else rhs)
+    if alpha != 1.0:
+        product = b.mul(product, b.scalar(alpha, like=product))
+    if bias is None or beta == 0.0:
+        return product
+    return b.add(product, bias if beta == 1.0 else b.mul(bias, b.scalar(beta, like=bias)))
+
+
+@dataclass
+class Term:
+    """An operand of an Einsum: its value, and the label of each of its dimensions."""
+
+    value: Value
+    labels: str
+
+
+@onnx_rule("Einsum", since=12)
+def einsum(b: ImportBuilder, *operands: Value, equation: str) -> Value:
+    inputs, result = parse_equation(equation, [type_of(v).rank for v in operands])
+    terms = [diagonal(b, Term(value, labels)) for value, labels in zip(operands, inputs, strict=True)]
+    total = terms[0]
+    for i, term in enumerate(terms[1:], start=1):
+        needed = set(result).union(*(t.labels for t in terms[i + 1 :]))
+        total = contract(b, summed(b, total, needed | set(term.labels)), summed(b, term, needed | set(total.labels)), needed)
+    total = summed(b, total, set(result))
+    return b.transposed(total.value, [total.labels.index(label) for label in result])
+
+
+def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """The labels of each operand and of the result; an ellipsis becomes capital letters that the equation does not use."""
+    sides = equation.replace(" ", "").split("->")
+    inputs = sides[0].split(",")
+    if len(sides) > 2 or len(inputs) != len(ranks) or not all(c.isascii() and c.isalpha() for c in equation.replace("...", "") if c not in " ,->"):
+        raise ModelError(f"equation {equation!r} is not one for {len(ranks)} operands")
+    spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
+    hidden = max((rank - len(labels.replace("...", "")) for labels, rank in zip(inputs, ranks, strict=True) if "..." in labels), default=0)
+    if hidden > len(spare):
+        raise UnsupportedError(f"equation {equation!r} uses too many labels; supported: 52 in all")
+    ellipsis = "".join(spare[: max(hidden, 0)])
+    expanded = []
+    for labels, rank in zip(inputs, ranks, strict=True):
+        missing = rank - len(labels.replace("...", ""))
+        if missing < 0 or (missing and "..." not in labels):
+            raise ModelError(f"equation {equation!r} does not fit an operand of rank {rank}: '{labels}'")
+        expanded.append(labels.replace("...", ellipsis[len(ellipsis) - missing :]))
+    letters = sorted({c for labels in inputs for c in labels.replace("...", "")})
+    once = "".join(c for c in letters if sides[0].count(c) == 1)
+    result = sides[1].replace("...", ellipsis) if len(sides) == 2 else ellipsis + once
+    if len(set(result)) != len(result) or not set(result) <= set("".join(expanded)):
+        raise ModelError(f"equation {equation!r}: its result must name labels of the operands, each once")
+    return expanded, result
+
+
+def diagonal(b: ImportBuilder, term: Term) -> Term:
+    """A term in which no label comes twice: of dimensions with one label only the diagonal counts."""
+    for label in dict.fromkeys(term.labels):
+        while term.labels.count(label) > 1:
+            first, second = [i for i, c in enumerate(term.labels) if c == label][:2]
+            dims = static_dims(term.value, "an operand with a repeated label")
+            shape = [dims[i] if i in (first, second) else 1 for i in range(len(dims))]
+            mask = np.eye(dims[first], dims[second], dtype=to_numpy(type_of(term.value).dtype)).reshape(shape)
+            value = b.reduce_sum(b.mul(term.value, b.literal(mask)), axes=(second,), keepdims=False)
+            term = Term(value, term.labels[:second] + term.labels[second + 1 :])
+    return term
+
+
+def summed(b: ImportBuilder, term: Term, needed: set[str]) -> Term:
+    """A term with the labels that nobody else needs summed away."""
+    axes = tuple(i for i, label in enumerate(term.labels) if label not in needed)
+    if not axes:
+        return term
+    return Term(b.reduce_sum(term.value, axes=axes, keepdims=False), "".join(c for c in term.labels if c in needed))
+
+
+def contract(b: ImportBuilder, lhs: Term, rhs: Term, needed: set[str]) -> Term:
+    """The product of two terms, summed over the labels that both have and nobody else needs: one batched matrix product."""
+    batch = [c for c in lhs.labels if c in rhs.labels and c in needed]
+    inner = [c for c in lhs.labels if c in rhs.labels and c not in needed]
+    rows = [c for c in lhs.labels if c not in rhs.labels]
+    columns = [c for c in rhs.labels if c not in lhs.labels]
+    if not inner:  # nothing to sum: an element-wise product of broadcast operands
+        order = batch + rows + columns
+        return Term(b.mul(spread(b, lhs, order), spread(b, rhs, order)), "".join(order))
+    sizes = dict(zip(lhs.labels + rhs.labels, static_dims(lhs.value, "an operand") + static_dims(rhs.value, "an operand"), strict=True))
+    left = b.with_shape(ordered(b, lhs, batch + rows + inner), volumes(sizes, batch, rows, inner))
+    right = b.with_shape(ordered(b, rhs, batch + inner + columns), volumes(sizes, batch, inner, columns))
+    product = b.matmul(left, right)
+    labels = batch + rows + columns
+    return Term(b.with_shape(product, [sizes[c] for c in labels]), "".join(labels))
+
+
+def volumes(sizes: dict[str, int], batch: Sequence[str], *groups: Sequence[str]) -> list[int]:
+    """The shape in which each group of labels is one dimension, batch labels staying by themselves."""
+    return [sizes[c] for c in batch] + [math.prod(sizes[c] for c in group) for group in groups]
+
+
+def ordered(b: ImportBuilder, term: Term, labels: Sequence[str]) -> Value:
+    """A term's value with its dimensions in the order of `labels`."""
+    return b.transposed(term.value, [term.labels.index(c) for c in labels])
+
+
+def spread(b: ImportBuilder, term: Term, labels: Sequence[str]) -> Value:
+    """A term's value with a dimension for each of `labels`, of size 1 where the term does not have it."""
+    present = [c for c in labels if c in term.labels]
+    return with_new_axes(b, ordered(b, term, present), [i for i, c in enumerate(labels) if c not in term.labels])

@@ -1,0 +1,141 @@
+"""Rules for control flow: branches and rounds that are known are imported in place, the others become graph.if and graph.loop."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from onnx import GraphProto
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.graph.control import IfOp, LoopOp
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, type_of
+from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
+from stepwell.importer.source import nested_nodes
+
+UNROLLED_NODES = 2048  # rounds are imported one after the other up to this many nodes in all
+
+
+@onnx_rule("If", since=1)
+def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[Value, ...]:
+    known = b.constant_value(condition)
+    if known is not None:
+        return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
+    # The result types come out of the branches, so these are built before the op that will hold them.
+    holder = b.keep(ir.Operation.create("graph.if", operands=[condition], results=[], regions=2, ip=False))
+    types: list[list[TensorType]] = []
+    for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
+        with ir.InsertionPoint(region.blocks.append()):
+            values = b.node.import_graph(graph, ())
+            b.yield_(list(values), result_types=[])
+        types.append([type_of(v) for v in values])
+    if types[0] != types[1]:
+        shown = [", ".join(map(str, branch)) for branch in types]
+        raise UnsupportedError(f"branches that give different types ({shown[0]} and {shown[1]}) are not supported; supported: the same types")
+    made = b.create(IfOp, [b.with_shape(condition, ())], {}, types[0]).operation
+    for old, new in zip(holder.regions, made.regions, strict=True):
+        old.blocks[0].append_to(new)
+    return tuple(made.results)
+
+
+@onnx_rule("Loop", since=1)
+def loop(b: ImportBuilder, trip_count: Value | None, condition: Value | None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
+    if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
+        raise ModelError(f"its body takes {len(body.input)} and gives {len(body.output)} values for {len(initial)} carried ones")
+    rounds = None if trip_count is None else b.constant_value(trip_count)
+    goes = np.array(True) if condition is None else b.constant_value(condition)
+    if rounds is not None and goes is not None:
+        count = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0
+        if count * sum(1 for _ in nested_nodes(body.node)) <= UNROLLED_NODES:
+            unrolled = unrolled_loop(b, count, initial, body)
+            if unrolled is not None:
+                return unrolled
+    if len(body.output) > len(initial) + 1:
+        raise UnsupportedError("values collected over a number of rounds known only at run time are not supported; supported: a known number, few rounds")
+    limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
+    first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
+    return rolled_loop(b, limit, first, initial, body)
+
+
+def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...] | None:
+    """The rounds one after the other, or None if whether there is a next one is known only at run time."""
+    carried = tuple(initial)
+    collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
+    for i in range(count):
+        goes, *results = b.node.import_graph(body, (b.literal(np.array(i, np.int64)), b.literal(np.array(True)), *carried))
+        carried = tuple(results[: len(initial)])
+        for parts, value in zip(collected, results[len(initial) :], strict=True):
+            parts.append(with_new_axes(b, value, [0]))
+        going_on = b.constant_value(goes)
+        if going_on is None and i + 1 < count:
+            return None
+        if going_on is not None and not going_on.reshape(-1)[0]:
+            break
+    return *carried, *(stacked(b, parts, len(initial) + i) for i, parts in enumerate(collected))
+
+
+def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
+    """What was collected, one part after the other; nothing at all has the type that ONNX infers."""
+    if parts:
+        return b.concat_all(list(parts), axis=0)
+    tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
+    if tensor is None or None in tensor.shape[1:]:
+        raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
+    empty = TensorType(tensor.dtype, (0, *tensor.shape[1:]))
+    one = b.convert(b.literal(np.zeros((1,) * empty.rank, np.float32)), empty.dtype)
+    return slice_axis(b, b.expand(one, shape=(1, *empty.shape[1:])), 0, 0, 0)
+
+
+def rolled_loop(b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...]:
+    """A graph.loop with the body as its region."""
+    types = [type_of(v) for v in initial]
+    made = b.create(LoopOp, [limit, condition, list(initial)], {}, types).operation
+    arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
+    block = made.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[made.location] * len(arguments))
+    with ir.InsertionPoint(block):
+        goes, *results = b.node.import_graph(body, list(block.arguments))
+        if [type_of(v) for v in results] != types:
+            shown = ", ".join(str(type_of(v)) for v in results)
+            raise UnsupportedError(f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: constant types")
+        b.yield_([b.with_shape(goes, ()), *results], result_types=[])
+    return tuple(made.results)
+
+
+@onnx_rule("Scan", since=9)
+def scan(
+    b: ImportBuilder,
+    *inputs: Value,
+    body: GraphProto,
+    num_scan_inputs: int,
+    scan_input_axes: Sequence[int] = (),
+    scan_input_directions: Sequence[int] = (),
+    scan_output_axes: Sequence[int] = (),
+    scan_output_directions: Sequence[int] = (),
+) -> tuple[Value, ...]:
+    states = len(inputs) - num_scan_inputs
+    outputs = len(body.output) - states
+    if states < 0 or num_scan_inputs < 1 or outputs < 0 or len(body.input) != len(inputs):
+        raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit {len(inputs)} inputs and a body of {len(body.input)} inputs, {len(body.output)} outputs")
+    carried, sequences = inputs[:states], inputs[states:]
+    axes = [normalized_axis(a, type_of(v).rank, "scan_input_axes") for a, v in zip(scan_input_axes or [0] * num_scan_inputs, sequences, strict=True)]
+    length = type_of(sequences[0]).shape[axes[0]]
+    nodes = sum(1 for _ in nested_nodes(body.node))
+    if length is None or length * nodes > UNROLLED_NODES or length == 0:
+        raise UnsupportedError(f"over a sequence of length {length} is not supported; supported: a static length, up to {UNROLLED_NODES} nodes in all")
+    backwards = list(scan_input_directions) or [0] * num_scan_inputs
+    collected: list[list[Value]] = [[] for _ in range(outputs)]
+    for i in range(length):
+        parts = [
+            without_axes(b, slice_axis(b, v, a, length - 1 - i if back else i, 1), [a]) for v, a, back in zip(sequences, axes, backwards, strict=True)
+        ]
+        results = b.node.import_graph(body, (*carried, *parts))
+        carried = results[:states]
+        for values, value in zip(collected, results[states:], strict=True):
+            values.append(value)
+    out_axes, out_backwards = list(scan_output_axes) or [0] * outputs, list(scan_output_directions) or [0] * outputs
+    ends = []
+    for values, axis, back in zip(collected, out_axes, out_backwards, strict=True):
+        axis = normalized_axis(axis, type_of(values[0]).rank + 1, "scan_output_axes")
+        ends.append(b.concat_all([with_new_axes(b, v, [axis]) for v in (reversed(values) if back else values)], axis=axis))
+    return *carried, *ends

@@ -1,0 +1,135 @@
+"""Rules for convolutions, and the arithmetic of windows that pooling shares."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import type_of
+from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.registry import onnx_rule
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window over the spatial dimensions of `x`, its attributes complete: `pads` is all begins, then all ends."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    pads: tuple[int, ...]
+    dilations: tuple[int, ...]
+
+    @property
+    def spans(self) -> tuple[int, ...]:
+        """How many elements the window reaches over along each dimension."""
+        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+
+def window(
+    x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0
+) -> Window:
+    """A window with ONNX's defaults filled in and `auto_pad` worked out. Raises ModelError if the attributes do not fit `x`."""
+    rank = type_of(x).rank
+    spatial = rank - 2
+    if spatial < 1:
+        raise ModelError(f"its input must have a batch, a channel and at least one spatial dimension, got {type_of(x)}")
+    ones = (1,) * spatial
+    lengths = {"kernel_shape": (kernel, spatial), "strides": (strides, spatial), "dilations": (dilations, spatial), "pads": (pads, 2 * spatial)}
+    for name, (values, length) in lengths.items():
+        if values and len(values) != length:
+            raise ModelError(f"{name} must have {length} entries for an input of rank {rank}, got {list(values)}")
+    if min(*strides, *dilations, *kernel, 1) < 1:
+        raise ModelError(f"kernel_shape {list(kernel)}, strides {list(strides)} and dilations {list(dilations)} must be 1 or more")
+    out = Window(tuple(kernel), tuple(strides) or ones, tuple(pads) or (0,) * 2 * spatial, tuple(dilations) or ones)
+    if auto_pad in ("NOTSET", ""):
+        return out
+    if auto_pad == "VALID":
+        return Window(out.kernel, out.strides, (0,) * 2 * spatial, out.dilations)
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        raise ModelError(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got {auto_pad!r}")
+    totals = []
+    for size, span, stride in zip(static_dims(x, f"auto_pad={auto_pad}")[2:], out.spans, out.strides, strict=True):
+        totals.append(max((-(-size // stride) - 1) * stride + span - size, 0))
+    return Window(out.kernel, out.strides, halved(totals, more_at_end=auto_pad == "SAME_UPPER"), out.dilations)
+
+
+def halved(totals: Sequence[int], *, more_at_end: bool) -> tuple[int, ...]:
+    """Padding of each dimension divided between begin and end, the odd one where it should be."""
+    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
+    return tuple(small + large if more_at_end else large + small)
+
+
+def filter_window(
+    x: Value, w: Value, kernel_shape: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str
+) -> Window:
+    """The window of a convolution with the filters `w`."""
+    kernel = static_dims(w, "the weights")[2:]
+    if type_of(w).rank != type_of(x).rank:
+        raise ModelError(f"the weights must have the rank of the input {type_of(x)}, got {type_of(w)}")
+    if kernel_shape and tuple(kernel_shape) != kernel:
+        raise ModelError(f"kernel_shape {list(kernel_shape)} is not that of the weights {type_of(w)}")
+    return window(x, kernel, strides, pads, dilations, auto_pad)
+
+
+def with_bias(b: ImportBuilder, y: Value, bias: Value | None) -> Value:
+    """`y` plus one value for each channel."""
+    if bias is None:
+        return y
+    if type_of(bias).rank != 1 or type_of(bias).shape[0] not in (type_of(y).shape[1], None):
+        raise ModelError(f"the bias must have one value for each of the {type_of(y).shape[1]} channels, got {type_of(bias)}")
+    return b.add(y, b.reshape(bias, shape=(1, -1) + (1,) * (type_of(y).rank - 2)))
+
+
+@onnx_rule("Conv", since=1)
+def conv(
+    b: ImportBuilder,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    *,
+    kernel_shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
+    return with_bias(b, b.conv(x, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
+
+
+@onnx_rule("ConvTranspose", since=1)
+def conv_transpose(
+    b: ImportBuilder,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    *,
+    kernel_shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+    output_padding: Sequence[int] = (),
+    output_shape: Sequence[int] = (),
+) -> Value:
+    same = auto_pad in ("SAME_UPPER", "SAME_LOWER")
+    win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET" if same else auto_pad)
+    spatial = len(win.kernel)
+    extra = list(output_padding) or [0] * spatial
+    if len(extra) != spatial or len(output_shape) not in (0, spatial, spatial + 2):
+        raise ModelError(f"output_padding {list(output_padding)} and output_shape {list(output_shape)} must have {spatial} entries")
+    edges = win.pads
+    if output_shape or same:
+        sizes = static_dims(x, "an output_shape")[2:]
+        wanted = list(output_shape)[-spatial:] or [size * stride for size, stride in zip(sizes, win.strides, strict=True)]
+        totals = []
+        for i, size in enumerate(sizes):
+            total = win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i]
+            extra[i] += max(-total, 0)  # what is wanted beyond the windows is zero
+            totals.append(max(total, 0))
+        edges = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
+    if any(e < 0 for e in extra):
+        raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
+    y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
+    return with_bias(b, y, bias)

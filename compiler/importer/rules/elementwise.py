@@ -1,0 +1,172 @@
+"""Rules for element-wise arithmetic, comparison, logic and conversion: uniform families in tables, the rest one function each."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
+from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.tensors import our_dtype
+
+UNARY = (  # name, since, our op
+    ("Abs", 6, "abs"), ("Neg", 6, "neg"), ("Reciprocal", 6, "reciprocal"), ("Sign", 9, "sign"),
+    ("Sqrt", 6, "sqrt"), ("Exp", 6, "exp"), ("Log", 6, "log"), ("Erf", 9, "erf"),
+    ("Floor", 6, "floor"), ("Ceil", 6, "ceil"), ("Round", 11, "round"),
+    ("Sin", 7, "sin"), ("Cos", 7, "cos"), ("Tan", 7, "tan"), ("Asin", 7, "asin"), ("Acos", 7, "acos"), ("Atan", 7, "atan"),
+    ("Sinh", 9, "sinh"), ("Cosh", 9, "cosh"), ("Tanh", 6, "tanh"), ("Asinh", 9, "asinh"), ("Acosh", 9, "acosh"), ("Atanh", 9, "atanh"),
+    ("Relu", 6, "relu"), ("Sigmoid", 6, "sigmoid"), ("Softplus", 1, "softplus"),
+    ("Not", 1, "not"), ("BitwiseNot", 18, "bitwise_not"), ("IsNaN", 9, "is_nan"),
+)  # fmt: skip
+
+BINARY = (
+    ("Add", 7, "add"), ("Sub", 7, "sub"), ("Mul", 7, "mul"), ("Div", 7, "div"),
+    ("And", 7, "and"), ("Or", 7, "or"),
+    ("Less", 7, "less"), ("LessOrEqual", 12, "less_equal"), ("Greater", 7, "greater"), ("GreaterOrEqual", 12, "greater_equal"),
+    ("BitwiseAnd", 18, "bitwise_and"), ("BitwiseOr", 18, "bitwise_or"), ("BitwiseXor", 18, "bitwise_xor"),
+    ("Equal", 7, "equal"), ("Xor", 7, "xor"),
+)  # fmt: skip
+
+VARIADIC = (("Sum", 6, "add"), ("Max", 6, "maximum"), ("Min", 6, "minimum"))
+
+
+def unary(mnemonic: str) -> Callable[..., Value]:
+    """The rule of an operator that is our op of one operand."""
+
+    def rule(b: ImportBuilder, x: Value) -> Value:
+        return getattr(b, mnemonic)(x)
+
+    return rule
+
+
+def binary(mnemonic: str) -> Callable[..., Value]:
+    """The rule of an operator that is our op of two operands."""
+
+    def rule(b: ImportBuilder, lhs: Value, rhs: Value) -> Value:
+        return getattr(b, mnemonic)(lhs, rhs)
+
+    return rule
+
+
+def variadic(mnemonic: str) -> Callable[..., Value]:
+    """The rule of an operator that applies our op of two operands from left to right."""
+
+    def rule(b: ImportBuilder, first: Value, *others: Value) -> Value:
+        result = first
+        for other in others:
+            result = getattr(b, mnemonic)(result, other)
+        return result
+
+    return rule
+
+
+for _make, _table in ((unary, UNARY), (binary, BINARY), (variadic, VARIADIC)):
+    for _name, _since, _mnemonic in _table:
+        onnx_rule(_name, since=_since)(_make(_mnemonic))
+
+
+@onnx_rule("Mean", since=6)
+def mean(b: ImportBuilder, first: Value, *others: Value) -> Value:
+    total = variadic("add")(b, first, *others)
+    return b.div(total, b.scalar(1 + len(others), like=total))
+
+
+@onnx_rule("Pow", since=7)
+def pow_(b: ImportBuilder, x: Value, exponent: Value) -> Value:
+    dtype, other = type_of(x).dtype, type_of(exponent).dtype
+    if is_integer(dtype) and is_float(other):  # the power is a fraction before it is truncated
+        return b.convert(b.pow(b.convert(x, other), exponent), dtype)
+    return b.pow(x, b.convert(exponent, dtype))
+
+
+@onnx_rule("Mod", since=10)
+def mod(b: ImportBuilder, lhs: Value, rhs: Value, *, fmod: int = 0) -> Value:
+    return b.mod(lhs, rhs, fmod=bool(fmod))
+
+
+@onnx_rule("BitShift", since=11)
+def bit_shift(b: ImportBuilder, x: Value, amount: Value, *, direction: str) -> Value:
+    if direction not in ("LEFT", "RIGHT"):
+        raise UnsupportedError(f"direction={direction!r} is not supported; supported: 'LEFT', 'RIGHT'")
+    dtype = type_of(x).dtype
+    shift = b.shift_left if direction == "LEFT" else b.shift_right
+    if dtype not in SIGNED:
+        return shift(x, amount)
+    # A negative amount is a huge one without its sign. A right shift of a negative number copies the sign bit: shift the complement.
+    unsigned = UNSIGNED[SIGNED.index(dtype)]
+    negative = b.less(x, b.scalar(0, like=x))
+    complement = direction == "RIGHT"
+    bits = b.select(negative, b.bitwise_not(x), x) if complement else x
+    shifted = b.convert(shift(b.convert(bits, unsigned), b.convert(amount, unsigned)), dtype)
+    return b.select(negative, b.bitwise_not(shifted), shifted) if complement else shifted
+
+
+@onnx_rule("IsInf", since=10)
+def is_inf(b: ImportBuilder, x: Value, *, detect_negative: int = 1, detect_positive: int = 1) -> Value:
+    return b.is_inf(x, detect_negative=bool(detect_negative), detect_positive=bool(detect_positive))
+
+
+@onnx_rule("Where", since=9)
+def where(b: ImportBuilder, condition: Value, x: Value, y: Value) -> Value:
+    return b.select(condition, x, y)
+
+
+@onnx_rule("Cast", since=6)
+def cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
+    return b.convert(x, our_dtype(to))
+
+
+@onnx_rule("Cast", since=19)
+def cast_saturating(b: ImportBuilder, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
+    return b.convert(x, our_dtype(to))  # the attributes speak of 8-bit floats only
+
+
+@onnx_rule("CastLike", since=15)
+def cast_like(b: ImportBuilder, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
+    return b.convert(x, type_of(target).dtype)
+
+
+@onnx_rule("Clip", since=6)
+def clip_by_attributes(b: ImportBuilder, x: Value, *, min: float = float("-inf"), max: float = float("inf")) -> Value:
+    return b.clamp(x, min=min, max=max)
+
+
+@onnx_rule("Clip", since=11)
+def clip(b: ImportBuilder, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    bounds = [None if v is None else b.constant_value(v) for v in (low, high)]
+    if all(v is None or is_exact(c) for v, c in zip((low, high), bounds, strict=True)):
+        least, most = (default if c is None else float(c.reshape(())) for c, default in zip(bounds, (float("-inf"), float("inf")), strict=True))
+        return b.clamp(x, min=least, max=most)
+    result = x if low is None else b.maximum(x, low)
+    return result if high is None else b.minimum(result, high)
+
+
+def is_exact(bound: Any) -> bool:
+    """Whether a bound of a clip is one number that a float attribute holds exactly."""
+    return bound is not None and bound.size == 1 and float(bound.reshape(())) == bound.reshape(()).item()
+
+
+@onnx_rule("BitCast", since=26)
+def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
+    have, want = type_of(x).dtype, our_dtype(to)
+    same_bits = have == want or (is_integer(have) and is_integer(want) and to_numpy(have).itemsize == to_numpy(want).itemsize)
+    if not same_bits:
+        raise UnsupportedError(f"from {have} to {want} is not supported; supported: between integers of one width")
+    return b.convert(x, want)
+
+
+@onnx_rule("Identity", since=1)
+def identity(b: ImportBuilder, x: Value) -> Value:
+    return x
+
+
+def truth(b: ImportBuilder, like: Value) -> Value:
+    """A boolean tensor of ones with the shape of `like`."""
+    shape = type_of(like).shape
+    one = b.literal(np.array(True))
+    if None not in shape:
+        return b.expand(one, shape=shape)
+    result = b.dynamic_expand(one, b.shape_of(like), result_types=[type_of(like).with_dtype(BOOL)])
+    return result

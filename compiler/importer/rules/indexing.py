@@ -1,0 +1,137 @@
+"""Rules that pick or place elements: slices, gathers, scatters, one-hot, compression."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import type_of
+from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.layout import broadcast_to
+from stepwell.importer.rules.slicing import with_new_axes
+
+
+@onnx_rule("Slice", since=1)
+def slice_by_attributes(b: ImportBuilder, x: Value, *, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int] | None = None) -> Value:
+    chosen = range(len(starts)) if axes is None else axes
+    return static_slice(b, x, starts, ends, chosen, [1] * len(starts))
+
+
+@onnx_rule("Slice", since=10)
+def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
+    known = [None if v is None else b.constant_value(v) for v in (starts, ends, axes, steps)]
+    count = type_of(starts).shape[0]
+    if all(v is None or c is not None for v, c in zip((starts, ends, axes, steps), known, strict=True)):
+        first, last, where, step = (None if k is None else [int(i) for i in k.reshape(-1)] for k in known)
+        first, last = first or [], last or []
+        return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
+    if count is None:
+        raise UnsupportedError("starts of unknown length are not supported; supported: starts of known length")
+    rest = [
+        b.literal(np.arange(count)) if axes is None else axes,
+        b.literal(np.ones(count, np.int64)) if steps is None else steps,
+    ]
+    operands = [b.convert(v, "i64") for v in (starts, ends, *rest)]
+    types = [b.node.output_types[0]] if b.node.output_types[0] is not None else None
+    return b.dynamic_slice(x, *operands, result_types=types)
+
+
+def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
+    """`x[start:end:step]` along each of `axes`, with numpy's rules for what is negative or outside."""
+    tensor = type_of(x)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} must have one length")
+    begin, count, stride = [0] * tensor.rank, [-1] * tensor.rank, [1] * tensor.rank
+    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
+        axis = normalized_axis(axis, tensor.rank, "axes")
+        if step == 0:
+            raise ModelError(f"steps must not be 0, got {list(steps)}")
+        size = tensor.shape[axis]
+        if size is None:
+            if start < 0 or end < np.iinfo(np.int32).max or step < 0:  # only "all from here on" needs no size
+                return dynamic_static_slice(b, x, starts, ends, axes, steps)
+            begin[axis], stride[axis] = start, step
+            continue
+        places = range(size)[slice(start, end if step > 0 or end >= -size else None, step)]
+        begin[axis], count[axis], stride[axis] = (places[0] if places else 0), len(places), step
+    whole = all(s == 0 and t == 1 and (n == -1 or n == d) for s, n, t, d in zip(begin, count, stride, tensor.shape, strict=True))
+    return x if whole else b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=tuple(stride))
+
+
+def dynamic_static_slice(b: ImportBuilder, x: Value, *bounds: Sequence[int]) -> Value:
+    """A slice by known numbers of a dimension whose size is not known."""
+    types = [b.node.output_types[0]] if b.node.output_types and b.node.output_types[0] is not None else None
+    return b.dynamic_slice(x, *(b.literal(np.array(list(bound), np.int64)) for bound in bounds), result_types=types)
+
+
+@onnx_rule("Gather", since=1)
+def gather(b: ImportBuilder, x: Value, indices: Value, *, axis: int = 0) -> Value:
+    return b.gather(x, indices, axis=normalized_axis(axis, type_of(x).rank))
+
+
+@onnx_rule("GatherElements", since=11)
+def gather_elements(b: ImportBuilder, x: Value, indices: Value, *, axis: int = 0) -> Value:
+    return b.gather_elements(x, indices, axis=normalized_axis(axis, type_of(x).rank))
+
+
+@onnx_rule("GatherND", since=11)
+def gather_nd(b: ImportBuilder, x: Value, indices: Value, *, batch_dims: int = 0) -> Value:
+    return b.gather_nd(x, indices, batch_dims=batch_dims)
+
+
+@onnx_rule("Scatter", since=9)
+@onnx_rule("ScatterElements", since=11)
+def scatter_elements(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
+    return b.scatter_elements(x, indices, updates, axis=normalized_axis(axis, type_of(x).rank), reduction=reduction)
+
+
+@onnx_rule("ScatterND", since=11)
+def scatter_nd(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, reduction: str = "none") -> Value:
+    return b.scatter_nd(x, indices, updates, reduction=reduction)
+
+
+@onnx_rule("OneHot", since=9)
+def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
+    count = int(b.known_scalar(depth, "the depth"))
+    rank = type_of(indices).rank + 1
+    axis = normalized_axis(axis, rank)
+    wanted = b.convert(indices, "i64")
+    negative = b.less(wanted, b.scalar(0, like=wanted))
+    wanted = b.select(negative, b.add(wanted, b.scalar(count, like=wanted)), wanted)
+    places = b.literal(np.arange(count).reshape([-1 if i == axis else 1 for i in range(rank)]))
+    off, on = (b.with_shape(b.gather(values, b.literal(np.array(i, np.int64)), axis=0), ()) for i in range(2))
+    return b.select(b.equal(with_new_axes(b, wanted, [axis]), places), on, off)
+
+
+@onnx_rule("NonZero", since=9)
+def non_zero(b: ImportBuilder, x: Value) -> Value:
+    return b.non_zero(x)
+
+
+@onnx_rule("Compress", since=9)
+def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None = None) -> Value:
+    if axis is None:
+        x, axis = b.reshape(x, shape=(-1,)), 0
+    axis = normalized_axis(axis, type_of(x).rank)
+    known = b.constant_value(condition)
+    if known is not None:
+        return b.gather(x, b.literal(np.flatnonzero(known)), axis=axis)
+    return b.gather(x, b.reshape(b.non_zero(condition), shape=(-1,)), axis=axis)
+
+
+@onnx_rule("TensorScatter", since=24)
+def tensor_scatter(b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear") -> Value:
+    have, new = static_dims(cache, "a cache"), static_dims(update, "an update")
+    axis = normalized_axis(axis, len(have))
+    if mode not in ("linear", "circular"):
+        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
+    if axis == 0:
+        raise ModelError("axis must not be the batch dimension 0")
+    place = b.literal(np.arange(new[axis]).reshape([-1 if i == axis else 1 for i in range(len(new))]))
+    if write_indices is not None:
+        start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
+        place = b.add(place, start)
+    if mode == "circular":
+        place = b.mod(place, b.scalar(have[axis], like=place), fmod=False)
+    return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none")

@@ -1,0 +1,261 @@
+"""Rules that rearrange tensors: reshapes, transpositions, concatenation, splitting, padding, tiling."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import TensorType, type_of
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import flattened, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
+
+
+@onnx_rule("Reshape", since=5)
+def reshape(b: ImportBuilder, x: Value, shape: Value) -> Value:
+    return reshape_allowing_zero(b, x, shape)
+
+
+@onnx_rule("Reshape", since=14)
+def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
+    wanted = b.constant_value(shape)
+    if wanted is None:
+        return b.dynamic_reshape(x, shape, result_types=inferred(b, type_of(x), type_of(shape).shape))
+    tensor = type_of(x)
+    sizes: list[int | None] = []
+    for axis, size in enumerate(int(i) for i in wanted.reshape(-1)):
+        if size == 0 and not allowzero:
+            if axis >= tensor.rank:
+                raise ModelError(f"shape {wanted.tolist()} keeps dimension {axis}, but its input is {tensor}")
+            sizes.append(tensor.shape[axis])
+        else:
+            sizes.append(size)
+    if None not in sizes:
+        return b.with_shape(x, completed([s for s in sizes if s is not None], tensor))
+    return dynamic_sizes(b, x, sizes)
+
+
+def inferred(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType] | None:
+    """What ONNX infers of a reshape, or the rank alone. Raises UnsupportedError if not even that is known."""
+    if b.node.output_types and b.node.output_types[0] is not None:
+        return [b.node.output_types[0]]
+    if len(shape) != 1 or shape[0] is None:
+        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
+    return [x.with_shape((None,) * shape[0])]
+
+
+def completed(sizes: Sequence[int], tensor: TensorType) -> list[int]:
+    """The sizes of a reshape with -1 replaced where that can be told. Raises ModelError if they do not fit the tensor."""
+    known = math.prod(s for s in sizes if s != -1)
+    if sizes.count(-1) > 1 or min(sizes, default=0) < -1:
+        raise ModelError(f"shape {list(sizes)} must be sizes from 0, one of them may be -1")
+    if not tensor.is_static:
+        return list(sizes)
+    fits = tensor.elements == known if -1 not in sizes else known > 0 and tensor.elements % known == 0
+    if not fits:
+        raise ModelError(f"{tensor} has {tensor.elements} elements, which do not go into the shape {list(sizes)}")
+    return [tensor.elements // known if s == -1 else s for s in sizes]
+
+
+def dynamic_sizes(b: ImportBuilder, x: Value, sizes: Sequence[int | None]) -> Value:
+    """`x` reshaped where None keeps the dynamic dimension at its place and -1 is what is left over."""
+    if -1 not in sizes and list(sizes).count(None) == 1:
+        return b.reshape(x, shape=tuple(-1 if s is None else s for s in sizes))
+    parts = [sizes_of(b, x, [i]) if size is None else b.literal(np.array([size], np.int64)) for i, size in enumerate(sizes)]
+    shape = tuple(None if size in (None, -1) else size for size in sizes)
+    return b.dynamic_reshape(x, b.concat_all(parts, axis=0), result_types=[type_of(x).with_shape(shape)])
+
+
+@onnx_rule("Flatten", since=1)
+def flatten(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
+    rank = type_of(x).rank
+    if not -rank <= axis <= rank:
+        raise ModelError(f"axis must be from {-rank} to {rank} for a tensor of rank {rank}, got {axis}")
+    return flattened(b, x, axis + rank if axis < 0 else axis)
+
+
+@onnx_rule("Squeeze", since=1)
+def squeeze_by_attribute(b: ImportBuilder, x: Value, *, axes: Sequence[int] | None = None) -> Value:
+    tensor = type_of(x)
+    if axes is None:
+        if None in tensor.shape:
+            raise UnsupportedError(f"without axes on the dynamic type {tensor} is not supported; supported: axes, or a static shape")
+        axes = [i for i, size in enumerate(tensor.shape) if size == 1]
+    chosen = normalized_axes(axes, tensor.rank)
+    if any(tensor.shape[axis] not in (1, None) for axis in chosen):
+        raise ModelError(f"axes {list(axes)} name dimensions of {tensor} whose size is not 1")
+    return without_axes(b, x, chosen)
+
+
+@onnx_rule("Squeeze", since=13)
+def squeeze(b: ImportBuilder, x: Value, axes: Value | None = None) -> Value:
+    return squeeze_by_attribute(b, x, axes=None if axes is None else b.known_ints(axes, "axes"))
+
+
+@onnx_rule("Unsqueeze", since=1)
+def unsqueeze_by_attribute(b: ImportBuilder, x: Value, *, axes: Sequence[int]) -> Value:
+    return with_new_axes(b, x, normalized_axes(axes, type_of(x).rank + len(axes)))
+
+
+@onnx_rule("Unsqueeze", since=13)
+def unsqueeze(b: ImportBuilder, x: Value, axes: Value) -> Value:
+    return unsqueeze_by_attribute(b, x, axes=b.known_ints(axes, "axes"))
+
+
+@onnx_rule("Transpose", since=1)
+def transpose(b: ImportBuilder, x: Value, *, perm: Sequence[int] | None = None) -> Value:
+    rank = type_of(x).rank
+    order = tuple(reversed(range(rank))) if perm is None else tuple(normalized_axis(p, rank, "perm") for p in perm)
+    return b.transposed(x, order)
+
+
+@onnx_rule("Expand", since=8)
+def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
+    wanted = b.constant_value(shape)
+    if wanted is None:
+        return b.dynamic_expand(x, shape, result_types=inferred(b, type_of(x), type_of(shape).shape))
+    return broadcast_to(b, x, [int(i) for i in wanted.reshape(-1)])
+
+
+def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int]) -> Value:
+    """`x` and a shape broadcast against each other."""
+    have = type_of(x).shape
+    rank = max(len(have), len(wanted))
+    old = (1,) * (rank - len(have)) + have
+    new = [1] * (rank - len(wanted)) + list(wanted)
+    shape = [-1 if size is None or (w == 1 and i >= rank - len(have)) else size if w == 1 else w for i, (size, w) in enumerate(zip(old, new, strict=True))]
+    return x if all(s == -1 for s in shape) or tuple(shape) == have else b.expand(x, shape=tuple(shape))
+
+
+@onnx_rule("Concat", since=4)
+def concat(b: ImportBuilder, first: Value, *others: Value, axis: int) -> Value:
+    return b.concat_all([first, *others], axis=normalized_axis(axis, type_of(first).rank))
+
+
+@onnx_rule("Split", since=2)
+def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequence[int] = ()) -> list[Value]:
+    axis = normalized_axis(axis, type_of(x).rank)
+    size = type_of(x).shape[axis]
+    if not split:
+        parts = b.node.output_count
+        if size is None:
+            raise UnsupportedError(f"into equal parts along the dynamic axis {axis} of {type_of(x)} is not supported; supported: a static size")
+        chunk = -(-size // parts)
+        split = [min(chunk, max(size - i * chunk, 0)) for i in range(parts)]
+    if min(split) < 0 or (size is not None and sum(split) != size):
+        raise ModelError(f"the parts {list(split)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
+    if len(split) != b.node.output_count:
+        raise ModelError(f"{len(split)} parts are given for {b.node.output_count} outputs")
+    return split_axis(b, x, axis, split)
+
+
+@onnx_rule("Split", since=13)
+def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0) -> list[Value]:
+    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_ints(split, "the sizes of the parts"))
+
+
+@onnx_rule("Split", since=18)
+def split(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0, num_outputs: int = 0) -> list[Value]:
+    if num_outputs and num_outputs != b.node.output_count:
+        raise ModelError(f"num_outputs is {num_outputs}, the node has {b.node.output_count} outputs")
+    return split_by_input(b, x, split, axis=axis)
+
+
+@onnx_rule("Tile", since=6)
+def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
+    counts = b.known_ints(repeats, "repeats")
+    return x if all(c == 1 for c in counts) and len(counts) == type_of(x).rank else b.tile(x, repeats=counts)
+
+
+@onnx_rule("Pad", since=2)
+def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Value:
+    rank = type_of(x).rank
+    if len(pads) != 2 * rank:
+        raise ModelError(f"pads must have {2 * rank} entries for a tensor of rank {rank}, got {list(pads)}")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
+    for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
+        if low < 0 or high < 0:  # negative padding cuts off
+            size = static_dims(x, "negative padding")[axis]
+            x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
+    low, high = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
+    return x if not any((*low, *high)) else b.pad(x, low=low, high=high, mode=mode, value=float(value))
+
+
+@onnx_rule("Pad", since=11)
+def pad(b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, *, mode: str = "constant") -> Value:
+    return pad_axes(b, x, pads, constant_value, mode=mode)
+
+
+@onnx_rule("Pad", since=18)
+def pad_axes(
+    b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None, *, mode: str = "constant"
+) -> Value:
+    rank = type_of(x).rank
+    amounts = b.known_ints(pads, "pads")
+    chosen = range(rank) if axes is None else [normalized_axis(a, rank, "axes") for a in b.known_ints(axes, "axes")]
+    if len(amounts) != 2 * len(chosen):
+        raise ModelError(f"pads must have {2 * len(chosen)} entries for {len(chosen)} axes, got {list(amounts)}")
+    every = [0] * 2 * rank
+    for i, axis in enumerate(chosen):
+        every[axis], every[rank + axis] = amounts[i], amounts[len(chosen) + i]
+    value = 0 if constant_value is None else b.known_scalar(constant_value, "the padding value")
+    return pad_by_attributes(b, x, pads=every, mode=mode, value=float(value))
+
+
+@onnx_rule("DepthToSpace", since=1)
+def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    n, c, h, w = image_dims(x)
+    if blocksize < 1 or c % (blocksize * blocksize):
+        raise ModelError(f"the {c} channels of {type_of(x)} are no multiple of blocksize {blocksize} squared")
+    depth = c // (blocksize * blocksize)
+    if mode == "DCR":
+        blocks = b.transposed(b.with_shape(x, (n, blocksize, blocksize, depth, h, w)), (0, 3, 4, 1, 5, 2))
+    elif mode == "CRD":
+        blocks = b.transposed(b.with_shape(x, (n, depth, blocksize, blocksize, h, w)), (0, 1, 4, 2, 5, 3))
+    else:
+        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'DCR', 'CRD'")
+    return b.with_shape(blocks, (n, depth, h * blocksize, w * blocksize))
+
+
+@onnx_rule("SpaceToDepth", since=1)
+def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
+    n, c, h, w = image_dims(x)
+    if blocksize < 1 or h % blocksize or w % blocksize:
+        raise ModelError(f"the spatial dimensions of {type_of(x)} are no multiples of blocksize {blocksize}")
+    orders = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
+    if mode not in orders:
+        raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'DCR', 'CRD'")
+    blocks = b.with_shape(x, (n, c, h // blocksize, blocksize, w // blocksize, blocksize))
+    return b.with_shape(b.transposed(blocks, orders[mode]), (n, c * blocksize * blocksize, h // blocksize, w // blocksize))
+
+
+def image_dims(x: Value) -> tuple[int, int, int, int]:
+    """The four static sizes of an image tensor. Raises ModelError if its rank is another."""
+    dims = static_dims(x, "an image")
+    if len(dims) != 4:
+        raise ModelError(f"its input must have rank 4, got {type_of(x)}")
+    return dims[0], dims[1], dims[2], dims[3]
+
+
+@onnx_rule("Trilu", since=14)
+def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1) -> Value:
+    dims = static_dims(x, "a matrix")
+    if len(dims) < 2:
+        raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
+    diagonal = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
+    rows, columns = np.arange(dims[-2], dtype=np.int64)[:, np.newaxis], np.arange(dims[-1], dtype=np.int64)
+    mask = b.greater_equal(b.literal(columns), b.literal(rows + diagonal)) if upper else b.less_equal(b.literal(columns), b.literal(rows + diagonal))
+    return b.select(mask, x, b.scalar(0, like=x))
+
+
+@onnx_rule("ReverseSequence", since=10)
+def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
+    dims = static_dims(x, "a sequence")
+    batch, time = normalized_axis(batch_axis, len(dims), "batch_axis"), normalized_axis(time_axis, len(dims), "time_axis")
+    place = b.literal(np.arange(dims[time]).reshape([-1 if i == time else 1 for i in range(len(dims))]))
+    length = b.with_shape(b.convert(lengths, "i64"), [dims[batch] if i == batch else 1 for i in range(len(dims))])
+    mirrored = b.sub(b.sub(length, place), b.literal(np.array(1, np.int64)))
+    indices = b.select(b.less(place, length), mirrored, place)
+    return b.gather_elements(x, b.expand(indices, shape=dims), axis=time)

@@ -1,0 +1,151 @@
+"""Rules for normalisations: inference batch normalisation and LRN are ops of ours, the others reductions and arithmetic."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import to_numpy, type_of
+from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes
+from stepwell.importer.tensors import our_dtype
+
+
+@onnx_rule("BatchNormalization", since=7)
+def batch_normalization_spatial(
+    b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1
+) -> Value:
+    if spatial:
+        return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
+    return normalized(b, x, mean, var, epsilon, scale, bias)  # a mean for each element of an image rather than each channel
+
+
+@onnx_rule("BatchNormalization", since=9)
+def batch_normalization_inference(
+    b: ImportBuilder, x: Value, scale: Value, bias: Value, mean: Value, var: Value, *, epsilon: float = 1e-5, momentum: float = 0.9
+) -> Value:
+    return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
+
+
+@onnx_rule("BatchNormalization", since=14)
+def batch_normalization(
+    b: ImportBuilder,
+    x: Value,
+    scale: Value,
+    bias: Value,
+    mean: Value,
+    var: Value,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> tuple[Value, ...]:
+    dtype, wide = type_of(x).dtype, type_of(mean).dtype
+    if to_numpy(dtype).itemsize > to_numpy(wide).itemsize:
+        wide = dtype
+    operands = [b.convert(v, wide) for v in (x, scale, bias)]
+    if not training_mode:
+        statistics = [b.convert(v, wide) for v in (mean, var)]
+        return (b.convert(b.batch_norm(*operands, *statistics, epsilon=epsilon), dtype),)
+    axes = tuple(i for i in range(type_of(x).rank) if i != 1)
+    batch_mean, batch_var = moments(b, operands[0], axes)
+    flat = [b.reshape(v, shape=(-1,)) for v in (batch_mean, batch_var)]
+    y = b.convert(b.batch_norm(*operands, *flat, epsilon=epsilon), dtype)
+    running = []
+    for old, new in zip((mean, var), flat, strict=True):
+        now = b.convert(new, type_of(old).dtype)
+        running.append(b.add(b.mul(old, b.scalar(momentum, like=old)), b.mul(now, b.scalar(1 - momentum, like=now))))
+    return (y, *running)
+
+
+def moments(b: ImportBuilder, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
+    """Mean and variance of `x` along axes that stay, with size 1."""
+    mean = reduce_mean(b, x, axes, True)
+    deviation = b.sub(x, mean)
+    return mean, reduce_mean(b, b.mul(deviation, deviation), axes, True)
+
+
+def normalized(b: ImportBuilder, x: Value, mean: Value, var: Value, epsilon: float, scale: Value | None, bias: Value | None) -> Value:
+    """`(x - mean) / sqrt(var + epsilon) * scale + bias`, all broadcast."""
+    y = b.mul(b.sub(x, mean), b.rsqrt(b.add(var, b.scalar(epsilon, like=var))))
+    y = y if scale is None else b.mul(y, scale)
+    return y if bias is None else b.add(y, bias)
+
+
+def per_channel(b: ImportBuilder, value: Value, rank: int) -> Value:
+    """One value for each channel, in the shape that broadcasts over images of that rank."""
+    return b.reshape(value, shape=(1, -1) + (1,) * (rank - 2))
+
+
+@onnx_rule("InstanceNormalization", since=6)
+def instance_normalization(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, epsilon: float = 1e-5) -> Value:
+    rank = type_of(x).rank
+    if rank < 3:
+        raise ModelError(f"its input must have at least one spatial dimension, got {type_of(x)}")
+    mean, var = moments(b, x, tuple(range(2, rank)))
+    return normalized(b, x, mean, var, epsilon, per_channel(b, scale, rank), per_channel(b, bias, rank))
+
+
+@onnx_rule("LayerNormalization", since=17)
+def layer_normalization(
+    b: ImportBuilder, x: Value, scale: Value, bias: Value | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> tuple[Value, Value, Value]:
+    dtype, stash = type_of(x).dtype, our_dtype(stash_type)
+    axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
+    wide = b.convert(x, stash)
+    mean, var = moments(b, wide, axes)
+    inverse = b.rsqrt(b.add(var, b.scalar(epsilon, like=var)))
+    y = b.mul(b.convert(b.mul(b.sub(wide, mean), inverse), dtype), scale)
+    return (y if bias is None else b.add(y, bias)), mean, inverse
+
+
+@onnx_rule("RMSNormalization", since=23)
+def rms_normalization(b: ImportBuilder, x: Value, scale: Value, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Value:
+    axes = tuple(range(normalized_axis(axis, type_of(x).rank), type_of(x).rank))
+    wide = b.convert(x, our_dtype(stash_type))
+    square = reduce_mean(b, b.mul(wide, wide), axes, True)
+    y = b.mul(wide, b.rsqrt(b.add(square, b.scalar(epsilon, like=square))))
+    return b.mul(b.convert(y, type_of(scale).dtype), scale)
+
+
+@onnx_rule("GroupNormalization", since=21)
+def group_normalization(
+    b: ImportBuilder, x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+) -> Value:
+    dims = static_dims(x, "an input")
+    if len(dims) < 2 or num_groups < 1 or dims[1] % num_groups:
+        raise ModelError(f"the channels of {type_of(x)} do not divide into {num_groups} groups")
+    groups = b.with_shape(b.convert(x, our_dtype(stash_type)), (dims[0], num_groups, -1))
+    mean, var = moments(b, groups, (2,))
+    y = b.convert(b.with_shape(normalized(b, groups, mean, var, epsilon, None, None), dims), type_of(x).dtype)
+    return b.add(b.mul(y, per_channel(b, scale, len(dims))), per_channel(b, bias, len(dims)))
+
+
+@onnx_rule("GroupNormalization", since=18)
+def group_normalization_by_group(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5) -> Value:
+    channels = static_dims(x, "an input")[1]
+    each = [b.reshape(b.expand(b.reshape(v, shape=(-1, 1)), shape=(-1, channels // max(num_groups, 1))), shape=(-1,)) for v in (scale, bias)]
+    return group_normalization(b, x, each[0], each[1], num_groups=num_groups, epsilon=epsilon)
+
+
+@onnx_rule("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(b: ImportBuilder, x: Value, *, axes: Sequence[int] = (0, 2, 3)) -> Value:
+    mean, var = moments(b, x, normalized_axes(axes, type_of(x).rank))
+    return b.div(b.sub(x, mean), b.add(b.sqrt(var), b.scalar(1e-9, like=x)))
+
+
+@onnx_rule("LpNormalization", since=1)
+def lp_normalization(b: ImportBuilder, x: Value, *, axis: int = -1, p: int = 2) -> Value:
+    axes = (normalized_axis(axis, type_of(x).rank),)
+    if p == 1:
+        norm = sum_of_absolutes(b, x, axes, True)
+    elif p == 2:
+        norm = b.sqrt(reduce_sum(b, b.mul(x, x), axes, True))
+    else:
+        raise UnsupportedError(f"p={p} is not supported; supported: 1, 2")
+    zero = b.scalar(0, like=x)
+    return b.select(b.equal(norm, zero), zero, b.div(x, norm))  # a vector of zeros stays one
+
+
+@onnx_rule("LRN", since=1)
+def lrn(b: ImportBuilder, x: Value, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Value:
+    return b.lrn(x, size=size, alpha=alpha, beta=beta, bias=bias)

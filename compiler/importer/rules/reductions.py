@@ -1,0 +1,219 @@
+"""Rules for reductions, running sums, softmax and orderings along axes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import cast as typed
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import TensorType, is_float, type_of
+from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import flattened, reshaped_like, slice_axis
+
+Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
+
+
+def plain(mnemonic: str) -> Reduce:
+    """A reduction that is our op of that name."""
+    return lambda b, x, axes, keepdims: getattr(b, mnemonic)(x, axes=axes, keepdims=keepdims)
+
+
+reduce_sum = plain("reduce_sum")
+
+
+def in_floats(reduce: Reduce) -> Reduce:
+    """A reduction that needs fractions on the way: integers take it in f64 and are truncated at the end."""
+
+    def wrapped(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+        dtype = type_of(x).dtype
+        return b.convert(reduce(b, b.convert(x, dtype if is_float(dtype) else "f64"), axes, keepdims), dtype)
+
+    return wrapped
+
+
+def element_count(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
+    """How many elements of `x` a reduction along `axes` takes together, as a scalar of its element type."""
+    sizes = [type_of(x).shape[axis] for axis in axes]
+    if None not in sizes:
+        return b.scalar(math.prod(s for s in sizes if s is not None), like=x)
+    known = b.gather(b.shape_of(x), b.literal(np.array(axes, np.int64)), axis=0)
+    return b.convert(b.reduce_prod(known, axes=(0,), keepdims=False), type_of(x).dtype)
+
+
+def reduce_mean(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    return b.div(reduce_sum(b, x, axes, keepdims), element_count(b, x, axes))
+
+
+def sum_of_absolutes(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    return reduce_sum(b, b.abs(x), axes, keepdims)
+
+
+def sum_of_squares(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    return reduce_sum(b, b.mul(x, x), axes, keepdims)
+
+
+def euclidean_norm(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    return b.sqrt(sum_of_squares(b, x, axes, keepdims))
+
+
+def log_of_sum(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    return b.log(reduce_sum(b, x, axes, keepdims))
+
+
+def log_of_sum_of_powers(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
+    """`log(sum(exp(x)))`, computed on `x` minus its maximum (where that is finite), so that the powers do not overflow."""
+    greatest = b.reduce_max(x, axes=axes, keepdims=True)
+    shift = b.select(b.is_inf(greatest, detect_negative=True, detect_positive=True), b.scalar(0, like=x), greatest)
+    total = b.log(reduce_sum(b, b.exp(b.sub(x, shift)), axes, keepdims))
+    return b.add(total, shift if keepdims else b.reduce_max(shift, axes=axes, keepdims=False))
+
+
+REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, since when the axes are an input, meaning
+    ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")), ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
+    ("ReduceMean", 18, reduce_mean), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, in_floats(euclidean_norm)),
+    ("ReduceSumSquare", 18, sum_of_squares), ("ReduceLogSum", 18, in_floats(log_of_sum)), ("ReduceLogSumExp", 18, in_floats(log_of_sum_of_powers)),
+)  # fmt: skip
+
+
+def with_axes_attribute(reduce: Reduce) -> Callable[..., Value]:
+    """The rule of a reduction whose axes are an attribute."""
+
+    def rule(b: ImportBuilder, x: Value, *, axes: Sequence[int] = (), keepdims: int = 1) -> Value:
+        rank = type_of(x).rank
+        return reduce(b, x, normalized_axes(axes, rank) or tuple(range(rank)), bool(keepdims))
+
+    return rule
+
+
+def with_axes_input(reduce: Reduce) -> Callable[..., Value]:
+    """The rule of a reduction whose axes are an input."""
+
+    def rule(b: ImportBuilder, x: Value, axes: Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Value:
+        rank = type_of(x).rank
+        chosen = normalized_axes(b.known_ints(axes, "axes"), rank) if axes is not None else ()
+        if not chosen and not noop_with_empty_axes:
+            chosen = tuple(range(rank))
+        return reduce(b, x, chosen, bool(keepdims))
+
+    return rule
+
+
+for _name, _since, _reduce in REDUCTIONS:
+    onnx_rule(_name, since=1)(with_axes_attribute(_reduce))
+    onnx_rule(_name, since=_since)(with_axes_input(_reduce))
+
+
+def arg_rule(mnemonic: str) -> Callable[..., Value]:
+    """The rule of ArgMax or ArgMin."""
+
+    def rule(b: ImportBuilder, x: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
+        axis = normalized_axis(axis, type_of(x).rank)
+        return getattr(b, mnemonic)(x, axis=axis, keepdims=bool(keepdims), select_last=bool(select_last_index))
+
+    return rule
+
+
+onnx_rule("ArgMax", since=1)(arg_rule("arg_max"))
+onnx_rule("ArgMin", since=1)(arg_rule("arg_min"))
+
+
+@onnx_rule("CumSum", since=11)
+def cum_sum(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
+    chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), type_of(x).rank)
+    return b.cumsum(x, axis=chosen, exclusive=bool(exclusive), reverse=bool(reverse))
+
+
+@onnx_rule("CumProd", since=26)
+def cum_prod(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
+    """In log(n) rounds, each multiplying by the products that end one, two, four, … before (Hillis and Steele, 1986)."""
+    chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), type_of(x).rank)
+    size = type_of(x).shape[chosen]
+    if size is None:
+        raise UnsupportedError(f"along the dynamic axis {chosen} of {type_of(x)} is not supported; supported: an axis of static size")
+
+    def shifted(value: Value, by: int) -> Value:
+        """`value` moved on along the axis, ones coming in."""
+        amounts = tuple(by if i == chosen else 0 for i in range(type_of(x).rank))
+        none = (0,) * type_of(x).rank
+        kept = slice_axis(b, value, chosen, by if reverse else 0, size - by)
+        return b.pad(kept, low=none if reverse else amounts, high=amounts if reverse else none, mode="constant", value=1.0)
+
+    result = shifted(x, 1) if exclusive and size else x
+    for i in range((size - 1).bit_length() if size else 0):
+        result = b.mul(result, shifted(result, 1 << i))
+    return result
+
+
+@onnx_rule("Softmax", since=1)
+def softmax_of_rows(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
+    return over_rows(b, x, axis, lambda rows, last: b.softmax(rows, axis=last))
+
+
+@onnx_rule("Softmax", since=13)
+def softmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
+    return b.softmax(x, axis=normalized_axis(axis, type_of(x).rank))
+
+
+def log_softmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:
+    shifted = b.sub(x, b.reduce_max(x, axes=(axis,), keepdims=True))
+    return b.sub(shifted, b.log(b.reduce_sum(b.exp(shifted), axes=(axis,), keepdims=True)))
+
+
+@onnx_rule("LogSoftmax", since=1)
+def log_softmax_of_rows(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
+    return over_rows(b, x, axis, lambda rows, last: log_softmax_along(b, rows, last))
+
+
+@onnx_rule("LogSoftmax", since=13)
+def log_softmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
+    return log_softmax_along(b, x, normalized_axis(axis, type_of(x).rank))
+
+
+def hardmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:
+    size = type_of(x).shape[axis]
+    if size is None:
+        raise UnsupportedError(f"along the dynamic axis {axis} of {type_of(x)} is not supported; supported: an axis of static size")
+    places = np.arange(size).reshape([size if i == axis else 1 for i in range(type_of(x).rank)])
+    best = b.arg_max(x, axis=axis, keepdims=True, select_last=False)
+    return b.convert(b.equal(best, b.literal(places)), type_of(x).dtype)
+
+
+@onnx_rule("Hardmax", since=1)
+def hardmax_of_rows(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
+    return over_rows(b, x, axis, lambda rows, last: hardmax_along(b, rows, last))
+
+
+@onnx_rule("Hardmax", since=13)
+def hardmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
+    return hardmax_along(b, x, normalized_axis(axis, type_of(x).rank))
+
+
+def over_rows(b: ImportBuilder, x: Value, axis: int, function: Callable[[Value, int], Value]) -> Value:
+    """Apply `function(value, axis)` as operators before opset 13 did: all dimensions from `axis` on are one."""
+    shape = type_of(x).shape
+    axis = normalized_axis(axis, len(shape))
+    if all(size == 1 for size in shape[axis + 1 :]):  # the same either way, and fewer reshapes
+        return function(x, axis)
+    return reshaped_like(b, function(flattened(b, x, axis), 1), x)
+
+
+@onnx_rule("TopK", since=1)
+def top_k_by_attribute(b: ImportBuilder, x: Value, *, k: int, axis: int = -1) -> tuple[Value, Value]:
+    return top_k(b, x, b.literal(np.array(k, np.int64)), axis=axis)
+
+
+@onnx_rule("TopK", since=10)
+def top_k(b: ImportBuilder, x: Value, k: Value, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Value, Value]:
+    tensor = type_of(x)
+    axis = normalized_axis(axis, tensor.rank)
+    wanted = b.constant_value(k)
+    count = None if wanted is None else int(b.known_scalar(k, "k"))
+    size = tensor.shape[axis]
+    if count is not None and (count < 0 or (size is not None and count > size)):
+        raise ModelError(f"k must be from 0 to {size}, the size of axis {axis} of {tensor}; got {count}")
+    shape = tuple(count if i == axis else d for i, d in enumerate(tensor.shape))
+    types = [tensor.with_shape(shape), TensorType("i64", shape)]
+    made = b.top_k(x, b.with_shape(k, ()), axis=axis, largest=bool(largest), result_types=types)
+    return typed(tuple[Value, Value], made)

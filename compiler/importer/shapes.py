@@ -1,0 +1,52 @@
+"""Fixes free dimensions of a model's inputs before its shapes are inferred."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from onnx import ModelProto, TypeProto, ValueInfoProto
+
+from stepwell.dialects.errors import InputError
+
+
+def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str]) -> None:
+    """Set the free dimensions of inputs, in place; a dimension's symbol gets the same size wherever it stands.
+
+    None leaves a dimension free. Raises InputError, naming the input, if it is unknown, of another rank, or if a size conflicts.
+    """
+    known_weights = set(weights)
+    inputs = {value.name: value for value in model.graph.input if value.name not in known_weights}
+    symbols: dict[str, tuple[int, str]] = {}
+    for name, shape in shapes.items():
+        if name not in inputs:
+            raise InputError(f"there is no input '{name}' to give a shape to; the model's inputs: {', '.join(inputs) or 'none'}")
+        _fix(inputs[name], list(shape), symbols)
+    for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
+        if value.type.WhichOneof("value") == "tensor_type":
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_param in symbols:
+                    dim.dim_value = symbols[dim.dim_param][0]
+
+
+def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tuple[int, str]]) -> None:
+    name = value.name
+    if any(size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0) for size in shape):
+        raise InputError(f"the shape given for input '{name}' must be sizes from 0 (None leaves one free), got {shape}")
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise InputError(f"input '{name}' is not a tensor: it has no shape to fix")
+    tensor: TypeProto.Tensor = value.type.tensor_type
+    if not tensor.HasField("shape"):
+        tensor.shape.SetInParent()
+        for _ in shape:
+            tensor.shape.dim.add()
+    if len(tensor.shape.dim) != len(shape):
+        raise InputError(f"input '{name}' has rank {len(tensor.shape.dim)} in the model, the shape given has rank {len(shape)}: {shape}")
+    for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
+        if size is None:
+            continue
+        if dim.HasField("dim_value") and dim.dim_value != size:
+            raise InputError(f"dimension {axis} of input '{name}' is {dim.dim_value} in the model, the shape given says {size}: {shape}")
+        if dim.dim_param:
+            known, where = symbols.setdefault(dim.dim_param, (size, name))
+            if known != size:
+                raise InputError(f"dimension {axis} of input '{name}' is '{dim.dim_param}', which is {known} in input '{where}', the shape given says {size}: {shape}")
+        dim.dim_value = int(size)

@@ -1,0 +1,150 @@
+"""TensorProto to numpy without copies, external data included, and ONNX element types to ours."""
+
+import mmap
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import TensorType, to_numpy
+
+DTYPES: dict[int, str] = {
+    TensorProto.BOOL: "i1",
+    TensorProto.INT8: "i8", TensorProto.INT16: "i16", TensorProto.INT32: "i32", TensorProto.INT64: "i64",
+    TensorProto.UINT8: "ui8", TensorProto.UINT16: "ui16", TensorProto.UINT32: "ui32", TensorProto.UINT64: "ui64",
+    TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64",
+}  # fmt: skip
+MAX_TENSOR_BYTES = 1 << 34  # no value of a model may be larger, weights and intermediate results alike
+SUPPORTED_DTYPES = "bool, 8- to 64-bit integers, float16, bfloat16, float, double"
+
+
+def dtype_name(elem_type: int) -> str:
+    """ONNX's name of an element type, for messages."""
+    return str(TensorProto.DataType.Name(elem_type)).lower() if elem_type in TensorProto.DataType.values() else f"number {elem_type}"
+
+
+def our_dtype(elem_type: int) -> str:
+    """Our spelling of an ONNX element type. Raises UnsupportedError for one outside our set."""
+    if elem_type not in DTYPES:
+        raise UnsupportedError(f"element type {dtype_name(elem_type)} is not supported; supported: {SUPPORTED_DTYPES}")
+    return DTYPES[elem_type]
+
+
+def onnx_tensor_type(proto: onnx.TypeProto) -> TensorType | None:
+    """Our type of a ranked ONNX tensor type with an element type of our set; None for anything else."""
+    tensor = proto.tensor_type
+    if proto.WhichOneof("value") != "tensor_type" or tensor.elem_type not in DTYPES or not tensor.HasField("shape"):
+        return None
+    return TensorType(DTYPES[tensor.elem_type], tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim))
+
+
+def checked_size(name: str, dtype: str, dims: Any) -> int:
+    """The size in bytes of a dense tensor. Raises ModelError if a dimension is negative or the whole is absurdly large."""
+    size = to_numpy(dtype).itemsize
+    for dim in dims:
+        if dim < 0:
+            raise ModelError(f"tensor '{name}' has the negative dimension {dim} in its shape {list(dims)}")
+        size *= dim
+    if max(dims, default=0) > MAX_TENSOR_BYTES or size > MAX_TENSOR_BYTES:
+        raise ModelError(f"tensor '{name}' of shape {list(dims)} would take {size} bytes; at most {MAX_TENSOR_BYTES} are accepted")
+    return size
+
+
+def data_bytes(tensor: TensorProto) -> int:
+    """The size of the data that a tensor should have; 0 if its type or shape make no sense (whoever reads the data will say so)."""
+    if tensor.data_type not in DTYPES or any(dim < 0 for dim in tensor.dims):
+        return 0
+    return int(np.prod([to_numpy(DTYPES[tensor.data_type]).itemsize, *tensor.dims], dtype=object))
+
+
+def view_raw(name: str, elem_type: int, dims: Any, raw: Any) -> np.ndarray:
+    """An array over the bytes-like `raw`, not a copy of it. Raises ModelError if its length does not fit the type."""
+    dtype = our_dtype(elem_type)
+    size = checked_size(name, dtype, dims)
+    if len(raw) != size:
+        raise ModelError(f"tensor '{name}' ({dtype_name(elem_type)}, shape {list(dims)}) takes {size} bytes, but its data has {len(raw)}")
+    if size == 0:
+        return np.empty(tuple(dims), to_numpy(dtype))
+    if dtype == "i1":  # any byte but zero is true; numpy wants a one
+        return np.asarray(np.frombuffer(raw, dtype=np.uint8) != 0).reshape(tuple(dims))
+    return np.frombuffer(raw, dtype=to_numpy(dtype)).reshape(tuple(dims))
+
+
+def tensor_array(tensor: TensorProto) -> np.ndarray:
+    """The array of a TensorProto that holds its data itself. Raises ModelError or UnsupportedError, naming the tensor."""
+    dtype = our_dtype(tensor.data_type)
+    if tensor.HasField("raw_data"):
+        return view_raw(tensor.name, tensor.data_type, tensor.dims, tensor.raw_data)
+    checked_size(tensor.name, dtype, tensor.dims)
+    try:
+        return np.asarray(numpy_helper.to_array(tensor)).astype(to_numpy(dtype), copy=False)
+    except (ValueError, TypeError) as error:
+        raise ModelError(f"tensor '{tensor.name}' ({dtype_name(tensor.data_type)}, shape {list(tensor.dims)}): {error}") from None
+
+
+@dataclass
+class ExternalData:
+    """Reads external tensor data inside one folder, each file mapped once; `folder` None means there is none to read from."""
+
+    folder: Path | None
+    _files: dict[Path, mmap.mmap] = field(default_factory=dict)
+
+    def array(self, tensor: TensorProto) -> np.ndarray:
+        """The memory-mapped array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
+        entries = {e.key: e.value for e in tensor.external_data}
+        location = entries.get("location", "")
+        size = checked_size(tensor.name, our_dtype(tensor.data_type), tensor.dims)
+        offset = self._number(tensor.name, entries, "offset", 0)
+        length = self._number(tensor.name, entries, "length", size)
+        if length != size:
+            raise ModelError(f"tensor '{tensor.name}' takes {size} bytes, but its external data '{location}' has the length {length}")
+        if size == 0:
+            return view_raw(tensor.name, tensor.data_type, tensor.dims, b"")
+        data = self._map(tensor.name, location)
+        if offset + length > len(data):
+            raise ModelError(
+                f"tensor '{tensor.name}': its external data '{location}' should hold bytes {offset} to {offset + length}, but the file has {len(data)} bytes"
+            )
+        return view_raw(tensor.name, tensor.data_type, tensor.dims, memoryview(data)[offset : offset + length])
+
+    def _number(self, name: str, entries: dict[str, str], key: str, default: int) -> int:
+        text = entries.get(key, "")
+        if not text:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) < 20):
+            raise ModelError(f"tensor '{name}': the {key} of its external data must be a number of bytes, got {text!r}")
+        return int(text)
+
+    def _map(self, name: str, location: str) -> mmap.mmap:
+        if self.folder is None:
+            raise ModelError(f"tensor '{name}' lies in the external file '{location}': import the model by its path, so that the file can be found")
+        if not location or "\0" in location or os.path.isabs(location):
+            raise ModelError(f"tensor '{name}': the location of external data must be a path inside the model's folder, got {location!r}")
+        folder = self.folder.resolve()
+        try:
+            path = (folder / location).resolve()
+        except (OSError, RuntimeError):  # links that go round in circles
+            raise ModelError(f"tensor '{name}': its external data '{location}' cannot be resolved") from None
+        if not path.is_relative_to(folder):
+            raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
+        if path not in self._files:
+            if not path.is_file():
+                raise ModelError(f"tensor '{name}': its external data '{location}' is missing in the model's folder")
+            self._files[path] = map_file(path)
+        return self._files[path]
+
+
+def map_file(path: Path) -> mmap.mmap:
+    """A file mapped for reading. Raises ModelError if it cannot be read or is empty."""
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelError(f"{path.name} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise ModelError(f"{path.name} is empty") from None

@@ -1,0 +1,142 @@
+"""Checks a model before it is imported: node names, opsets, local functions, ONNX's own checker and shape inference."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import onnx
+from onnx import FunctionProto, ModelProto, NodeProto, defs
+
+from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.importer.functions import domain_of, has_schema_function, schema_of
+from stepwell.importer.problems import Problems, node_problem
+from stepwell.importer.registry import find_rule
+from stepwell.importer.source import nested_nodes
+
+OLDEST_OPSET = 7
+MAX_NODES = 1 << 18  # nodes after the expansion of local functions
+
+FunctionKey = tuple[str, str, str]  # domain, name, overload
+
+
+def check_and_infer(model: ModelProto) -> ModelProto:
+    """The model with the types of its values inferred. Raises ModelError if ONNX's checker or strict shape inference finds a fault."""
+    with foreign_errors("the model is not valid ONNX"):
+        onnx.checker.check_model(model)
+    with foreign_errors("the types in the model do not fit together"):
+        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+
+
+@contextmanager
+def foreign_errors(what: str) -> Iterator[None]:
+    """Turn whatever the libraries that read the model raise inside the block into a ModelError."""
+    try:
+        yield
+    except StepwellError:
+        raise
+    except Exception as error:  # onnx raises its own classes, protobuf's, and whatever pybind makes of a C++ exception
+        text = " ".join(str(error).replace("==> Context:", "in:").split())
+        raise ModelError(f"{what}: {text or type(error).__name__}") from None
+
+
+def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """Opset version by domain. Raises UnsupportedError if ONNX's own is outside the range that we read, ModelError for two versions."""
+    versions: dict[str, int] = {}
+    for entry in imports:
+        domain = domain_of(entry.domain)
+        if versions.setdefault(domain, entry.version) != entry.version:
+            raise ModelError(f"the model imports two versions of the domain '{domain or 'ai.onnx'}': {versions[domain]} and {entry.version}")
+    newest = defs.onnx_opset_version()
+    if "" in versions and not OLDEST_OPSET <= versions[""] <= newest:
+        hint = "onnx.version_converter converts older models" if versions[""] < OLDEST_OPSET else "a newer onnx package knows newer opsets"
+        raise UnsupportedError(f"opset {versions['']} of ai.onnx is not supported; supported: {OLDEST_OPSET} to {newest} ({hint})")
+    return versions
+
+
+def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
+    """Give every node a name of its own, in place: `OpType_index` to one without, `name.1` to the second of that name. Returns them."""
+    taken: set[str] = set()
+    names = []
+    for index, node in enumerate(nodes):
+        node.name = unique_name(node.name or f"{node.op_type}_{index}", taken)
+        names.append(node.name)
+    return names
+
+
+def unique_name(name: str, taken: set[str]) -> str:
+    """`name`, or `name.1`, `name.2`, … if it is taken already; adds it to `taken`."""
+    unique, count = name, 0
+    while unique in taken:
+        count += 1
+        unique = f"{name}.{count}"
+    taken.add(unique)
+    return unique
+
+
+def function_key(node: NodeProto | FunctionProto) -> FunctionKey:
+    """What a call of a model-local function and the function itself have in common."""
+    name = node.op_type if isinstance(node, NodeProto) else node.name
+    return domain_of(node.domain), name, node.overload
+
+
+def local_functions(model: ModelProto) -> dict[FunctionKey, FunctionProto]:
+    """The model's functions. Raises ModelError if one calls itself, directly or not, or if expanding them all would be absurdly large."""
+    functions: dict[FunctionKey, FunctionProto] = {}
+    for function in model.functions:
+        if functions.setdefault(function_key(function), function) is not function:
+            raise ModelError(f"two functions of the model have the name '{function.name}' (domain '{function.domain}')")
+    sizes: dict[FunctionKey, int] = {}
+    for key in functions:
+        _expanded_size(key, functions, sizes)
+    size = sum(sizes.get(function_key(node), 1) for node in nested_nodes(model.graph.node))
+    if size > MAX_NODES:
+        raise ModelError(f"the model has {size} nodes after the expansion of its functions; at most {MAX_NODES} are accepted")
+    return functions
+
+
+def _expanded_size(key: FunctionKey, functions: Mapping[FunctionKey, FunctionProto], sizes: dict[FunctionKey, int]) -> int:
+    """How many nodes a function is after expansion; fills `sizes`. Walks with its own stack: the nesting may be deep."""
+    in_progress: list[FunctionKey] = [key]
+    while in_progress:
+        current = in_progress[-1]
+        calls = [function_key(node) for node in nested_nodes(functions[current].node)]
+        pending = next((call for call in calls if call in functions and call not in sizes), None)
+        if pending is None:
+            sizes[current] = sum(sizes.get(call, 1) for call in calls) if calls else 1
+            in_progress.pop()
+        elif pending in in_progress:
+            raise ModelError(f"the model's function '{pending[1]}' (domain '{pending[0]}') calls itself")
+        elif len(in_progress) >= 100:
+            raise ModelError(f"the model's functions call each other more than 100 deep, from '{key[1]}' on")
+        else:
+            in_progress.append(pending)
+    return sizes[key]
+
+
+def check_known_ops(model: ModelProto, functions: Mapping[FunctionKey, FunctionProto], opsets: Mapping[str, int]) -> None:
+    """Raise UnsupportedError listing every node without a rule, if one of them is of an operator that ONNX's checker would stumble over."""
+    problems = Problems()
+    stumbles = False
+    bodies = [(model.graph.node, opsets)]
+    bodies += [(f.node, opset_versions(f.opset_import) or opsets) for f in functions.values()]
+    for nodes, versions in bodies:
+        for node in nested_nodes(nodes):
+            domain = domain_of(node.domain)
+            opset = versions.get(domain, 0)
+            if function_key(node) in functions or find_rule(domain, node.op_type, opset) or has_schema_function(domain, node.op_type, opset):
+                continue
+            known = schema_of(domain, node.op_type, opset) is not None
+            stumbles = stumbles or not known
+            reason = "there is no rule for it" if known else unknown_reason(node, domain, opset)
+            problems.add(node.name or node.op_type, node_problem(node.op_type, domain, node.name, opset, reason))
+    if stumbles:
+        problems.raise_any()
+
+
+def unknown_reason(node: NodeProto, domain: str, opset: int) -> str:
+    """Why an operator is not known to ONNX."""
+    if opset == 0:
+        return f"the model imports no opset of the domain '{node.domain or 'ai.onnx'}'"
+    versions = sorted(s.since_version for s in defs.get_all_schemas_with_history() if s.name == node.op_type and s.domain == domain)
+    if versions:
+        return f"it is an operator from opset {versions[0]} on only"
+    return f"there is no such operator in the domain '{domain or 'ai.onnx'}', and no rule for it"
