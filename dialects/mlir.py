@@ -1,5 +1,7 @@
 """The one module that imports the MLIR bindings: names for everybody else, contexts made right, repairs of `ext`."""
 
+import sys
+import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,9 +23,9 @@ __all__ = [
 Pure = _ext.Pure
 Region: TypeAlias = ir.Region
 
-# Field kinds of an operation class. Mind that the operands (or results) of one variadic field must all have the same type: the
-# constraint language behind `ext` binds a constraint to the first type it meets. Types of operands and results are checked by the op's `infer`, so that a message can say
-# more than a constraint can; type checkers see what the accessors return.
+# Field kinds of an operation class. The values of one variadic field may have different types: IRDL alone would not let them, but
+# `_TypeRuns` below does (so concat and fused stay variadic). Types of operands and results are checked by the op's `infer`, so that a
+# message can say more than a constraint can; type checkers see what the accessors return.
 if TYPE_CHECKING:
 
     class Dialect:
@@ -150,6 +152,9 @@ _dialects: list[Any] = []
 def register_dialect(dialect: Any) -> Any:
     """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it."""
     _dialects.append(dialect)
+    # Whenever they make the view of an op, the bindings try to import a module of its dialect's name and never give up: here it is.
+    module = f"{_ext.__package__}.{dialect.DIALECT_NAMESPACE}"
+    sys.modules.setdefault(module, types.ModuleType(module))
     return dialect
 
 

@@ -1,7 +1,7 @@
 """Operations with regions: fused groups, conditionals and loops, and the terminator they share."""
 
 from stepwell.dialects.errors import InferenceError
-from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, Result, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import BOOL, TensorType, type_of
 
@@ -12,18 +12,16 @@ class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
     values: VariadicOperand
 
 
-class FusedOp(GraphOp, name="fused", traits=[Pure]):
-    """A group of ops that becomes one kernel: its body captures the inputs and yields the result.
+class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait]):
+    """A group of ops that becomes one kernel: its body sees the inputs only, as block arguments, and yields the result(s)."""
 
-    The inputs are captured rather than operands because the operands of one variadic field all have one type (see `mlir.py`).
-    """
-
-    result: Result
+    inputs: VariadicOperand
+    results_: VariadicResult
     body: Region
 
     def verify_region_invariants(self) -> bool:
-        """The body is one block without arguments whose yield gives the result."""
-        return report(self, region_problem(self.operation, 0, [], list(self.result_types())))
+        """The body is one block whose arguments are the inputs and whose yield gives the results."""
+        return report(self, region_problem(self.operation, 0, [type_of(v) for v in self.inputs], list(self.result_types())))
 
 
 class IfOp(GraphOp, name="if", traits=[Pure]):

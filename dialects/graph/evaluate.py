@@ -93,7 +93,7 @@ class Evaluator:
             raise StepwellError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
         groups = map_groups(values.__getitem__, op.operand_groups())
         if isinstance(op, FusedOp):
-            return self.run(op.regions[0].blocks[0], [], values)
+            return self.run(op.regions[0].blocks[0], groups[0], {})
         if isinstance(op, IfOp):
             return self.run(op.regions[0 if bool(groups[0]) else 1].blocks[0], [], values)
         if isinstance(op, LoopOp):

@@ -149,21 +149,27 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it."""
     inside = {result for op in members for result in op.results}
     constants: dict[ir.Value, ir.Operation] = {}
+    inputs: dict[ir.Value, None] = {}
     for op in members:
         for value in op.operands:
-            source = None if value in inside else defining_op(value)
-            if source is not None and source.name == "graph.constant" and type_of(value).elements <= LITERAL_ELEMENTS:
+            if value in inside or value in inputs or value in constants:
+                continue
+            source = defining_op(value)
+            if source is not None and source.name == "graph.constant" and belongs_inside(type_of(value)):
                 constants[value] = source
+            else:
+                inputs[value] = None
     location = members[0].location if len(members) == 1 else ir.Location.fused([op.location for op in members])
     with ir.InsertionPoint(tail), location:
-        fused: ir.Operation = create_operation(FusedOp, [], [tail.results[0].type], {}).operation
-    tail.results[0].replace_all_uses_with(fused.results[0])
-    block = fused.regions[0].blocks.append()
-    mapping: dict[ir.Value, ir.Value] = {}
+        fused: ir.Operation = create_operation(FusedOp, [list(inputs)], [[r.type for r in tail.results]], {}).operation
+    for old, new in zip(tail.results, fused.results, strict=True):
+        old.replace_all_uses_with(new)
+    block = fused.regions[0].blocks.append(*[v.type for v in inputs], arg_locs=[location] * len(inputs))
+    mapping: dict[ir.Value, ir.Value] = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block), location:
         for source in constants.values():
             clone_into(source, mapping, ir.InsertionPoint(block))
-        end = create_operation(YieldOp, [[tail.results[0]]], [], {}).operation
+        end = create_operation(YieldOp, [list(tail.results)], [], {}).operation
     for op in members:
         op.move_before(end)
         for i, value in enumerate(op.operands):

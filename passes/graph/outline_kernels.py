@@ -21,9 +21,9 @@ def body_text(fused: ir.Operation) -> str:
     block = fused.regions[0].blocks[0]
     numbers: dict[ir.Value, int] = {}
     lines = []
-    for value in captures(fused):
-        numbers[value] = len(numbers)
-        lines.append(str(value.type))
+    for argument in block.arguments:
+        numbers[argument] = len(numbers)
+        lines.append(str(argument.type))
     for inner in block.operations:
         op = inner.operation
         if len(op.regions):
@@ -34,13 +34,6 @@ def body_text(fused: ir.Operation) -> str:
         for result in op.results:
             numbers[result] = len(numbers)
     return "\n".join(lines)
-
-
-def captures(fused: ir.Operation) -> list[ir.Value]:
-    """The values from outside that a group uses, in order of first use: the inputs of its kernel."""
-    ops = [o.operation for o in fused.regions[0].blocks[0].operations]
-    inside = {result for op in ops for result in op.results}
-    return list(dict.fromkeys(v for op in ops for v in op.operands if v not in inside))
 
 
 def root_of(fused: ir.Operation) -> ir.Operation:
@@ -112,7 +105,7 @@ def _call(fused: ir.Operation, name: str) -> None:
                     "kernels need a destination of known size. Give the model's free dimensions a size"
                 )
             destinations.append(tensor.EmptyOp(list(type_of(result).static_shape), ir.RankedTensorType(result.type).element_type).result)
-        call = func.CallOp([r.type for r in fused.results], name, [*captures(fused), *destinations])
+        call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *destinations])
     for old, new in zip(fused.results, call.results, strict=True):
         old.replace_all_uses_with(new)
 
@@ -121,19 +114,15 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
     """Move the group's body into a new function at the end of the module."""
     results = [r.type for r in fused.results]
     body = fused.regions[0].blocks[0]
-    captured = captures(fused)
-    inputs = [v.type for v in captured]
+    inputs = [a.type for a in body.arguments]
     with ir.InsertionPoint(module_body), fused.location:
         function = func.FuncOp(name, ir.FunctionType.get([*inputs, *results], results), visibility="private")
         function.attributes[KERNEL] = ir.UnitAttr.get()
         function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
         entry = function.add_entry_block([fused.location] * (len(inputs) + len(results)))
-    mapping = dict(zip(captured, list(entry.arguments)[: len(inputs)], strict=True))
+    for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
+        old.replace_all_uses_with(new)
     ops = [o.operation for o in body.operations]
-    for op in ops:
-        for i, value in enumerate(op.operands):
-            if value in mapping:
-                op.operands[i] = mapping[value]
     with ir.InsertionPoint(entry), fused.location:
         end = func.ReturnOp(list(ops[-1].operands)).operation
     for op in ops[:-1]:
