@@ -53,7 +53,7 @@ REPAIRS = (
     # `Value` alone is a value of any type.
     (r'_T = TypeVar\("_T", bound=Type\)', 'from typing_extensions import TypeVar as _TypeVar\n_T = _TypeVar("_T", bound=Type, default=Any)'),
     # Erased by the binding.
-    (r"-> object\b", "-> Any"),
+    (r"-> (list\[)?object\b", r"-> \1Any"),
     (r"attach_diagnostic_handler\(self, callback: object\) -> Any", "attach_diagnostic_handler(self, callback: Any) -> DiagnosticHandler"),
     # An op class of ours may call its result so, with another type.
     (r"def result\(self\) -> \w+(\[\w+\])?:", "def result(self) -> Any:"),

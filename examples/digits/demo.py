@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Compile digits.onnx, classify digits it was not trained on, and compare results and latency with ONNX Runtime's.
 
-    scripts/demo [--threads N]
+    scripts/demo
 """
 
-import argparse
 import statistics
 import sys
 import time
@@ -28,25 +27,22 @@ Classifier = Callable[[np.ndarray], np.ndarray]
 
 def main() -> int:
     """Show compilation, accuracy, latency and a few digits; 1 if a result is not ONNX Runtime's."""
-    parser = argparse.ArgumentParser(description="Compile a network for handwritten digits, run it, and compare it with ONNX Runtime.")
-    parser.add_argument("--threads", type=int, default=1, help="threads of both engines (default 1: one digit is too small to share)")
-    options = parser.parse_args()
     console = Console(highlight=False)
     _, (images, labels) = split()
 
     console.print("[bold]Stepwell[/]: a network for handwritten digits, from ONNX to machine code\n")
-    ours = compile_ours(console, options.threads)
-    theirs = start_onnxruntime(options.threads)
+    ours = compile_ours(console)
+    theirs = start_onnxruntime()
 
     a = np.stack([ours(image[None])[0] for image in images])
     b = np.stack([theirs(image[None])[0] for image in images])
     same = report_accuracy(console, a, b, labels)
-    report_latency(console, ours, theirs, images, options.threads)
+    report_latency(console, ours, theirs, images)
     draw(console, images, labels, a)
     return 0 if same else 1
 
 
-def compile_ours(console: Console, threads: int) -> Classifier:
+def compile_ours(console: Console) -> Classifier:
     """The network compiled by Stepwell for one image; prints each level when it is reached."""
 
     def on_level(level: str, seconds: float) -> None:
@@ -54,17 +50,17 @@ def compile_ours(console: Console, threads: int) -> Classifier:
 
     console.print(f"compiling {MODEL.name} ({MODEL.stat().st_size / 1000:.0f} kB)")
     start = time.perf_counter()
-    model = stepwell.compile(MODEL, shapes={"image": (1, 1, 8, 8)}, threads=threads, on_level=on_level)
+    model = stepwell.compile(MODEL, shapes={"image": (1, 1, 8, 8)}, threads=1, on_level=on_level)
     seconds = time.perf_counter() - start
     assert isinstance(model, stepwell.CompiledModel)  # and no DynamicModel: all shapes are given
-    console.print(f"  {model.kernels} distinct kernels, {seconds:.2f} s in all\n")
+    console.print(f"  {model.kernels} distinct kernels, {seconds:.2f} s in all, with loading the compiler\n")
     return lambda image: model.run({"image": image})["probability"]
 
 
-def start_onnxruntime(threads: int) -> Classifier:
-    """The same network in ONNX Runtime, on as many threads."""
+def start_onnxruntime() -> Classifier:
+    """The same network in ONNX Runtime, on one thread too: a digit is too small to share."""
     settings = onnxruntime.SessionOptions()
-    settings.intra_op_num_threads = threads
+    settings.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(MODEL), settings, providers=["CPUExecutionProvider"])
     return lambda image: session.run(["probability"], {"image": image})[0]
 
@@ -79,7 +75,7 @@ def report_accuracy(console: Console, ours: np.ndarray, theirs: np.ndarray, labe
     return agree == len(labels)
 
 
-def report_latency(console: Console, ours: Classifier, theirs: Classifier, images: np.ndarray, threads: int) -> None:
+def report_latency(console: Console, ours: Classifier, theirs: Classifier, images: np.ndarray) -> None:
     """Time both engines on single digits, turn by turn."""
     engines = {"Stepwell": ours, "ONNX Runtime": theirs}
     times: dict[str, list[float]] = {name: [] for name in engines}
@@ -90,7 +86,7 @@ def report_latency(console: Console, ours: Classifier, theirs: Classifier, image
             classify(image)
             if turn >= WARM_UP:
                 times[name].append(time.perf_counter() - start)
-    console.print(f"latency of one digit on {threads} thread{'s' * (threads > 1)}, {ROUNDS} runs of each engine in turn:")
+    console.print(f"latency of one digit on one thread, {ROUNDS} runs of each engine in turn:")
     table = Table()
     table.add_column("engine")
     table.add_column("median", justify="right")
