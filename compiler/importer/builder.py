@@ -51,7 +51,6 @@ class ImportBuilder(GraphBuilder):
     def __init__(self, weights: WeightTable) -> None:
         super().__init__(weights)
         self._known: dict[Value, np.ndarray | None] = {}
-        self._kept: list[ir.Operation] = []
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
     @contextmanager
@@ -78,11 +77,6 @@ class ImportBuilder(GraphBuilder):
             return constant_value(value, self.weights, known=self._known)
         except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
             return None
-
-    def keep(self, op: ir.Operation) -> ir.Operation:
-        """Have a detached operation live as long as the builder, which remembers values inside it; returns it."""
-        self._kept.append(op)
-        return op
 
     def known(self, value: Value, what: str) -> np.ndarray:
         """The array that an operand holds. Raises NotConstantError, naming the operand as `what`, if it is not known."""

@@ -22,8 +22,9 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     known = b.constant_value(condition)
     if known is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
-    # The result types come out of the branches, so these are built before the op that will hold them.
-    holder = b.keep(ir.Operation.create("graph.if", operands=[condition], results=[], regions=2, ip=False))
+    # The result types come out of the branches, so these are built in an op without results first. It stands in the module, not by
+    # itself: the bindings crash where a detached op with operands outlives what these belong to.
+    holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
     for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
@@ -36,6 +37,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, types[0]).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
+    holder.erase()
     return tuple(made.results)
 
 
