@@ -4,6 +4,7 @@ import sys
 import types
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from torch_mlir import ir, passmanager, rewrite
@@ -218,19 +219,25 @@ def use_count(value: ir.Value) -> int:
     return sum(1 for _ in value.uses)
 
 
+@cache
+def _fields_of(cls: Any) -> tuple[list[tuple[str, str]], list[Any], list[tuple[str, str]]]:
+    operands, attributes, results, _ = _ext.partition_fields(cls._fields)
+    return [(f.name, f.variadicity.name) for f in operands], list(attributes), [(f.name, f.variadicity.name) for f in results]
+
+
 def operand_fields(cls: Any) -> list[tuple[str, str]]:
     """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
-    return [(f.name, f.variadicity.name) for f in _ext.partition_fields(cls._fields)[0]]
+    return list(_fields_of(cls)[0])
 
 
 def attribute_fields(cls: Any) -> list[Any]:
     """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
-    return list(_ext.partition_fields(cls._fields)[1])
+    return list(_fields_of(cls)[1])
 
 
 def result_fields(cls: Any) -> list[tuple[str, str]]:
     """The result fields of an op class, as `operand_fields`."""
-    return [(f.name, f.variadicity.name) for f in _ext.partition_fields(cls._fields)[2]]
+    return list(_fields_of(cls)[2])
 
 
 def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:

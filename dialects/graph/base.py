@@ -214,10 +214,14 @@ def op_classes() -> dict[str, type[GraphOp]]:
 
 def op_class(mnemonic: str) -> type[GraphOp]:
     """The op class of that mnemonic. Raises StepwellError if there is none."""
-    classes = op_classes()
-    if mnemonic not in classes:
+    if mnemonic not in _BY_MNEMONIC:
+        _BY_MNEMONIC.update(op_classes())  # a plugin may have added some since
+    if mnemonic not in _BY_MNEMONIC:
         raise StepwellError(f"there is no op graph.{mnemonic}")
-    return classes[mnemonic]
+    return _BY_MNEMONIC[mnemonic]
+
+
+_BY_MNEMONIC: dict[str, type[GraphOp]] = {}
 
 
 def make_op(cls: type[GraphOp], operands: Sequence[Any], attributes: dict[str, Any], result_types: Sequence[TensorType], **where: Any) -> GraphOp:
