@@ -21,6 +21,8 @@ _NUMPY: dict[str, np.dtype] = {
     "ui8": np.dtype(np.uint8), "ui16": np.dtype(np.uint16), "ui32": np.dtype(np.uint32), "ui64": np.dtype(np.uint64),
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+_FLOAT_CLASSES = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
 _FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
 DTYPES = tuple(_NUMPY)
 
@@ -93,7 +95,7 @@ class TensorType:
         """The light form of a ranked tensor type. Raises InferenceError for any other type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
-        shape = tuple(None if mlir_type.is_dynamic_dim(i) else mlir_type.get_dim_size(i) for i in range(mlir_type.rank))
+        shape = tuple(None if size == _DYNAMIC else size for size in mlir_type.shape)
         return TensorType(dtype_of(mlir_type.element_type), shape)
 
 
@@ -106,7 +108,7 @@ def element_type(dtype: str) -> ir.Type:
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises InferenceError for one outside our set."""
-    text = str(mlir_type)
+    text = _FLOAT_CLASSES.get(type(mlir_type)) or str(mlir_type)  # printing costs, and most are floats
     if text not in _NUMPY:
         raise InferenceError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
     return text
