@@ -1,16 +1,18 @@
 """Runs single graph ops through convert-graph-to-linalg and upstream's plain loops, for the tests of the lowerings."""
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.errors import StepwellError
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.mlir import ExecutionEngine, func, ir, make_context, passmanager
-from stepwell.dialects.types import TensorType, from_numpy, to_numpy
+from stepwell.dialects.types import FLOATS, TensorType, from_numpy, to_numpy
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.linalg_to_affine.kernels import copy_generic
@@ -23,6 +25,12 @@ BUFFERISE = """builtin.module(canonicalize,
 LOWER = """builtin.module(func.func(convert-linalg-to-loops),lower-affine,convert-scf-to-cf,expand-strided-metadata,lower-affine,
   arith-expand{include-bf16=true},convert-math-to-llvm,convert-math-to-libm,finalize-memref-to-llvm,convert-arith-to-llvm,convert-index-to-llvm,
   convert-func-to-llvm,convert-cf-to-llvm,reconcile-unrealized-casts)"""
+
+
+@functools.cache
+def context() -> ir.Context:
+    """One context for all: loading the dialects takes longer than compiling an op."""
+    return make_context()
 
 
 class Literal:
@@ -75,10 +83,12 @@ def lower(module: ir.Module) -> ir.Module:
     return module
 
 
-def run_op(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
-    """The results of one op as compiled code computes them."""
-    with make_context(), ir.Location.name(mnemonic):
-        module = build(mnemonic, arrays, result_types, **attributes)
+def run_op(
+    mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, types: Sequence[Any] | None = None, **attributes: Any
+) -> tuple[np.ndarray, ...]:
+    """The results of one op as compiled code computes them; `types` (by field) where the kernel knows less of its operands' shapes."""
+    with context(), ir.Location.name(mnemonic):
+        module = build(mnemonic, types or arrays, result_types, **attributes)
         dtypes = [TensorType.from_mlir(t).dtype for t in ops_below(module.operation, "func.func")[0].opview.type.results]
         ranks = [t.rank for t in ops_below(module.operation, "func.func")[0].opview.type.results]
         lower(module)
@@ -88,7 +98,7 @@ def run_op(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] 
 
 def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
     """The results of one op by its reference."""
-    with make_context(), ir.Location.name(mnemonic):
+    with context(), ir.Location.name(mnemonic):
         module = build(mnemonic, arrays, result_types, **attributes)
         op = ops_below(module.operation, f"graph.{mnemonic}")[0].opview
         return op.evaluate(map_groups(lambda o: o.array if isinstance(o, Literal) else o, arrays))
@@ -152,3 +162,29 @@ def _read(result: Any, dtype: str, rank: int) -> np.ndarray:
     raw = (ctypes.c_uint8 * (reach * kind.itemsize)).from_address(result.aligned + result.offset * kind.itemsize)
     flat = np.frombuffer(raw, np.uint8).copy().view(kind)
     return np.lib.stride_tricks.as_strided(flat, shape, strides).copy()
+
+
+def check_op(mnemonic: str, arrays: Sequence[Any], *, terms: int = 1, ulps: float = 1, scale: Any = None, **options: Any) -> None:
+    """Compare what compiled code computes with the reference: integers exactly, floats to `terms` roundings of a sum of size `scale`.
+
+    `scale` (an array that broadcasts to the result, or None for the result itself) is how large what is summed is; a function in
+    between may be off by `ulps`.
+    """
+    actual = run_op(mnemonic, arrays, **options)
+    expected = reference(mnemonic, arrays, **{k: v for k, v in options.items() if k != "types"})
+    for a, e in zip(actual, expected, strict=True):
+        assert (a.shape, a.dtype) == (e.shape, e.dtype)
+        if from_numpy(a.dtype) not in FLOATS:
+            np.testing.assert_array_equal(a, e)
+            continue
+        info = ml_dtypes.finfo(a.dtype)
+        wide_a, wide_e = a.astype(np.float64), e.astype(np.float64)
+        np.testing.assert_array_equal(np.isnan(wide_a), np.isnan(wide_e))
+        size = np.abs(wide_e) if scale is None else np.asarray(scale, np.float64)
+        # Narrow floats are summed in f32 and rounded once.
+        roundings = ulps + terms if info.bits >= 32 else ulps + terms * float(np.finfo(np.float32).eps) / float(info.eps)
+        with np.errstate(all="ignore"):
+            error = np.where(wide_a == wide_e, 0, np.abs(wide_a - wide_e))
+            limit = roundings * float(info.eps) * size + float(info.smallest_subnormal)
+        bad = (error != 0) & ~(error <= limit) & ~np.isnan(wide_e)
+        assert not bad.any(), f"{mnemonic}: {wide_a[bad][:4]} instead of {wide_e[bad][:4]}, error {error[bad][:4]}"

@@ -1,0 +1,150 @@
+"""Matrix products, convolutions, poolings and normalisations, compiled, against their references."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from one_op import check_op, reference, run_op
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.types import FLOATS, TensorType, to_numpy
+
+RNG = np.random.default_rng(13)
+DTYPES = ("f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "i64")
+
+
+def values(dtype: str, *shape: int) -> np.ndarray:
+    if dtype in FLOATS:
+        return RNG.standard_normal(shape).astype(to_numpy(dtype))
+    return RNG.integers(0 if dtype.startswith("u") else -9, 10, shape).astype(to_numpy(dtype))
+
+
+def magnitude(mnemonic: str, x: np.ndarray, w: np.ndarray, **attributes: Any) -> np.ndarray:
+    """How large the products are that each element of the result sums."""
+    return reference(mnemonic, [np.abs(x.astype(np.float64)), np.abs(w.astype(np.float64))], **attributes)[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matmul(dtype: str) -> None:
+    for a, b in [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((7, 1, 4), (4, 5)), ((2, 3, 4), (1, 4, 1)), ((1, 3, 4), (2, 4, 2))]:
+        x, y = values(dtype, *a), values(dtype, *b)
+        check_op("matmul", [x, y], terms=4, scale=magnitude("matmul", x, y))
+
+
+def test_matmul_with_dynamic_dimensions() -> None:
+    x, y = values("f32", 2, 3, 4), values("f32", 2, 4, 5)
+    types = [TensorType("f32", (None, None, 4)), TensorType("f32", (None, None, None))]
+    check_op("matmul", [x, y], types=types, terms=4, scale=magnitude("matmul", x, y))
+
+
+def test_narrow_floats_are_multiplied_and_summed_wide() -> None:
+    x = np.concatenate([[2048.0], np.ones(512)]).astype(np.float16)[None]
+    (product,) = run_op("matmul", [x, np.ones((513, 1), np.float16)])
+    assert product[0, 0] == 2560
+
+
+@st.composite
+def convolutions(draw: Any) -> dict[str, Any]:
+    rank = draw(st.integers(1, 3))
+    group = draw(st.integers(1, 4))
+    channels, filters = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
+    dilations = tuple(draw(st.integers(1, 2)) for _ in range(rank))
+    image = [draw(st.integers(d * (k - 1) + 1, d * (k - 1) + 5)) for k, d in zip(kernel, dilations, strict=True)]
+    strides = tuple(draw(st.integers(1, 3)) for _ in range(rank))
+    return {
+        "x": (draw(st.integers(1, 2)), group * channels, *image), "kernel": tuple(kernel), "group": group, "filters": filters,
+        "channels": channels, "strides": strides, "dilations": dilations,
+    }  # fmt: skip
+
+
+@settings(max_examples=40)
+@given(convolutions())
+def test_convolutions(case: dict[str, Any]) -> None:
+    x = values("f32", *case["x"])
+    w = values("f32", case["group"] * case["filters"], case["channels"], *case["kernel"])
+    attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": (0,) * (2 * len(case["kernel"]))}
+    check_op("conv", [x, w], terms=w[0].size, scale=magnitude("conv", x, w, **attributes), **attributes)
+
+
+@settings(max_examples=40)
+@given(convolutions(), st.data())
+def test_transposed_convolutions(case: dict[str, Any], data: Any) -> None:
+    rank = len(case["kernel"])
+    x = values("f32", *case["x"])
+    w = values("f32", case["x"][1], case["filters"], *case["kernel"])
+    extra = tuple(data.draw(st.integers(0, 1)) for _ in range(rank))
+    pads = tuple(data.draw(st.integers(0, 3)) for _ in range(2 * rank))
+    attributes = {"strides": case["strides"], "dilations": case["dilations"], "group": case["group"], "pads": pads, "output_padding": extra}
+    spans = [s * (n - 1) + d * (k - 1) + 1 for s, n, d, k in zip(case["strides"], case["x"][2:], case["dilations"], case["kernel"], strict=True)]
+    assume(all(span + e > pads[i] + pads[rank + i] for i, (span, e) in enumerate(zip(spans, extra, strict=True))))
+    check_op("conv_transpose", [x, w], terms=w.size, scale=magnitude("conv_transpose", x, w, **attributes), **attributes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_convolution_dtypes(dtype: str) -> None:
+    x, w = values(dtype, 2, 6, 5, 4), values(dtype, 4, 3, 3, 2)
+    attributes = {"strides": (1, 2), "dilations": (1, 1), "group": 2, "pads": (0, 0, 0, 0)}
+    check_op("conv", [x, w], terms=18, scale=magnitude("conv", x, w, **attributes), **attributes)
+
+
+def test_convolution_of_any_number_of_images() -> None:
+    x, w = values("f32", 3, 4, 5, 4), values("f32", 4, 2, 3, 2)
+    attributes = {"strides": (1, 2), "dilations": (1, 1), "group": 2, "pads": (0, 0, 0, 0)}
+    types = [TensorType("f32", (None, 4, 5, 4)), TensorType("f32", w.shape)]
+    check_op("conv", [x, w], types=types, terms=12, scale=magnitude("conv", x, w, **attributes), **attributes)
+
+
+def test_padding_of_convolutions_must_be_explicit() -> None:
+    x, w = values("f32", 1, 2, 5, 4), values("f32", 2, 2, 3, 2)
+    with pytest.raises(PassError, match=r"pads \[0, 1, 0, 0\] are not zero; run make-padding-explicit"):
+        run_op("conv", [x, w], strides=(1, 1), dilations=(1, 1), group=1, pads=(0, 1, 0, 0))
+
+
+POOLS = (
+    {"kernel": (3, 2), "strides": (2, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1), "ceil_mode": False},
+    {"kernel": (3, 2), "strides": (2, 3), "pads": (1, 0, 2, 1), "dilations": (1, 2), "ceil_mode": True},
+    {"kernel": (2, 4), "strides": (3, 2), "pads": (1, 1, 0, 1), "dilations": (3, 1), "ceil_mode": True},
+)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, "ui64"])
+@pytest.mark.parametrize("attributes", POOLS)
+def test_max_pool(attributes: dict[str, Any], dtype: str) -> None:
+    x = values(dtype, 2, 3, 8, 9)
+    check_op("max_pool", [x if dtype in FLOATS or dtype.startswith("u") else x - 12], terms=0, ulps=0, **attributes)
+
+
+@pytest.mark.parametrize("count_include_pad", [True, False])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("attributes", POOLS)
+def test_avg_pool(attributes: dict[str, Any], dtype: str, count_include_pad: bool) -> None:
+    x = values(dtype, 2, 3, 8, 9)
+    size = reference("avg_pool", [np.abs(x.astype(np.float64))], **attributes, count_include_pad=count_include_pad)[0]
+    check_op("avg_pool", [x], terms=9, ulps=2, scale=size, **attributes, count_include_pad=count_include_pad)
+
+
+def test_pooling_of_nan_and_infinity() -> None:
+    x = values("f32", 1, 1, 8, 9)
+    x[0, 0, 2, 3], x[0, 0, 6, 6], x[0, 0, 0, 0] = np.nan, np.inf, -np.inf
+    check_op("max_pool", [x], terms=0, ulps=0, **POOLS[1])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_batch_norm(dtype: str) -> None:
+    for shape in [(2, 5, 3, 4), (3, 5), (2, 5, 4)]:
+        x, scale, bias, mean = values(dtype, *shape), values(dtype, 5), values(dtype, 5), values(dtype, 5)
+        variance = RNG.uniform(0.5, 2, 5).astype(x.dtype)
+        per_channel = [np.abs(v.astype(np.float64)).reshape(-1, *[1] * (len(shape) - 2)) for v in (scale, bias, mean)]
+        size = (np.abs(x.astype(np.float64)) + per_channel[2]) * per_channel[0] * 2 + per_channel[1]
+        check_op("batch_norm", [x, scale, bias, mean, variance], epsilon=1e-3, terms=6, scale=size)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("beta", [0.5, 0.75, 1.0, 0.6])
+def test_lrn(beta: float, dtype: str) -> None:
+    x = values(dtype, 2, 7, 3, 2)
+    for size in (1, 4, 5):
+        check_op("lrn", [x], size=size, alpha=0.3, beta=beta, bias=1.5, terms=size, ulps=4)
