@@ -18,7 +18,8 @@ __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
     "VariadicResult", "affine", "arith", "attribute_fields", "bufferization", "create_operation", "define_group_accessors", "defining_op",
     "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
-    "passmanager", "register_dialect", "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
+    "passmanager", "register_dialect", "registered_dialects",
+    "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
 ]  # fmt: skip
 
 Pure = _ext.Pure
@@ -157,6 +158,11 @@ def register_dialect(dialect: Any) -> Any:
     module = f"{_ext.__package__}.{dialect.DIALECT_NAMESPACE}"
     sys.modules.setdefault(module, types.ModuleType(module))
     return dialect
+
+
+def registered_dialects() -> list[Any]:
+    """Our dialects, plugins' included."""
+    return list(_dialects)
 
 
 def make_context() -> ir.Context:

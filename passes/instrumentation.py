@@ -1,5 +1,6 @@
 """What can watch a run of passes: timing, printing, dumps and reproducers."""
 
+import errno
 import os
 import sys
 import tempfile
@@ -112,13 +113,13 @@ class PrintIR(Instrumentation):
 
     def _print(self, when: str, step: Step, module: ir.Module, level: str | None) -> None:
         stream = sys.stderr if self.stream is None else self.stream
-        stream.write(f"// -----// IR {when} {step}{f' ({level})' if level else ''} //----- //\n{self.options.text(module)}\n")
+        stream.write(f"// -----// IR Dump {when.capitalize()} {step}{f' ({level})' if level else ''} //----- //\n{self.options.text(module)}\n")
 
 
 class DumpIR(Instrumentation):
     """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is what came in.
 
-    The IR before a failing pass is the last file written; what was left to run is in `failed.txt` beside it.
+    When a pass fails, `reproducer.mlir` gets the IR before it, with the pipeline that was left to run.
     """
 
     def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None) -> None:
@@ -139,8 +140,8 @@ class DumpIR(Instrumentation):
         self._write(step.name, module)
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        write_atomically(self.folder / "failed.txt", f"input: {self.last and self.last.name}\npass: {step}\npipeline: {self.rest}\nerror: {error}\n")
-        return f"the IR before it is in {self.last}"
+        text = "" if self.last is None else self.last.read_text()
+        return _write_reproducer(self.folder / "reproducer.mlir", text, self.rest, error)
 
     def _write(self, name: str, module: ir.Module) -> None:
         self.last = self.folder / f"{self.number:03}_{name}.mlir"
@@ -160,21 +161,28 @@ class Reproducer(Instrumentation):
         self.text, self.rest = PrintOptions(locations=True).text(module), rest
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        lines = str(error).splitlines() or [""]
-        write_atomically(self.file, f"// stepwell-opt --pass-pipeline='{self.rest}' {self.file.name}\n// fails with: {lines[0]}\n{self.text}")
-        return f"reproducer: {self.file}"
+        return _write_reproducer(self.file, self.text, self.rest, error)
+
+
+def _write_reproducer(file: Path, text: str, pipeline: str, error: Exception) -> str:
+    said = (str(error).splitlines() or [""])[0]
+    write_atomically(file, f"// stepwell-opt --pass-pipeline='{pipeline}' {file.name}\n// fails with: {said}\n{text}")
+    return f"reproducer: {file}"
 
 
 def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
     """Write a file so that nobody ever sees a part of it. Raises OSError."""
     target = Path(path)
+    content = data.encode() if isinstance(data, str) else data
     if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
-        target.write_bytes(data.encode() if isinstance(data, str) else data)
+        target.write_bytes(content)
         return
+    if not target.parent.is_dir():
+        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(target))
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
+            file.write(content)
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)  # mkstemp makes it for its owner alone

@@ -1,6 +1,7 @@
 """The pass runner: runs a pipeline of our passes and upstream's one by one, with verification and instrumentation between."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from stepwell.dialects.errors import PassError, PipelineError, StepwellError
 from stepwell.dialects.mlir import ir, passmanager
@@ -9,9 +10,17 @@ from stepwell.passes.pipeline import MODULE, Element, Step, flatten, format_pipe
 from stepwell.passes.registry import Pass, PassState, passes
 from stepwell.passes.upstream import pass_manager
 
-__all__ = ["Instrumentation", "PassRunner", "describe_diagnostics"]
+__all__ = ["DiagnosedError", "Instrumentation", "PassRunner", "describe_diagnostics"]
 
 ANY = "any"
+
+
+class DiagnosedError(PassError):
+    """A failure that upstream reported: `diagnostics` are the bindings' records of it, with location, message and notes."""
+
+    def __init__(self, message: str, *, code: str | None = None, diagnostics: Sequence[Any] = ()) -> None:
+        super().__init__(message, code=code)
+        self.diagnostics = list(diagnostics)
 
 
 class PassRunner:
@@ -55,13 +64,13 @@ class PassRunner:
     def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:
         where = f"{f'level {level}, ' if level else ''}pass '{step.name}'"
         if isinstance(error, StepwellError):
-            failure = type(error)(f"{where}: {error.args[0]}", code=error.code)
+            failure = _reworded(error, f"{where}: {error.args[0]}")
         elif isinstance(error, ir.MLIRError):
-            failure = PassError(f"{where}: {describe_diagnostics(error)}")
+            failure = DiagnosedError(f"{where}: {describe_diagnostics(error)}", diagnostics=error.error_diagnostics)
         else:
             failure = PassError(f"{where}: {type(error).__name__}: {error}")
         note = self.instrumentation.failed(step, failure)
-        return type(failure)(f"{failure.args[0]}; {note}", code=failure.code) if note else failure
+        return _reworded(failure, f"{failure.args[0]}; {note}") if note else failure
 
 
 def _plan(step: Step, context: ir.Context) -> "Pass | passmanager.PassManager":
@@ -96,7 +105,13 @@ def _verify(module: ir.Module) -> None:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
-        raise PassError(f"left IR that does not verify: {describe_diagnostics(error)}") from None
+        raise DiagnosedError(f"left IR that does not verify: {describe_diagnostics(error)}", diagnostics=error.error_diagnostics) from None
+
+
+def _reworded(error: StepwellError, message: str) -> StepwellError:
+    if isinstance(error, DiagnosedError):
+        return DiagnosedError(message, code=error.code, diagnostics=error.diagnostics)
+    return type(error)(message, code=error.code)
 
 
 def describe_diagnostics(error: ir.MLIRError) -> str:

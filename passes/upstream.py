@@ -7,12 +7,17 @@ from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.mlir import ir, passmanager
 from stepwell.passes.pipeline import MODULE, Element, Step, flatten, parse_pipeline
 from stepwell.passes.registry import passes
-from stepwell.passes.upstream_names import NAMES
+from stepwell.passes.upstream_names import DIALECTS, NAMES
 
 
 def upstream_passes() -> dict[str, str]:
     """The operation each of upstream's passes and pipelines runs on, by name, in alphabetical order."""
     return dict(sorted((name, anchor) for anchor, names in NAMES.items() for name in names.split()))
+
+
+def upstream_dialects() -> list[str]:
+    """The names of upstream's dialects."""
+    return DIALECTS.split()
 
 
 def upstream_options(name: str, context: ir.Context) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The names of upstream's passes and pipelines by the operation they run on; written by scripts/list_upstream_passes.py."""
+"""Names of upstream's passes and pipelines by the operation they run on, and of its dialects; by scripts/list_upstream_passes.py."""
 
 NAMES = {
     "builtin.module": (
@@ -75,3 +75,9 @@ NAMES = {
         "spirv-webgpu-prepare"
     ),
 }
+
+DIALECTS = (
+    "acc affine amdgpu arith arm_neon arm_sme arm_sve async bufferization builtin cf complex dlti emitc func gpu index irdl linalg llvm math "
+    "memref ml_program mpi nvgpu nvvm omp pdl pdl_interp ptr quant rocdl scf shape shard smt sparse_tensor spirv tensor tosa transform ub vcix "
+    "vector wasmssa x86 xegpu xevm"
+)

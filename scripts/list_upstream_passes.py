@@ -1,24 +1,26 @@
-"""Find the passes and pipelines that the bindings register, and write them to passes/upstream_names.py.
+"""Find the passes, pipelines and dialects that the bindings register, and write them to passes/upstream_names.py.
 
-The bindings cannot enumerate their passes, but their library holds every pass's name as a string: whatever looks like a name (and
-whatever a longer string ends with, as the linker merges strings with equal tails) is tried by parsing a pipeline of it.
+The bindings cannot enumerate these, but their library holds every name as a string: whatever looks like a name (and
+whatever a longer string ends with, as the linker merges strings with equal tails) is tried.
 Run it when the pinned version of torch-mlir changes: `python scripts/list_upstream_passes.py`; with --check it only compares.
 """
 
 import argparse
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from stepwell.dialects.mlir import ir, make_context, passmanager
 
 TARGET = Path(__file__).resolve().parent.parent / "passes" / "upstream_names.py"
+OURS = ("graph", "sched")
 LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
 
-def candidates(library: bytes) -> set[str]:
-    """Everything in the library that could be the name of a pass."""
-    strings = {piece.group(1).decode() for chunk in library.split(b"\0") if (piece := re.search(rb"([a-z][a-z0-9-]{1,70})$", chunk[-72:]))}
+def candidates(library: bytes, characters: str) -> set[str]:
+    """Everything in the library that could be a name made of `characters`."""
+    strings = {found.group(1).decode() for found in re.finditer(rf"([a-z][{characters}]{{1,70}})\0".encode(), library)}
     return {text[i:] for text in strings for i in range(len(text) - 1) if text[i].isalpha()}
 
 
@@ -32,17 +34,32 @@ def anchor_of(name: str, context: ir.Context) -> str | None:
     return "builtin.module"
 
 
-def module_text(anchors: dict[str, str]) -> str:
+def is_dialect(name: str, context: ir.Context) -> bool:
+    """Whether upstream registers a dialect of that name."""
+    try:
+        context.get_dialect_descriptor(name)
+    except ValueError:
+        return False
+    return name not in OURS
+
+
+def module_text(anchors: dict[str, str], dialects: list[str]) -> str:
     """The source of passes/upstream_names.py."""
     lines = [
-        '"""The names of upstream\'s passes and pipelines by the operation they run on; written by scripts/list_upstream_passes.py."""',
+        '"""Names of upstream\'s passes and pipelines by the operation they run on, and of its dialects; by scripts/list_upstream_passes.py."""',
         "",
         "NAMES = {",
     ]
     for anchor in sorted(set(anchors.values())):
-        names = textwrap.wrap(" ".join(sorted(n for n, a in anchors.items() if a == anchor)), 138, break_on_hyphens=False)
-        lines += [f'    "{anchor}": (', *(f'        "{line}{" " * (line is not names[-1])}"' for line in names), "    ),"]
-    return "\n".join([*lines, "}", ""])
+        lines += [f'    "{anchor}": (', *quoted([name for name, a in anchors.items() if a == anchor], "        "), "    ),"]
+    lines += ["}", "", "DIALECTS = (", *quoted(dialects, "    "), ")"]
+    return "\n".join([*lines, ""])
+
+
+def quoted(names: Sequence[str], indent: str) -> list[str]:
+    """Lines of string literals that make one string of all names, separated by spaces."""
+    lines = textwrap.wrap(" ".join(sorted(names)), 138, break_on_hyphens=False)
+    return [f'{indent}"{line}{" " * (line is not lines[-1])}"' for line in lines]
 
 
 def main() -> int:
@@ -52,12 +69,14 @@ def main() -> int:
     check = parser.parse_args().check
     [library] = [path for path in Path(str(ir.__file__)).parent.glob(f"{LIBRARY}.*") if path.suffix in (".so", ".dylib")]
     context = make_context()
-    found = {name: anchor for name in candidates(library.read_bytes()) if (anchor := anchor_of(name, context))}
-    text = module_text(found)
+    strings = library.read_bytes()
+    found = {name: anchor for name in candidates(strings, "a-z0-9-") if (anchor := anchor_of(name, context))}
+    dialects = [name for name in candidates(strings, "a-z0-9_") if is_dialect(name, context)]
+    text = module_text(found, dialects)
     if check:
         return int(TARGET.read_text() != text)
     TARGET.write_text(text)
-    print(f"{len(found)} passes and pipelines")
+    print(f"{len(found)} passes and pipelines, {len(dialects)} dialects")
     return 0
 
 

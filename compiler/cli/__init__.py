@@ -1,0 +1,1 @@
+"""The command lines: `stepwell` and `stepwell-opt`."""

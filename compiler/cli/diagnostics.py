@@ -1,0 +1,138 @@
+"""Diagnostics of stepwell-opt: collected with their place in the file, printed, or compared with `expected-error` comments."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.mlir import ir
+from stepwell.passes.runner import DiagnosedError
+
+KINDS = {"ERROR": "error", "WARNING": "warning", "NOTE": "note", "REMARK": "remark"}
+PARSED_NAME = "-"  # the file name that the bindings give to text
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message about the IR; `line` is None where its location names no line of the file that was read."""
+
+    kind: str
+    message: str
+    line: int | None = None
+    column: int = 0
+    place: str = ""
+
+    def show(self, file: str) -> str:
+        """As compilers print it: `FILE:LINE:COLUMN: error: MESSAGE`."""
+        where = f"{file}:{self.line}:{self.column}" if self.line is not None else f"{file}{f' at {self.place}' if self.place else ''}"
+        return f"{where}: {self.kind}: {self.message}"
+
+
+def from_native(record: Any) -> list[Diagnostic]:
+    """A record of the bindings and its notes; what only repeats the op's text is left out."""
+    line, column = _line(str(record.location))
+    own = Diagnostic(KINDS[record.severity.name], record.message, line, column, _named(str(record.location)))
+    notes = [note for inner in record.notes for note in from_native(inner) if not note.message.startswith("see current operation:")]
+    return [own, *notes]
+
+
+def from_error(error: StepwellError) -> list[Diagnostic]:
+    """What a failure says: upstream's own diagnostics where there are some, else its message, placed where that names a location."""
+    if isinstance(error, DiagnosedError) and error.diagnostics:
+        return [d for record in error.diagnostics for d in from_native(record)]
+    message = str(error.args[0])
+    line, column = _line(message)
+    return [Diagnostic("error", message, line, column)]
+
+
+def _line(text: str) -> tuple[int | None, int]:
+    """Line and column of the first location in the file that was read."""
+    found = re.search(rf'"{re.escape(PARSED_NAME)}":(\d+):(\d+)', text)
+    return (int(found.group(1)), int(found.group(2))) if found and found.group(1) != "0" else (None, 0)
+
+
+def _named(location: str) -> str:
+    return "" if location == "loc(unknown)" else location
+
+
+@dataclass
+class Expected:
+    """An `expected-error {{…}}` comment."""
+
+    kind: str
+    text: str
+    regex: bool
+    line: int | None  # None: @unknown
+    written: int
+    met: bool = False
+
+    def accepts(self, diagnostic: Diagnostic) -> bool:
+        """Whether the diagnostic is what is expected."""
+        if self.met or diagnostic.kind != self.kind or diagnostic.line != self.line:
+            return False
+        return re.search(self.pattern(), diagnostic.message) is not None if self.regex else self.text in diagnostic.message
+
+    def pattern(self) -> str:
+        """The regular expression of the `-re` form: literal text with expressions in double braces."""
+        parts = re.split(r"\{\{(.*?)\}\}", self.text)
+        return "".join(f"(?:{part})" if i % 2 else re.escape(part) for i, part in enumerate(parts))
+
+
+_EXPECTED = re.compile(r"expected-(error|warning|note|remark)(-re)?\s*(?:@([+-]\d+|above|below|unknown)\s*)?\{\{(.*)\}\}\s*$")
+
+
+def expectations(text: str, first_line: int = 1) -> list[Expected]:
+    """The expectations in a piece of a file whose first line has the number `first_line`.
+
+    `@+N` and `@-N` count from the comment's line; `@above` and `@below` are the nearest lines without such a comment.
+    """
+    lines = text.split("\n")
+    matches = [_EXPECTED.search(line) for line in lines]
+    found = []
+    for i, match in enumerate(matches):
+        if match is None:
+            continue
+        place, at = match.group(3), i
+        if place in ("above", "below"):
+            step = -1 if place == "above" else 1
+            at += step
+            while 0 <= at < len(lines) and matches[at] is not None:
+                at += step
+        elif place not in (None, "unknown"):
+            at += int(place)
+        number = None if place == "unknown" else at + first_line
+        found.append(Expected(match.group(1), match.group(4), match.group(2) is not None, number, i + first_line))
+    return found
+
+
+def mismatches(expected: Sequence[Expected], got: Sequence[Diagnostic], *, only_expected: bool = False) -> list[Diagnostic]:
+    """What was not expected and what did not come; empty if all is as the comments say."""
+    problems = []
+    for diagnostic in got:
+        wanted = next((e for e in expected if e.accepts(diagnostic)), None)
+        if wanted is not None:
+            wanted.met = True
+        elif not only_expected:
+            problems.append(replace(diagnostic, kind="error", message=f"unexpected {diagnostic.kind}: {diagnostic.message}"))
+    problems += [Diagnostic("error", f'expected {e.kind} "{e.text}" was not produced', e.written, 1) for e in expected if not e.met]
+    return problems
+
+
+@dataclass
+class Collector:
+    """Collects the diagnostics that a context emits while it is attached; use as a context manager."""
+
+    context: ir.Context
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def __enter__(self) -> "Collector":
+        self._handler = self.context.attach_diagnostic_handler(self._collect)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._handler.detach()
+
+    def _collect(self, record: Any) -> bool:
+        self.found.extend(from_native(record))
+        return True

@@ -1,0 +1,151 @@
+"""What stepwell-opt does with a file: read, run the passes, write; piece by piece where it is split."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stepwell.cli.common import FAULT, OK, report
+from stepwell.cli.diagnostics import Collector, Diagnostic, expectations, from_error, from_native, mismatches
+from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
+from stepwell.dialects.mlir import ir, make_context
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer, write_atomically
+from stepwell.passes.pipeline import flatten, parse_pipeline
+from stepwell.passes.registry import PassState, passes
+from stepwell.passes.runner import PassRunner
+
+SEPARATOR = "// -----"
+
+
+def optimize(options: argparse.Namespace, pipeline: str) -> int:
+    """Run `pipeline` as the options of stepwell-opt say; returns the exit status. Raises StepwellError or OSError."""
+    text = read_text(options.file)
+    weights, weights_file = _weights(options)
+    known = set(weights)
+    timings = PassTimings()
+    instruments = _instruments(options, timings)
+    state = PassState(weights=weights, target=_target(options, pipeline))
+    status, outputs = OK, []
+    for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
+        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(state, instruments))
+        if options.verify_diagnostics is not None:
+            problems = mismatches(expectations(piece, first_line), outcome.diagnostics, only_expected=options.verify_diagnostics == "only-expected")
+        else:
+            problems = outcome.diagnostics
+            if outcome.error is not None:
+                report("stepwell-opt", outcome.error, show_traceback=options.traceback)
+        for diagnostic in problems:
+            print(diagnostic.show(options.file), file=sys.stderr)
+        if (outcome.error is not None and options.verify_diagnostics is None) or any(d.kind == "error" for d in problems):
+            status = FAULT
+        if outcome.text is not None:
+            outputs.append(outcome.text)
+    _report_run(options, state, timings)
+    if outputs and (status == OK or options.output == "-"):
+        _write(options, f"{SEPARATOR}\n".join(outputs), weights, weights_file, changed=set(weights) != known)
+    return status
+
+
+def read_text(file: str) -> str:
+    """The text of a file, or of standard input for `-`. Raises IRError if it is not text."""
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise IRError(f"{file}: expected MLIR as text, got a byte that is not UTF-8 at offset {error.start}") from None
+
+
+def pieces(text: str) -> Iterator[tuple[str, int]]:
+    """The pieces between separator lines, each with the number of its first line."""
+    line = 1
+    for piece in re.split(rf"^{re.escape(SEPARATOR)}[^\S\n]*\n", text, flags=re.MULTILINE):
+        yield piece, line
+        line += piece.count("\n") + 1
+
+
+@dataclass
+class _Outcome:
+    """What became of one piece: its text where all went well, else the error; diagnostics in the order they came."""
+
+    text: str | None
+    diagnostics: list[Diagnostic]
+    error: StepwellError | None = None
+
+
+def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline: str, runner: PassRunner) -> _Outcome:
+    context = make_context()
+    context.allow_unregistered_dialects = options.allow_unregistered_dialect
+    with Collector(context) as collector:
+        try:
+            module = ir.Module.parse("\n" * (first_line - 1) + text, context)  # so that lines are those of the file
+        except ir.MLIRError as error:
+            return _Outcome(None, collector.found + [d for record in error.error_diagnostics for d in from_native(record)])
+        try:
+            runner.run(module, pipeline)
+        except PipelineError:
+            raise
+        except StepwellError as error:
+            told = from_error(error) if options.verify_diagnostics is not None else []
+            return _Outcome(None, collector.found + told, error)
+        return _Outcome(_print_options(options).text(module), collector.found)
+
+
+def _print_options(options: argparse.Namespace) -> PrintOptions:
+    return PrintOptions(options.mlir_print_op_generic, options.mlir_print_debuginfo, options.mlir_elide_elementsattrs_if_larger)
+
+
+def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instruments:
+    parts: list[Instrumentation] = [timings]
+    before, after = options.mlir_print_ir_before_all, options.mlir_print_ir_after_all
+    if before or after:
+        parts.append(PrintIR(before=before, after=after, options=_print_options(options)))
+    if options.dump_ir is not None:
+        parts.append(DumpIR(options.dump_ir))
+    if options.reproducer is not None:
+        parts.append(Reproducer(options.reproducer))
+    return Instruments(*parts)
+
+
+def _target(options: argparse.Namespace, pipeline: str) -> object:
+    """The target, where a pass of ours may ask for it: finding out about the host takes a while."""
+    if options.target == "host" and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
+        return None
+    from stepwell.target import resolve
+
+    return resolve(options.target)
+
+
+def _weights(options: argparse.Namespace) -> tuple[WeightTable, Path | None]:
+    """The weight table, and the file it came from: what was asked for, or what lies beside the IR."""
+    if options.weights is not None:
+        return WeightTable.load(options.weights), Path(options.weights)
+    beside = Path(options.file).with_suffix(".safetensors")
+    if options.file != "-" and beside.is_file():
+        return WeightTable.load(beside), beside
+    return WeightTable(), None
+
+
+def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights_file: Path | None, *, changed: bool) -> None:
+    if options.output == "-":
+        sys.stdout.write(text)
+        return
+    output = Path(options.output)
+    if output.suffix == ".safetensors":
+        raise InputError(f"-o {output}: expected a file for IR, got the name of a weight table")
+    beside = output.with_suffix(".safetensors")
+    if weights and (changed or weights_file is None or beside.resolve() != weights_file.resolve()):
+        weights.save(beside)
+    write_atomically(output, text)
+
+
+def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings) -> None:
+    if options.mlir_timing:
+        sys.stderr.write(timings.report())
+    if options.mlir_pass_statistics:
+        sys.stderr.writelines(f"{count:9} {name}\n" for name, count in sorted(state.statistics.items()))
+    if options.explain:
+        lines = (f"{d.location}: pattern '{d.pattern}' did not apply to '{d.op}': {d.reason}\n" for d in state.declined)
+        sys.stderr.writelines(dict.fromkeys(lines))
