@@ -1,0 +1,55 @@
+"""A plugin that adds one operator, `com.example::SoftShrink`: its op, its import rule and its lowering, all in this file.
+
+Use it with `--load examples/soft_shrink/soft_shrink.py`, or from an installed package through the entry-point group `stepwell.plugins`.
+"""
+
+import numpy as np
+
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dtype
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import FLOATS, TensorType
+from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.registry import onnx_rule
+from stepwell.passes.graph.categories import Category, set_category
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+
+class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure]):
+    """`x` drawn towards zero by `amount`: `x - amount` above it, `x + amount` below its negative, 0 between."""
+
+    x: Operand
+    amount: ir.FloatAttr
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, *, amount: float) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, amount: float) -> np.ndarray:
+        return np.sign(x) * np.maximum(np.abs(x) - np.asarray(amount, x.dtype), 0)
+
+
+set_category(SoftShrinkOp, Category.INJECTIVE)  # fusion may join it to what computes its operand
+
+
+@onnx_rule("SoftShrink", since=1, domain="com.example")
+def soft_shrink(b: ImportBuilder, x: Value, *, amount: float = 0.5) -> Value:
+    return b.soft_shrink(x, amount=amount)
+
+
+@lowering(SoftShrinkOp)
+def lower_soft_shrink(op: SoftShrinkOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One element-wise linalg.generic; `Scalars` makes its body for any float type."""
+    (x_type,), amount = op.operand_types(), op.attribute_values()["amount"]
+    s = Scalars(b, x_type.dtype)
+
+    def body(x: ir.Value) -> ir.Value:
+        size = s.maximum(s.sub(s.abs(x), s.const(amount)), s.const(0.0))
+        return s.select(s.compare("lt", x, s.const(0.0)), s.neg(size), size)
+
+    return b.elementwise(operands, x_type.dtype, x_type.static_shape, body)

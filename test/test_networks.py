@@ -1,0 +1,65 @@
+"""Whole networks: the zoo against ONNX Runtime at one and two threads, the light models against the outputs they ship with."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import numpy_helper
+from onnx.backend.test.loader import DATA_DIR
+from onnx.backend.test.runner import Runner
+
+import networks
+import stepwell
+
+TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
+LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
+
+
+def scaled_error(got, want):
+    return np.abs(got.astype(np.float64) - want).max() / np.abs(want).max()
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", list(networks.NETWORKS))
+def test_network_agrees_with_onnxruntime(zoo, name):
+    path = zoo(name)
+    session = onnxruntime.InferenceSession(path)
+    (image,) = session.get_inputs()
+    model = stepwell.compile(path)
+    for seed in range(3):
+        x = networks.image(seed)
+        want = session.run(None, {image.name: x})[0]
+        results = []
+        for threads in (1, 2):
+            model.threads = threads
+            (got,) = model.run({image.name: x}).values()
+            assert scaled_error(got, want) < TOLERANCE
+            assert got.argmax() == want.argmax()
+            results.append(got)
+        np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", LIGHT)
+def test_light_model_gives_its_shipped_output(name):
+    folder = Path(DATA_DIR) / "light"
+    proto = onnx.load(folder / f"{name}.onnx")
+    given = {i.name for i in proto.graph.initializer}
+    inputs = {i.name: Runner.generate_dummy_data(i) for i in proto.graph.input if i.name not in given}
+    got = stepwell.compile(proto).run(inputs)
+    for index, array in enumerate(got.values()):
+        want = numpy_helper.to_array(onnx.load_tensor(folder / f"{name}_output_{index}.pb"))
+        np.testing.assert_allclose(array, want, rtol=1e-3, atol=1e-7)
+
+
+def test_node_names_reach_every_level_and_the_machine_code(zoo):
+    path = zoo("squeezenet")
+    model = stepwell.compile(path, threads=1)
+    names = [n.name or f"{n.op_type}_{i}" for i, n in enumerate(onnx.load(path).graph.node) if n.op_type == "Conv"]
+    for level in ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm"):
+        text = model.ir(level)
+        assert all(f'"{name}"' in text for name in names), level
+    text = model.ir("asm")
+    assert sum(name in text for name in names) >= 0.8 * len(names)  # kernels shared by several nodes bear the first one's name
