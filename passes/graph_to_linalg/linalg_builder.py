@@ -176,6 +176,17 @@ class LinalgBuilder:
         static = [[s if isinstance(s, int) else dynamic for s in part] for part in (offsets, sizes)]
         return tensor.InsertSliceOp(source, into, values[0], values[1], [], static[0], static[1], [1] * len(sizes)).result
 
+    def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+        """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
+        have = self.sizes(value)
+        if all(isinstance(h, int) and h == s for h, s in zip(have, sizes, strict=True)):
+            return value
+        dynamic = ir.ShapedType.get_dynamic_size()
+        static = [s if isinstance(s, int) else dynamic for s in sizes]
+        kind = ir.RankedTensorType.get(static, value.type.element_type)
+        rank = len(static)
+        return tensor.ExtractSliceOp(kind, value, [], [s for s in sizes if not isinstance(s, int)], [], [0] * rank, static, [1] * rank).result
+
     # -- structured ops
 
     def generic(
@@ -183,8 +194,8 @@ class LinalgBuilder:
     ) -> ir.Value:
         """A linalg.generic with one output.
 
-        `maps` gives for each input and for the output its indices as affine expressions of the loops; the output's dimensions are
-        among the parallel loops, which come first, and the last `reductions` loops are reductions. `body` takes one scalar for each
+        `maps` gives for each input and for the output its indices as affine expressions of the loops: first one parallel loop for each
+        dimension of the output, in whatever order its map has them, then `reductions` reduction loops. `body` takes one scalar for each
         input and the output's and returns the new one.
         """
         return self.generics(inputs, [out], maps, reductions, lambda *scalars: [body(*scalars)])[0]
@@ -193,8 +204,8 @@ class LinalgBuilder:
         self, inputs: Sequence[ir.Value], outs: Sequence[ir.Value], maps: Sequence[Any], reductions: int, body: Callable[..., Sequence[ir.Value]]
     ) -> list[ir.Value]:
         """As `generic`, with several outputs of one map each."""
-        loops = 1 + max((_last_dim(e) for results in maps for e in results), default=-1)
-        parallel = loops - reductions
+        parallel = len(maps[len(inputs)])
+        loops = parallel + reductions
         op = linalg.GenericOp(
             [o.type for o in outs],
             list(inputs),
@@ -321,14 +332,6 @@ class LinalgBuilder:
 
 def _iterator(kind: str) -> ir.Attribute:
     return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>")
-
-
-def _last_dim(expr: Any) -> int:
-    if isinstance(expr, ir.AffineDimExpr):
-        return expr.position
-    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
-        return -1
-    return max(_last_dim(expr.lhs), _last_dim(expr.rhs))
 
 
 def lowest(dtype: str) -> Any:

@@ -48,9 +48,12 @@ def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[Size]) ->
     flat = value
     if rank != 1:
         flat = b.reshape(value, [list(range(rank))] if rank else [], [product(b, b.sizes(value))])
-    if any(not isinstance(s, int) for s in sizes) and not flat.type.is_dynamic_dim(0):  # a static size does not split into dynamic ones
-        unknown = ir.RankedTensorType.get([ir.ShapedType.get_dynamic_size()], flat.type.element_type)
-        flat = tensor.CastOp(unknown, flat).result
+    # A static size only splits into static ones, a dynamic one only where one of its parts is.
+    length = math.prod(s for s in sizes if isinstance(s, int))
+    if any(not isinstance(s, int) for s in sizes):
+        length = ir.ShapedType.get_dynamic_size()
+    if flat.type.shape[0] != length:
+        flat = tensor.CastOp(ir.RankedTensorType.get([length], flat.type.element_type), flat).result
     return b.reshape(flat, [list(range(len(sizes)))], sizes)
 
 

@@ -54,6 +54,9 @@ def take_places(b: LinalgBuilder, x: ir.Value, dtype: str, chosen: dict[int, np.
     sizes = [len(chosen[i]) if i in chosen else b.size(x, i) for i in range(rank)]
     exprs = [affine_places(i, chosen[i]) if i in chosen else ir.AffineExpr.get_dim(i) for i in range(rank)]
     if all(e is not None for e in exprs):
+        # A loop that is an index by itself must go over the whole dimension.
+        plain = [i in chosen and exprs[i] == ir.AffineExpr.get_dim(i) for i in range(rank)]
+        x = b.first(x, [sizes[i] if plain[i] else b.size(x, i) for i in range(rank)])
         return b.generic([x], b.empty(dtype, sizes), [exprs, dims(*range(rank))], 0, lambda v, _: v)
     order = sorted(chosen)
     tables = [b.constant(chosen[dim].astype(np.int64)) for dim in order]

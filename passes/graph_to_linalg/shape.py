@@ -157,8 +157,11 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
     sizes: list[Size] = []
     for i, size in enumerate(result.shape):
         sizes.append(size if size is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
+    entries = list(zip(attributes["starts"], attributes["steps"], strict=True))
+    # A loop that is an index by itself must go over the whole dimension.
+    x = b.first(x, [size if entry == (0, 1) else b.size(x, i) for i, (size, entry) in enumerate(zip(sizes, entries, strict=True))])
     loops = dims(*range(result.rank))
-    places = [loop * step + start for loop, start, step in zip(loops, attributes["starts"], attributes["steps"], strict=True)]
+    places = [loop if entry == (0, 1) else loop * entry[1] + entry[0] for loop, entry in zip(loops, entries, strict=True)]
     return b.generic([x], b.empty(result.dtype, sizes), [places, loops], 0, lambda v, _: v)
 
 
