@@ -17,10 +17,10 @@ config.excludes = [".venv", "build", "Inputs"]
 config.test_source_root = str(root)
 config.test_exec_root = str(root / "build" / "lit")
 
-# The commands of the package and FileCheck in pure Python, all run by the interpreter that runs lit. Only where a command stands:
-# at the start of a line, after a pipe or the like, after `not`.
+# The commands of the package and FileCheck in pure Python, all run by the interpreter that runs lit: whole words that are no part of a
+# path, an option or a longer name.
 for name, module in (("stepwell-opt", "stepwell.cli.opt"), ("stepwell", "stepwell.cli.main"), ("FileCheck", "filecheck")):
-    config.substitutions.append((rf"(?:^|(?<=[|;&)])|(?<=[|;&)] )|(?<=\bnot )){name}(?=\s|$)", f"{python} -m {module}"))
+    config.substitutions.append((rf"(?<![-\w./='\"]){name}(?![-\w./='\"])", f"{python} -m {module}"))
 config.substitutions.append(("%python", python))
 
 for variable in ("PYTHONPATH", "OMP_WAIT_POLICY", "HOME", "STEPWELL_CACHE_DIR"):
