@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.mlir import ir
@@ -13,9 +14,17 @@ from stepwell.importer import rules as _rules  # noqa: F401  (registers the rule
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
-from stepwell.importer.shapes import fix_shapes
+from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import read_source
-from stepwell.importer.validation import check_and_infer, check_known_ops, foreign_errors, local_functions, name_nodes, opset_versions
+from stepwell.importer.validation import (
+    check_and_infer,
+    check_known_ops,
+    foreign_errors,
+    local_functions,
+    name_nodes,
+    opset_versions,
+    spell_out_defaults,
+)
 
 __all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
 
@@ -40,13 +49,17 @@ class ImportedModel:
 
 
 def import_model(
-    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, *, shapes: Mapping[str, Sequence[int | None]] | None = None
+    source: "str | os.PathLike[str] | bytes | ModelProto",
+    context: ir.Context,
+    *,
+    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    constants: Mapping[str, np.ndarray] | None = None,
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
-    `shapes` fixes free dimensions of inputs by input name. Large weights are views of the file or bytes, not copies. Raises
-    ModelError if the model is malformed, UnsupportedError listing every node that is not supported, InputError if `shapes` does not
-    fit the model.
+    `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (axes, sizes and the like must be
+    known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
+    listing every node that is not supported, InputError if `shapes` or `constants` do not fit the model.
     """
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
@@ -56,9 +69,11 @@ def import_model(
         functions = local_functions(model)
         check_known_ops(model, functions, opsets)
         fix_shapes(model, shapes or {}, read.initializers)
+        fix_values(read, constants or {})
+        spell_out_defaults(model)
         inferred = check_and_infer(model)
-        conversion = Conversion(inferred, read, functions, context)
-        module = conversion.run()
+    conversion = Conversion(inferred, read, functions, context)
+    module = conversion.run()
     return ImportedModel(
         module,
         conversion.weights,

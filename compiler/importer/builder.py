@@ -141,5 +141,7 @@ def static_dims(value: Value, what: str) -> tuple[int, ...]:
     """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
     if any(d is None for d in shape):
-        raise UnsupportedError(f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)")
+        raise UnsupportedError(
+            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)"
+        )
     return tuple(d for d in shape if d is not None)

@@ -16,7 +16,7 @@ from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantErr
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.problems import Problems, node_problem
-from stepwell.importer.registry import find_rule
+from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
@@ -150,6 +150,10 @@ class Conversion:
         except _ReportedError:
             if frame.owner is not None:
                 raise
+        except StepwellError:
+            raise
+        except Exception as error:  # a mistake in a rule: whatever it raises is ours to explain
+            raise StepwellError(f"internal error while importing {_problem(node, frame, f'{type(error).__name__}: {error}')}") from error
         for i, name in enumerate(node.output):
             if name:
                 if values is None:
@@ -181,7 +185,7 @@ class Conversion:
             types = [None if v is None else type_of(v) for v in available]
             definition = schema_function(node, domain, opset, types) if len(types) == len(inputs) else None
             if definition is None:
-                raise UnsupportedError("there is no rule for it")
+                raise UnsupportedError(missing_rule(domain, node.op_type))
             return self._call(definition, node, inputs, frame, (node.name, index))
         if len(available) != len(inputs):
             raise _ReportedError("an input is unavailable")
@@ -194,12 +198,14 @@ class Conversion:
         with self.builder.at(context):
             return rule.apply(self.builder, available, {a.name: attribute_value(a) for a in node.attribute})
 
-    def _call(self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None) -> tuple[Binding, ...]:
+    def _call(
+        self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None
+    ) -> tuple[Binding, ...]:
         """Import a function's body in place of a call."""
         if len(inputs) > len(function.input) or len(node.output) > len(function.output):
             raise ModelError(f"the function takes {len(function.input)} inputs and gives {len(function.output)} outputs")
         body = Frame(
-            {domain_of(entry.domain): entry.version for entry in function.opset_import} or frame.opsets,
+            {**frame.opsets, **{domain_of(entry.domain): entry.version for entry in function.opset_import}},
             values={name: inputs[i] if i < len(inputs) else None for i, name in enumerate(function.input)},
             prefix=f"{node.name}/",
             owner=frame.owner or owner,
@@ -207,7 +213,7 @@ class Conversion:
         )
         body.tainted.update(name for name, given in zip(function.input, node.input, strict=False) if frame.is_tainted(given))
         self._import_nodes(function.node, body)
-        return tuple(body.lookup(name) for name in function.output[: len(node.output)])
+        return tuple(body.lookup(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False))
 
     def _import_graph(self, graph: GraphProto, arguments: Sequence[ir.Value], node: NodeProto, frame: Frame) -> tuple[ir.Value, ...]:
         """Import a graph inside a node at the current insertion point; it sees the values around the node."""
@@ -225,7 +231,10 @@ class Conversion:
         return values
 
     def _report(self, node: NodeProto, frame: Frame, error: StepwellError) -> None:
-        self.problems.add(node.name, _problem(node, frame, str(error.args[0])), malformed=isinstance(error, ModelError))
+        reason = str(error.args[0])
+        # What an op's inference declines is a fault of the model, but for element types: of these we support fewer than ONNX.
+        malformed = isinstance(error, ModelError) or (isinstance(error, InferenceError) and "element type" not in reason)
+        self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed)
 
 
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:

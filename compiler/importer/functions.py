@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
 
@@ -57,8 +58,8 @@ def _type_proto(tensor: TensorType | None) -> TypeProto:
 
 
 @cache
-def schema_of(domain: str, name: str, opset: int) -> defs.OpSchema | None:
-    """ONNX's definition of an operator at an opset version, or None if there is none."""
+def schema_of(domain: str, name: str, opset: int) -> Any:
+    """ONNX's definition (an OpSchema, which its stubs describe in part) of an operator at an opset version, or None if there is none."""
     try:
         return defs.get_schema(name, opset, domain)
     except defs.SchemaError:

@@ -33,6 +33,6 @@ class Problems:
 
 def _error(kind: type[StepwellError], what: str, texts: list[str]) -> StepwellError | None:
     if len(texts) < 2:
-        return kind(texts[0]) if texts else None
+        return kind(texts[0], details=texts) if texts else None
     more = [f"  … and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
-    return kind("\n".join([f"{len(texts)} {what}:", *(f"  {text}" for text in texts[:SHOWN]), *more]))
+    return kind("\n".join([f"{len(texts)} {what}:", *(f"  {text}" for text in texts[:SHOWN]), *more]), details=texts)

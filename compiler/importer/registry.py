@@ -75,7 +75,9 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
         rules = _rules.setdefault((rule.domain, name), [])
         same = [r for r in rules if r.since == since]
         if same and not replace:
-            raise StepwellError(f"there already is an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to take its place")
+            raise StepwellError(
+                f"there already is an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to take its place"
+            )
         rules[:] = sorted([r for r in rules if r.since != since] + [rule], key=lambda r: r.since)
         return function
 
@@ -85,6 +87,12 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
 def find_rule(domain: str, name: str, opset: int) -> Rule | None:
     """The newest rule for an operator that is not newer than `opset`."""
     return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
+
+
+def missing_rule(domain: str, name: str) -> str:
+    """Why `find_rule` finds none."""
+    rules = _rules.get((domain_of(domain), name))
+    return f"there is no rule for it before opset {rules[0].since}" if rules else "there is no rule for it"
 
 
 def all_rules() -> list[Rule]:

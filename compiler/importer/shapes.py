@@ -1,11 +1,16 @@
-"""Fixes free dimensions of a model's inputs before its shapes are inferred."""
+"""Fixes free dimensions and values of a model's inputs before its shapes are inferred."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import numpy as np
-from onnx import ModelProto, TypeProto, ValueInfoProto
+from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
 from stepwell.dialects.errors import InputError
+from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.types import TensorType, from_numpy
+from stepwell.importer.source import LARGE_BYTES, Source
+from stepwell.importer.tensors import onnx_tensor_type
 
 
 def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str]) -> None:
@@ -48,5 +53,22 @@ def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tupl
         if dim.dim_param:
             known, where = symbols.setdefault(dim.dim_param, (size, name))
             if known != size:
-                raise InputError(f"dimension {axis} of input '{name}' is '{dim.dim_param}', which is {known} in input '{where}', the shape given says {size}: {shape}")
+                raise InputError(
+                    f"dimension {axis} of input '{name}' is '{dim.dim_param}', which is {known} in input '{where}', but {size} in {shape}"
+                )
         dim.dim_value = int(size)
+
+
+def fix_values(source: Source, constants: Mapping[str, np.ndarray]) -> None:
+    """Make inputs constants, in place, by input name. Raises InputError, naming the input, if it is unknown or the array does not fit it."""
+    inputs = {value.name: value for value in source.model.graph.input if value.name not in source.initializers}
+    for name, array in constants.items():
+        if name not in inputs:
+            raise InputError(f"there is no input '{name}' to give a value to; the model's inputs: {', '.join(inputs) or 'none'}")
+        declared, given = onnx_tensor_type(inputs[name].type), TensorType(from_numpy(array.dtype), array.shape)
+        if declared is None or not compatible(declared, given):
+            raise InputError(f"input '{name}' is {declared or 'not a tensor of a shape that is known'}, the value given is {given}")
+        source.initializers[name] = partial(np.asarray, array)
+        inputs[name].type.CopyFrom(helper.make_tensor_type_proto(inputs[name].type.tensor_type.elem_type, array.shape))
+        if array.nbytes < LARGE_BYTES:
+            source.model.graph.initializer.append(numpy_helper.from_array(array, name))

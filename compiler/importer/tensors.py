@@ -40,7 +40,8 @@ def onnx_tensor_type(proto: onnx.TypeProto) -> TensorType | None:
     tensor = proto.tensor_type
     if proto.WhichOneof("value") != "tensor_type" or tensor.elem_type not in DTYPES or not tensor.HasField("shape"):
         return None
-    return TensorType(DTYPES[tensor.elem_type], tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim))
+    sizes = tuple(d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else None for d in tensor.shape.dim)
+    return TensorType(DTYPES[tensor.elem_type], sizes)
 
 
 def checked_size(name: str, dtype: str, dims: Any) -> int:
@@ -107,9 +108,8 @@ class ExternalData:
             return view_raw(tensor.name, tensor.data_type, tensor.dims, b"")
         data = self._map(tensor.name, location)
         if offset + length > len(data):
-            raise ModelError(
-                f"tensor '{tensor.name}': its external data '{location}' should hold bytes {offset} to {offset + length}, but the file has {len(data)} bytes"
-            )
+            span = f"bytes {offset} to {offset + length}"
+            raise ModelError(f"tensor '{tensor.name}': its external data '{location}' should hold {span}, but the file has {len(data)} bytes")
         return view_raw(tensor.name, tensor.data_type, tensor.dims, memoryview(data)[offset : offset + length])
 
     def _number(self, name: str, entries: dict[str, str], key: str, default: int) -> int:

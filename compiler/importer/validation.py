@@ -9,10 +9,10 @@ from onnx import FunctionProto, ModelProto, NodeProto, defs
 from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.importer.functions import domain_of, has_schema_function, schema_of
 from stepwell.importer.problems import Problems, node_problem
-from stepwell.importer.registry import find_rule
+from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import nested_nodes
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1  # below 7, only what rules of that age cover
 MAX_NODES = 1 << 18  # nodes after the expansion of local functions
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
@@ -47,8 +47,9 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
             raise ModelError(f"the model imports two versions of the domain '{domain or 'ai.onnx'}': {versions[domain]} and {entry.version}")
     newest = defs.onnx_opset_version()
     if "" in versions and not OLDEST_OPSET <= versions[""] <= newest:
-        hint = "onnx.version_converter converts older models" if versions[""] < OLDEST_OPSET else "a newer onnx package knows newer opsets"
-        raise UnsupportedError(f"opset {versions['']} of ai.onnx is not supported; supported: {OLDEST_OPSET} to {newest} ({hint})")
+        raise UnsupportedError(
+            f"opset {versions['']} of ai.onnx is not supported; supported: {OLDEST_OPSET} to {newest}, the newest that the installed onnx knows"
+        )
     return versions
 
 
@@ -70,6 +71,17 @@ def unique_name(name: str, taken: set[str]) -> str:
         unique = f"{name}.{count}"
     taken.add(unique)
     return unique
+
+
+def spell_out_defaults(model: ModelProto) -> None:
+    """Give nodes of operators that ONNX defines as functions their default attributes, in place: its strict inference stumbles without."""
+    versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
+    for node in nested_nodes(model.graph.node):
+        domain = domain_of(node.domain)
+        schema = schema_of(domain, node.op_type, versions.get(domain, 0))
+        if schema is not None and schema.has_function:
+            given = {a.name for a in node.attribute}
+            node.attribute.extend(a.default_value for a in schema.attributes.values() if a.default_value.name and a.name not in given)
 
 
 def function_key(node: NodeProto | FunctionProto) -> FunctionKey:
@@ -126,7 +138,7 @@ def check_known_ops(model: ModelProto, functions: Mapping[FunctionKey, FunctionP
                 continue
             known = schema_of(domain, node.op_type, opset) is not None
             stumbles = stumbles or not known
-            reason = "there is no rule for it" if known else unknown_reason(node, domain, opset)
+            reason = missing_rule(domain, node.op_type) if known else unknown_reason(node, domain, opset)
             problems.add(node.name or node.op_type, node_problem(node.op_type, domain, node.name, opset, reason))
     if stumbles:
         problems.raise_any()

@@ -11,7 +11,7 @@ from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.importer.builder import ImportBuilder, Value, check_size, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import sizes_of
+from stepwell.importer.rules.slicing import inferred_reshape, sizes_of
 from stepwell.importer.tensors import our_dtype
 
 
@@ -46,7 +46,8 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
         raise ModelError(f"value must have one element, got shape {list(element.shape)}")
     known = b.constant_value(shape)
     if known is None:
-        return b.dynamic_expand(b.literal(element.reshape(())), shape, result_types=None if b.node.output_types[0] is None else [b.node.output_types[0]])
+        one = b.literal(element.reshape(()))
+        return b.dynamic_expand(one, shape, result_types=inferred_reshape(b, type_of(one), type_of(shape).shape))
     sizes = tuple(int(i) for i in known.reshape(-1))
     if min(sizes, default=0) < 0:
         raise ModelError(f"the shape {list(sizes)} has a negative size")

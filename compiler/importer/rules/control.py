@@ -31,14 +31,21 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             values = b.node.import_graph(graph, ())
             b.yield_(list(values), result_types=[])
         types.append([type_of(v) for v in values])
-    if types[0] != types[1]:
-        shown = [", ".join(map(str, branch)) for branch in types]
-        raise UnsupportedError(f"branches that give different types ({shown[0]} and {shown[1]}) are not supported; supported: the same types")
-    made = b.create(IfOp, [b.with_shape(condition, ())], {}, types[0]).operation
+    made = b.create(IfOp, [b.with_shape(condition, ())], {}, joined(*types)).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
     holder.erase()
     return tuple(made.results)
+
+
+def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
+    """The types that hold values of two lists of types: dynamic where sizes differ. Raises UnsupportedError where more than that differs."""
+    if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
+        shown = [", ".join(map(str, types)) for types in (first, second)]
+        raise UnsupportedError(
+            f"values that may be of different types ({shown[0]} or {shown[1]}) are not supported; supported: one element type and rank"
+        )
+    return [a.with_shape(tuple(i if i == j else None for i, j in zip(a.shape, b.shape, strict=True))) for a, b in zip(first, second, strict=True)]
 
 
 @onnx_rule("Loop", since=1)
@@ -54,7 +61,9 @@ def loop(b: ImportBuilder, trip_count: Value | None, condition: Value | None, *i
             if unrolled is not None:
                 return unrolled
     if len(body.output) > len(initial) + 1:
-        raise UnsupportedError("values collected over a number of rounds known only at run time are not supported; supported: a known number, few rounds")
+        raise UnsupportedError(
+            "values collected over a number of rounds known only at run time are not supported; supported: a known number, few rounds"
+        )
     limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
     first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
     return rolled_loop(b, limit, first, initial, body)
@@ -90,16 +99,20 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
 
 
 def rolled_loop(b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...]:
-    """A graph.loop with the body as its region."""
+    """A graph.loop with the body as its region. Sizes that ONNX sees change from round to round are dynamic."""
     types = [type_of(v) for v in initial]
+    inferred = [tensor or own for tensor, own in zip((*b.node.output_types, *[None] * len(types)), types, strict=False)]
+    types = joined(types, inferred)
     made = b.create(LoopOp, [limit, condition, list(initial)], {}, types).operation
     arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
     block = made.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[made.location] * len(arguments))
     with ir.InsertionPoint(block):
         goes, *results = b.node.import_graph(body, list(block.arguments))
-        if [type_of(v) for v in results] != types:
+        if joined(types, [type_of(v) for v in results]) != types:
             shown = ", ".join(str(type_of(v)) for v in results)
-            raise UnsupportedError(f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: constant types")
+            raise UnsupportedError(
+                f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
+            )
         b.yield_([b.with_shape(goes, ()), *results], result_types=[])
     return tuple(made.results)
 
@@ -118,13 +131,17 @@ def scan(
     states = len(inputs) - num_scan_inputs
     outputs = len(body.output) - states
     if states < 0 or num_scan_inputs < 1 or outputs < 0 or len(body.input) != len(inputs):
-        raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit {len(inputs)} inputs and a body of {len(body.input)} inputs, {len(body.output)} outputs")
+        raise ModelError(
+            f"num_scan_inputs {num_scan_inputs} does not fit {len(inputs)} inputs and a body of {len(body.input)} inputs, {len(body.output)} outputs"
+        )
     carried, sequences = inputs[:states], inputs[states:]
     axes = [normalized_axis(a, type_of(v).rank, "scan_input_axes") for a, v in zip(scan_input_axes or [0] * num_scan_inputs, sequences, strict=True)]
     length = type_of(sequences[0]).shape[axes[0]]
     nodes = sum(1 for _ in nested_nodes(body.node))
     if length is None or length * nodes > UNROLLED_NODES or length == 0:
-        raise UnsupportedError(f"over a sequence of length {length} is not supported; supported: a static length, up to {UNROLLED_NODES} nodes in all")
+        raise UnsupportedError(
+            f"over a sequence of length {length} is not supported; supported: a static length, up to {UNROLLED_NODES} nodes in all"
+        )
     backwards = list(scan_input_directions) or [0] * num_scan_inputs
     collected: list[list[Value]] = [[] for _ in range(outputs)]
     for i in range(length):

@@ -25,7 +25,7 @@ class Window:
 
 
 def window(
-    x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET", ceil_mode: int = 0
+    x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET"
 ) -> Window:
     """A window with ONNX's defaults filled in and `auto_pad` worked out. Raises ModelError if the attributes do not fit `x`."""
     rank = type_of(x).rank

@@ -168,5 +168,4 @@ def truth(b: ImportBuilder, like: Value) -> Value:
     one = b.literal(np.array(True))
     if None not in shape:
         return b.expand(one, shape=shape)
-    result = b.dynamic_expand(one, b.shape_of(like), result_types=[type_of(like).with_dtype(BOOL)])
-    return result
+    return b.dynamic_expand(one, b.shape_of(like), result_types=[type_of(like).with_dtype(BOOL)])

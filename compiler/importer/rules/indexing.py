@@ -93,13 +93,14 @@ def scatter_nd(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, re
 
 @onnx_rule("OneHot", since=9)
 def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
-    count = int(b.known_scalar(depth, "the depth"))
     rank = type_of(indices).rank + 1
     axis = normalized_axis(axis, rank)
     wanted = b.convert(indices, "i64")
-    negative = b.less(wanted, b.scalar(0, like=wanted))
-    wanted = b.select(negative, b.add(wanted, b.scalar(count, like=wanted)), wanted)
-    places = b.literal(np.arange(count).reshape([-1 if i == axis else 1 for i in range(rank)]))
+    count = b.convert(b.with_shape(depth, ()), "i64")
+    wanted = b.select(b.less(wanted, b.scalar(0, like=wanted)), b.add(wanted, count), wanted)
+    known = b.constant_value(count)
+    places = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count)) if known is None else b.literal(np.arange(int(known)))
+    places = b.reshape(places, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
     off, on = (b.with_shape(b.gather(values, b.literal(np.array(i, np.int64)), axis=0), ()) for i in range(2))
     return b.select(b.equal(with_new_axes(b, wanted, [axis]), places), on, off)
 
@@ -121,7 +122,9 @@ def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None =
 
 
 @onnx_rule("TensorScatter", since=24)
-def tensor_scatter(b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear") -> Value:
+def tensor_scatter(
+    b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear"
+) -> Value:
     have, new = static_dims(cache, "a cache"), static_dims(update, "an update")
     axis = normalized_axis(axis, len(have))
     if mode not in ("linear", "circular"):

@@ -9,7 +9,8 @@ from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.types import TensorType, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import flattened, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
+from stepwell.importer.rules.elementwise import truth
+from stepwell.importer.rules.slicing import flattened, inferred_reshape, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
 
 
 @onnx_rule("Reshape", since=5)
@@ -21,7 +22,8 @@ def reshape(b: ImportBuilder, x: Value, shape: Value) -> Value:
 def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
     wanted = b.constant_value(shape)
     if wanted is None:
-        return b.dynamic_reshape(x, shape, result_types=inferred(b, type_of(x), type_of(shape).shape))
+        types = inferred_reshape(b, type_of(x), type_of(shape).shape)
+        return b.dynamic_reshape(x, shape if allowzero else with_kept_sizes(b, x, shape), result_types=types)
     tensor = type_of(x)
     sizes: list[int | None] = []
     for axis, size in enumerate(int(i) for i in wanted.reshape(-1)):
@@ -36,13 +38,15 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
     return dynamic_sizes(b, x, sizes)
 
 
-def inferred(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType] | None:
-    """What ONNX infers of a reshape, or the rank alone. Raises UnsupportedError if not even that is known."""
-    if b.node.output_types and b.node.output_types[0] is not None:
-        return [b.node.output_types[0]]
-    if len(shape) != 1 or shape[0] is None:
-        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
-    return [x.with_shape((None,) * shape[0])]
+def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
+    """A shape computed at run time in which the sizes of `x` stand for zeros."""
+    length, rank = type_of(shape).shape[0], type_of(x).rank
+    if length is None:
+        raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length")
+    kept = sizes_of(b, x, range(min(rank, length)))
+    if length > rank:
+        kept = b.concat(kept, b.literal(np.zeros(length - rank, np.int64)), axis=0)
+    return b.select(b.equal(shape, b.scalar(0, like=shape)), kept, shape)
 
 
 def completed(sizes: Sequence[int], tensor: TensorType) -> list[int]:
@@ -114,7 +118,7 @@ def transpose(b: ImportBuilder, x: Value, *, perm: Sequence[int] | None = None) 
 def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
     wanted = b.constant_value(shape)
     if wanted is None:
-        return b.dynamic_expand(x, shape, result_types=inferred(b, type_of(x), type_of(shape).shape))
+        return b.dynamic_expand(x, shape, result_types=inferred_reshape(b, type_of(x), type_of(shape).shape))
     return broadcast_to(b, x, [int(i) for i in wanted.reshape(-1)])
 
 
@@ -124,7 +128,8 @@ def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int]) -> Value:
     rank = max(len(have), len(wanted))
     old = (1,) * (rank - len(have)) + have
     new = [1] * (rank - len(wanted)) + list(wanted)
-    shape = [-1 if size is None or (w == 1 and i >= rank - len(have)) else size if w == 1 else w for i, (size, w) in enumerate(zip(old, new, strict=True))]
+    kept = [i >= rank - len(have) and (size is None or w == 1) for i, (size, w) in enumerate(zip(old, new, strict=True))]
+    shape = [-1 if keep else w for keep, w in zip(kept, new, strict=True)]
     return x if all(s == -1 for s in shape) or tuple(shape) == have else b.expand(x, shape=tuple(shape))
 
 
@@ -179,8 +184,8 @@ def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: 
         if low < 0 or high < 0:  # negative padding cuts off
             size = static_dims(x, "negative padding")[axis]
             x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
-    low, high = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
-    return x if not any((*low, *high)) else b.pad(x, low=low, high=high, mode=mode, value=float(value))
+    before, after = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
+    return b.pad(x, low=before, high=after, mode=mode, value=float(value)) if any((*before, *after)) else x
 
 
 @onnx_rule("Pad", since=11)
@@ -200,8 +205,11 @@ def pad_axes(
     every = [0] * 2 * rank
     for i, axis in enumerate(chosen):
         every[axis], every[rank + axis] = amounts[i], amounts[len(chosen) + i]
-    value = 0 if constant_value is None else b.known_scalar(constant_value, "the padding value")
-    return pad_by_attributes(b, x, pads=every, mode=mode, value=float(value))
+    known = None if constant_value is None else b.constant_value(constant_value)
+    if constant_value is None or known is not None or mode != "constant":
+        return pad_by_attributes(b, x, pads=every, mode=mode, value=0.0 if known is None else float(known.reshape(-1)[0]))
+    inside, padded = (pad_by_attributes(b, v, pads=every) for v in (truth(b, x), x))
+    return b.select(inside, padded, b.with_shape(constant_value, ()))
 
 
 @onnx_rule("DepthToSpace", since=1)

@@ -38,7 +38,10 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     """
     n, c, *dims = static_dims(x, "an input with indices")
     spatial = len(dims)
-    grids = [np.arange(o)[:, np.newaxis] * s - p + np.arange(k) * d for o, k, s, p, d in zip(shape[2:], win.kernel, win.strides, win.pads, win.dilations, strict=False)]
+    grids = [
+        np.arange(o)[:, np.newaxis] * s - p + np.arange(k) * d
+        for o, k, s, p, d in zip(shape[2:], win.kernel, win.strides, win.pads, win.dilations, strict=False)
+    ]
     inside = np.ones((1, 1), bool)
     rows, columns = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     for axis, grid in enumerate(grids):  # (positions, taps) of the dimensions so far with those of the next one
@@ -58,7 +61,7 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     return b.with_shape(b.add(b.gather_elements(numbers, best, axis=3), image), shape)
 
 
-@onnx_rule("AveragePool", since=7)
+@onnx_rule("AveragePool", since=1)
 def average_pool(
     b: ImportBuilder,
     x: Value,
@@ -73,7 +76,13 @@ def average_pool(
 ) -> Value:
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
     return b.avg_pool(
-        x, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=bool(ceil_mode), count_include_pad=bool(count_include_pad)
+        x,
+        kernel=win.kernel,
+        strides=win.strides,
+        pads=win.pads,
+        dilations=win.dilations,
+        ceil_mode=bool(ceil_mode),
+        count_include_pad=bool(count_include_pad),
     )
 
 

@@ -71,9 +71,11 @@ def log_of_sum_of_powers(b: ImportBuilder, x: Value, axes: tuple[int, ...], keep
 
 
 REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, since when the axes are an input, meaning
-    ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")), ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
+    ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")),
+    ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
     ("ReduceMean", 18, reduce_mean), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, in_floats(euclidean_norm)),
-    ("ReduceSumSquare", 18, sum_of_squares), ("ReduceLogSum", 18, in_floats(log_of_sum)), ("ReduceLogSumExp", 18, in_floats(log_of_sum_of_powers)),
+    ("ReduceSumSquare", 18, sum_of_squares), ("ReduceLogSum", 18, in_floats(log_of_sum)),
+    ("ReduceLogSumExp", 18, in_floats(log_of_sum_of_powers)),
 )  # fmt: skip
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.types import type_of
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.dialects.types import TensorType, type_of
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
 
 
 def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
@@ -79,3 +79,15 @@ def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     for size in shape:
         parts.append(sizes_of(b, x, [dynamic.pop(0)]) if size is None else b.literal(np.array([size], np.int64)))
     return b.dynamic_reshape(x, b.concat_all(parts, axis=0), result_types=[type_of(x).with_shape(tuple(shape))])
+
+
+def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType]:
+    """What ONNX infers of a result whose shape is an operand (of the sizes given), or the rank alone.
+
+    Raises UnsupportedError if not even that is known.
+    """
+    if b.node.output_types and b.node.output_types[0] is not None:
+        return [b.node.output_types[0]]
+    if len(shape) != 1 or shape[0] is None:
+        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
+    return [x.with_shape((None,) * shape[0])]
