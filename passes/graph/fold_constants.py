@@ -10,7 +10,7 @@ from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType, from_numpy, type_of
-from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.matching import is_used, new_weight
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
@@ -35,6 +35,7 @@ class FoldConstants(Pass):
         known: dict[ir.Value, np.ndarray] = {}
         source: dict[ir.Value, ir.Value] = {}  # the parameter that a folded value derives its name from
         folded: list[ir.Operation] = []
+        leaves: list[ir.Operation] = []
         for inner in ops_below(op):
             view = inner.opview
             if not isinstance(view, GraphOp) or len(inner.regions):
@@ -43,9 +44,11 @@ class FoldConstants(Pass):
             if arrays is None:
                 continue
             known.update(zip(inner.results, arrays, strict=True))
-            if inner.name == "graph.parameter":
-                source[inner.results[0]] = inner.results[0]
-            elif inner.name != "graph.constant":
+            if not len(inner.operands):
+                leaves.append(inner)
+                if inner.name == "graph.parameter":
+                    source[inner.results[0]] = inner.results[0]
+            else:
                 folded.append(inner)
                 named = next((source[v] for v in inner.operands if v in source), None)
                 if named is not None:
@@ -53,10 +56,13 @@ class FoldConstants(Pass):
         # In reverse, so that a folded op's users that are folded too are gone, and only what is still used becomes a constant.
         for inner in reversed(folded):
             for result in inner.results:
-                if next(iter(result.uses), None) is not None:
+                if is_used(result):
                     with ir.InsertionPoint(inner), inner.location:
                         result.replace_all_uses_with(new_weight(GraphBuilder(state.weights), source.get(result), known[result]))
             inner.erase()
+        for leaf in leaves:
+            if not is_used(leaf.results[0]):
+                leaf.erase()
         state.count(self.name, len(folded))
 
     def _evaluate(self, view: GraphOp, known: dict[ir.Value, np.ndarray], state: PassState) -> tuple[np.ndarray, ...] | None:
@@ -76,7 +82,7 @@ class FoldConstants(Pass):
             try:
                 arrays = view.evaluate(map_groups(known.__getitem__, view.operand_groups()))
             except StepwellError as error:
-                reason = f"its evaluation fails: {error}"
+                reason = f"its evaluation fails: {error.args[0]}"
             except Exception as error:
                 raise PassError(f"pass '{self.name}': evaluating '{op.name}' at {op.location}: {type(error).__name__}: {error}") from error
             else:

@@ -9,6 +9,7 @@ from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.mlir import create_operation, defining_op, ir
 from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.passes.graph.categories import Category, category
+from stepwell.passes.graph.matching import is_used
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import clone_into, functions
 
@@ -212,5 +213,5 @@ class FuseOperators(Pass):
         state.count(f"{self.name}.groups", len(groups))
         state.count(f"{self.name}.ops", sum(len(members) for members, _ in groups))
         for op in grouping.ops:
-            if op.name == "graph.constant" and next(iter(op.results[0].uses), None) is None:
+            if op.name == "graph.constant" and not is_used(op.results[0]):
                 op.erase()

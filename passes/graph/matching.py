@@ -33,6 +33,11 @@ def has_one_use(value: ir.Value) -> bool:
     return next(uses, None) is not None and next(uses, None) is None
 
 
+def is_used(value: ir.Value) -> bool:
+    """Whether any operand is `value`."""
+    return next(iter(value.uses), None) is not None
+
+
 def stored(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
     """The array of a constant or parameter; None for anything else, and for a parameter that the weight table lacks."""
     return constant_value(value, weights, 0)

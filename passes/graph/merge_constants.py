@@ -15,10 +15,11 @@ from stepwell.passes.rewriting import NoMatch, Rewriter, pattern
 def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) -> np.ndarray | NoMatch:
     """`function(a, b)`, broadcast, rounded once to their type; or why it should not replace the two."""
     if not is_floating(a.dtype):
-        with np.errstate(all="ignore"):
+        with np.errstate(over="ignore"):
             value = np.asarray(function(a, b))
     else:
-        value = narrow(np.asarray(function(a.astype(np.float64), b.astype(np.float64))), a.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = narrow(np.asarray(function(a.astype(np.float64), b.astype(np.float64))), a.dtype)
         if np.isfinite(a).all() and np.isfinite(b).all() and not np.isfinite(value).all():
             return NoMatch("the merged constant would overflow")
         if function is np.multiply and bool(((value == 0) & (a != 0) & (b != 0)).any()):
