@@ -1,17 +1,21 @@
 """The typed errors of Stepwell: few classes, each with stable codes that docs/errors.md explains."""
 
+from collections.abc import Sequence
+
 
 class StepwellError(Exception):
     """Base of every error that Stepwell raises on purpose.
 
     `code` is stable (docs/errors.md has a section for each); the message says what, where, why and what would be accepted.
+    `details` lists every single problem where the message sums up several.
     """
 
     code = "SW000"
 
-    def __init__(self, message: str, *, code: str | None = None) -> None:
+    def __init__(self, message: str, *, code: str | None = None, details: Sequence[str] = ()) -> None:
         if code is not None:
             self.code = code
+        self.details = tuple(details)
         super().__init__(message)
 
     def __str__(self) -> str:

@@ -1,15 +1,14 @@
 """The weight table: named numpy arrays that live beside the IR, with reading and writing as safetensors."""
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
 from stepwell.dialects.errors import ModelError
+from stepwell.dialects.files import replacing
 
 
 class WeightTable(Mapping[str, np.ndarray]):
@@ -46,15 +45,8 @@ class WeightTable(Mapping[str, np.ndarray]):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all entries to a safetensors file, atomically."""
-        target = Path(path)
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=target.name, suffix=".tmp")
-        os.close(handle)
-        try:
+        with replacing(path) as temporary:
             save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in self._arrays.items()}, temporary)
-            os.replace(temporary, target)
-        except BaseException:
-            os.unlink(temporary)
-            raise
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "WeightTable":

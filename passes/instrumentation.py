@@ -1,15 +1,14 @@
 """What can watch a run of passes: timing, printing, dumps and reproducers."""
 
-import errno
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from stepwell.dialects.files import write_atomically
 from stepwell.dialects.mlir import ir
 from stepwell.passes.pipeline import Step
 
@@ -168,28 +167,6 @@ def _write_reproducer(file: Path, text: str, pipeline: str, error: Exception) ->
     said = (str(error).splitlines() or [""])[0]
     write_atomically(file, f"// stepwell-opt --pass-pipeline='{pipeline}' {file.name}\n// fails with: {said}\n{text}")
     return f"reproducer: {file}"
-
-
-def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
-    """Write a file so that nobody ever sees a part of it. Raises OSError."""
-    target = Path(path)
-    content = data.encode() if isinstance(data, str) else data
-    if target.exists() and not target.is_file():  # a device or a pipe cannot be replaced
-        target.write_bytes(content)
-        return
-    if not target.parent.is_dir():
-        raise FileNotFoundError(errno.ENOENT, "the folder does not exist", str(target))
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)  # mkstemp makes it for its owner alone
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def stopwatch() -> Callable[[], float]:

@@ -111,7 +111,7 @@ def _verify(module: ir.Module) -> None:
 def _reworded(error: StepwellError, message: str) -> StepwellError:
     if isinstance(error, DiagnosedError):
         return DiagnosedError(message, code=error.code, diagnostics=error.diagnostics)
-    return type(error)(message, code=error.code)
+    return type(error)(message, code=error.code, details=error.details)
 
 
 def describe_diagnostics(error: ir.MLIRError) -> str:

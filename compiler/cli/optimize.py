@@ -9,10 +9,12 @@ from pathlib import Path
 
 from stepwell.cli.common import FAULT, OK, report
 from stepwell.cli.diagnostics import Collector, Diagnostic, expectations, from_error, from_native, mismatches
-from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
+from stepwell.cli.files import read_text, read_weights
+from stepwell.dialects.errors import InputError, PipelineError, StepwellError
+from stepwell.dialects.files import write_atomically
 from stepwell.dialects.mlir import ir, make_context
 from stepwell.dialects.weights import WeightTable
-from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer, write_atomically
+from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
 from stepwell.passes.pipeline import flatten, parse_pipeline
 from stepwell.passes.registry import PassState, passes
 from stepwell.passes.runner import PassRunner
@@ -23,7 +25,7 @@ SEPARATOR = "// -----"
 def optimize(options: argparse.Namespace, pipeline: str) -> int:
     """Run `pipeline` as the options of stepwell-opt say; returns the exit status. Raises StepwellError or OSError."""
     text = read_text(options.file)
-    weights, weights_file = _weights(options)
+    weights, weights_file = read_weights(options.file, options.weights)
     known = set(weights)
     timings = PassTimings()
     instruments = _instruments(options, timings)
@@ -47,15 +49,6 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     if outputs and (status == OK or options.output == "-"):
         _write(options, f"{SEPARATOR}\n".join(outputs), weights, weights_file, changed=set(weights) != known)
     return status
-
-
-def read_text(file: str) -> str:
-    """The text of a file, or of standard input for `-`. Raises IRError if it is not text."""
-    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise IRError(f"{file}: expected MLIR as text, got a byte that is not UTF-8 at offset {error.start}") from None
 
 
 def pieces(text: str) -> Iterator[tuple[str, int]]:
@@ -116,16 +109,6 @@ def _target(options: argparse.Namespace, pipeline: str) -> object:
     from stepwell.target import resolve
 
     return resolve(options.target)
-
-
-def _weights(options: argparse.Namespace) -> tuple[WeightTable, Path | None]:
-    """The weight table, and the file it came from: what was asked for, or what lies beside the IR."""
-    if options.weights is not None:
-        return WeightTable.load(options.weights), Path(options.weights)
-    beside = Path(options.file).with_suffix(".safetensors")
-    if options.file != "-" and beside.is_file():
-        return WeightTable.load(beside), beside
-    return WeightTable(), None
 
 
 def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights_file: Path | None, *, changed: bool) -> None:

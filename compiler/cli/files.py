@@ -1,0 +1,26 @@
+"""Files of IR: their text, and the weight table that lies beside them."""
+
+import sys
+from pathlib import Path
+
+from stepwell.dialects.errors import IRError
+from stepwell.dialects.weights import WeightTable
+
+
+def read_text(file: str) -> str:
+    """The text of a file, or of standard input for `-`. Raises IRError if it is not text."""
+    data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise IRError(f"{file}: expected MLIR as text, got a byte that is not UTF-8 at offset {error.start}") from None
+
+
+def read_weights(file: str, named: str | None) -> tuple[WeightTable, Path | None]:
+    """The weight table of a file of IR and the path it came from: the one named, or what lies beside the IR. Raises ModelError."""
+    if named is not None:
+        return WeightTable.load(named), Path(named)
+    beside = Path(file).with_suffix(".safetensors")
+    if file != "-" and beside.is_file():
+        return WeightTable.load(beside), beside
+    return WeightTable(), None

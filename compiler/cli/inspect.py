@@ -1,0 +1,150 @@
+"""stepwell inspect: shows what a model consists of, and all that is not supported."""
+
+import argparse
+import collections
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepwell.cli.common import FAULT, OK, Parser
+from stepwell.cli.display import Progress, print_table, quantity
+from stepwell.cli.session import add_common_options, add_shape_option, load_plugins, parse_shapes
+from stepwell.dialects.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    import onnx
+
+    from stepwell.dialects.graph import GraphOp
+    from stepwell.importer import ImportedModel
+
+DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported."
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell inspect`."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    add_shape_option(parser)
+    add_common_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
+    load_plugins(options)
+    shapes = parse_shapes(options.shape)
+    from stepwell.dialects.mlir import make_context
+    from stepwell.importer import import_model
+    from stepwell.importer.source import read_source
+
+    with Progress() as progress:
+        progress.say("import")
+        source = read_source(options.model)
+        imported, unsupported = None, None
+        try:
+            imported = import_model(options.model, make_context(), shapes=shapes)
+        except UnsupportedError as error:
+            unsupported = error
+    _show_header(source.model)
+    if imported is not None:
+        rows = [[kind, name, str(t)] for kind, side in (("input", imported.inputs), ("output", imported.outputs)) for name, t in side]
+    else:
+        rows = [["input", v.name, _declared(v)] for v in source.model.graph.input if v.name not in source.initializers]
+        rows += [["output", v.name, _declared(v)] for v in source.model.graph.output]
+    print_table(("", "name", "type"), rows)
+    _show_operators(source.model)
+    if imported is not None:
+        _show_graph(imported)
+    if unsupported is not None:
+        details = unsupported.details or (str(unsupported.args[0]),)
+        print(f"not supported ({len(details)}):")
+        for detail in details:
+            print(f"  {detail}")
+        return FAULT
+    return OK
+
+
+def _show_header(model: "onnx.ModelProto") -> None:
+    opsets = ", ".join(f"{entry.domain or 'ai.onnx'} {entry.version}" for entry in model.opset_import)
+    producer = f"{model.producer_name} {model.producer_version}".strip() or "unknown"
+    print(f"graph '{model.graph.name}', opset {opsets}, IR version {model.ir_version}, made by {producer}\n")
+
+
+def _declared(value: "onnx.ValueInfoProto") -> str:
+    """The type of an input or output as the file declares it."""
+    from onnx import helper
+
+    if value.type.WhichOneof("value") != "tensor_type":
+        return str(value.type.WhichOneof("value"))
+    tensor = value.type.tensor_type
+    sizes = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
+    return f"{helper.tensor_dtype_to_string(tensor.elem_type).removeprefix('TensorProto.').lower()}[{sizes}]"
+
+
+def _show_operators(model: "onnx.ModelProto") -> None:
+    """The histogram of ONNX operators, the nodes inside others and in the model's own functions included."""
+    from stepwell.importer.source import nested_nodes
+
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        counts.update((node.domain, node.op_type) for node in nested_nodes(nodes))
+    rows = [
+        [name, domain or "ai.onnx", str(versions.get(domain, "")), str(count)]
+        for (domain, name), count in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    ]
+    print_table(("operator", "domain", "opset", "nodes"), rows, numbers=(2, 3))
+
+
+@dataclass
+class _Tally:
+    """What the graph ops of one kind and element type amount to."""
+
+    count: int = 0
+    flops: int = 0
+    unknown: int = 0  # ops whose arithmetic depends on sizes that are not known
+
+
+def _show_graph(imported: "ImportedModel") -> None:
+    """The histogram of graph ops by element type, with arithmetic and weights."""
+    tallies: dict[tuple[str, str], _Tally] = {}
+    for op in _graph_ops(imported):
+        types = op.result_types()
+        tally = tallies.setdefault((op.mnemonic(), types[0].dtype if types else ""), _Tally())
+        tally.count += 1
+        amount = flops_of(op)
+        tally.unknown += amount is None
+        tally.flops += amount or 0
+    rows = [
+        [name, dtype, str(tally.count), (quantity(tally.flops, "FLOP") if tally.flops else "") + (" + unknown" if tally.unknown else "")]
+        for (name, dtype), tally in sorted(tallies.items(), key=lambda entry: (-entry[1].flops, -entry[1].count, entry[0]))
+    ]
+    print_table(("graph op", "element type", "ops", "arithmetic"), rows, numbers=(2, 3))
+    unknown = sum(tally.unknown for tally in tallies.values())
+    total = quantity(sum(tally.flops for tally in tallies.values()), "FLOP")
+    rest = f" and {unknown} ops of unknown sizes (--shape gives sizes to free dimensions)" if unknown else ""
+    print(f"arithmetic: {total} (a multiplication and an addition are two){rest}")
+    arrays = list(imported.weights.values())
+    size, elements = sum(array.nbytes for array in arrays), sum(array.size for array in arrays)
+    print(f"weights: {quantity(size, 'B')} in {len(arrays)} arrays, {elements} elements")
+
+
+def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":
+    from stepwell.dialects.graph import GraphOp
+    from stepwell.passes.rewriting import ops_below
+
+    for op in ops_below(imported.module.operation):
+        view = op.opview
+        if isinstance(view, GraphOp) and view.mnemonic() not in ("constant", "parameter", "yield"):
+            yield view
+
+
+def flops_of(op: "GraphOp") -> int | None:
+    """The arithmetic of one op; None where sizes that are not known decide it. Ops with regions count what is in these by itself."""
+    from stepwell.dialects.errors import InferenceError
+
+    types = op.result_types()
+    if len(op.operation.regions) or not types:
+        return 0
+    try:
+        return int(type(op).flops(*op.operand_types(), result=types[0], **op.attribute_values()))
+    except InferenceError:
+        return None

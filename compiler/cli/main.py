@@ -1,0 +1,45 @@
+"""stepwell: compiles, runs and looks into ONNX models."""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from stepwell.cli.common import OK, Parser, guarded, version_line
+
+COMMANDS = {
+    "run": "compile a model, run it, show its outputs; check and time it",
+    "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
+    "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported",
+}
+
+DESCRIPTION = """A deep learning compiler: ONNX models down the stair of graph, linalg, affine and llvm to native code.
+
+Exit status: 0 fine, 1 the model or the data is at fault, 2 the command line is."""
+
+
+def make_parser() -> Parser:
+    """The parser of the command, with one for each subcommand."""
+    parser = Parser(prog="stepwell", description=DESCRIPTION)
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
+    for name, help_text in COMMANDS.items():
+        module = import_module(f"stepwell.cli.{name}")
+        module.add_options(commands.add_parser(name, help=help_text, description=module.DESCRIPTION))
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns its exit status."""
+    parser = make_parser()
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    if options.version:
+        print(version_line("stepwell"))
+        return OK
+    if options.command is None:
+        parser.error(f"expected a command: {', '.join(COMMANDS)}")
+    command = import_module(f"stepwell.cli.{options.command}")
+    return guarded(f"stepwell {options.command}", lambda: int(command.run(options)), show_traceback=options.traceback)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,175 @@
+"""stepwell run: compiles a model, runs it, shows, checks, times and saves what comes out."""
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepwell.cli.common import FAULT, OK, Parser, UsageError
+from stepwell.cli.display import Progress, level_times, print_table, quantity, seconds
+from stepwell.cli.inputs import HELP, gather
+from stepwell.cli.session import Session, add_model_options, positive
+
+if TYPE_CHECKING:
+    from stepwell.dynamic import DynamicModel
+    from stepwell.model import CompiledModel
+
+Arrays = Mapping[str, np.ndarray]
+DESCRIPTION = "Compile a model, run it once and show its outputs."
+CHECKS = ("onnxruntime", "reference")
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell run`."""
+    add_model_options(parser)
+    add = parser.add_argument
+    add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
+    add("--threads", type=positive, metavar="N", help="how many cores to use (default: all)")
+    add("--repeat", type=positive, metavar="N", help="run N times more and show the median, least and mean time")
+    add(
+        "--check", metavar="|".join(CHECKS),
+        help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy; the status is 1 if they differ. "
+        "With --from, append the ONNX model: onnxruntime:MODEL.onnx",
+    )  # fmt: skip
+    add("--save", metavar="DIR|FILE.npz", help="save the outputs: one .npy file each in DIR, or all in FILE.npz")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    session = Session(options)
+    against = _parse_check(options)
+    model = session.compile(options.threads)
+    inputs = gather(options.input, model.inputs)
+    with Progress() as progress:
+        progress.say("run")
+        outputs = model.run(inputs)
+    _show(model, outputs)
+    status = OK
+    if against is not None:
+        status = _check(against, session, inputs, outputs)
+    if options.repeat is not None:
+        _repeat(model, inputs, options.repeat)
+    if options.save is not None:
+        _save(outputs, options.save)
+    return status
+
+
+def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
+    """What to check against, and the ONNX model for it (None: the IR that was given). Raises UsageError."""
+    if options.check is None:
+        return None
+    kind, _, model = options.check.partition(":")
+    if kind not in CHECKS:
+        raise UsageError(f"--check {options.check}: expected {' or '.join(CHECKS)}")
+    if options.start is None:
+        return kind, model or options.model
+    if not model and (kind == "onnxruntime" or options.start not in ("graph", "graph-opt")):
+        raise UsageError(f"--check {kind} with --from {options.start} needs the ONNX model: --check {kind}:MODEL.onnx")
+    return kind, model or None
+
+
+def _show(model: "CompiledModel | DynamicModel", outputs: Arrays) -> None:
+    total = sum(model.timings.values())
+    print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
+    memory = model.memory
+    print(f"{model.kernels} distinct kernels, weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}")
+    print(f"{model.threads} thread{'s' * (model.threads != 1)}\n", flush=True)
+    print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
+
+
+def _summary(name: str, array: np.ndarray) -> list[str]:
+    kind = f"{array.dtype.name}[{'x'.join(map(str, array.shape))}]"
+    if array.size == 0:
+        return [name, kind, "", "", "", "", ""]
+    numbers = array.astype(np.float64)
+    first = " ".join(f"{value:.5g}" for value in numbers.flat[:4])
+    at = np.unravel_index(int(np.argmax(numbers)), array.shape)
+    where = ",".join(map(str, at)) if array.ndim else ""
+    with np.errstate(invalid="ignore", over="ignore"):
+        return [name, kind, f"{numbers.min():.5g}", f"{numbers.max():.5g}", f"{numbers.mean():.5g}", where, first + (" …" if array.size > 4 else "")]
+
+
+def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    from stepwell.check import check, compare, run_onnxruntime
+
+    kind, source = against
+    with Progress() as progress:
+        progress.say(f"check against {kind}")
+        if source is None:
+            expected = _evaluate_ir(session, inputs)
+            results = compare(outputs, expected)
+        elif kind == "reference":
+            results = check(source, outputs, inputs, _reference(source))
+        else:
+            results = compare(outputs, run_onnxruntime(source, inputs))
+    rows = [
+        [r.name, r.problem, "", "", "", "WRONG"]
+        if r.problem is not None
+        else [r.name, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", f"{r.scale_rel:.3g}", f"{r.tolerance:.3g}", "ok" if r.ok else "WRONG"]
+        for r in results
+    ]
+    print_table((f"against {kind}", "max abs error", "max rel error", "of the scale", "tolerance", "verdict"), rows)
+    wrong = [r.name for r in results if not r.ok]
+    if wrong:
+        print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
+    return FAULT if wrong else OK
+
+
+def _reference(source: str) -> Callable[[Arrays], Arrays]:
+    """A function that runs an ONNX model by the meanings of its graph ops."""
+
+    def evaluated(inputs: Arrays) -> Arrays:
+        from stepwell.dialects.graph.evaluate import evaluate
+        from stepwell.dialects.mlir import make_context
+        from stepwell.importer import import_model
+
+        imported = import_model(source, make_context(), shapes={name: array.shape for name, array in inputs.items()})
+        return evaluate(imported.module, imported.weights, inputs)
+
+    return evaluated
+
+
+def _evaluate_ir(session: Session, inputs: Arrays) -> Arrays:
+    from stepwell.dialects.graph.evaluate import evaluate
+
+    lowered = session.read()
+    return evaluate(lowered.module, lowered.weights, inputs)
+
+
+def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -> None:
+    arrays = [inputs[info.name] for info in model.inputs]
+    times = []
+    with Progress() as progress:
+        progress.say(f"run {count} times")
+        for _ in range(count):
+            begin = time.perf_counter()
+            model(*arrays)
+            times.append(time.perf_counter() - begin)
+    print(f"{count} runs: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
+
+
+def _save(outputs: Arrays, where: str) -> None:
+    from stepwell.dialects.files import write_atomically
+
+    path = Path(where)
+    if path.suffix == ".npz":
+        buffer = BytesIO()
+        np.savez(buffer, **outputs)  # type: ignore[arg-type]  # its other parameter is a flag that no output is named after
+        write_atomically(path, buffer.getvalue())
+        print(f"saved {len(outputs)} outputs to {path}")
+        return
+    path.mkdir(parents=True, exist_ok=True)
+    files = {name: path / f"{name.replace('/', '_')}.npy" for name in outputs}
+    if len(set(files.values())) != len(files):
+        raise UsageError(f"--save {where}: two outputs would be saved to one file; save them to a .npz file")
+    for name, file in files.items():
+        buffer = BytesIO()
+        np.save(buffer, outputs[name])
+        write_atomically(file, buffer.getvalue())
+    print(f"saved {', '.join(map(str, files.values()))}")

@@ -1,0 +1,194 @@
+"""What `run` and `compile` share: their options, where the model comes from, what watches the passes."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.cli.common import Parser, UsageError
+from stepwell.cli.display import Progress
+from stepwell.dialects.errors import IRError, ModelError
+from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR
+from stepwell.stair import LEVELS
+
+if TYPE_CHECKING:
+    from stepwell.api import Lowered
+    from stepwell.dialects.mlir import ir
+    from stepwell.dialects.weights import WeightTable
+    from stepwell.dynamic import DynamicModel
+    from stepwell.model import CompiledModel
+
+
+def add_model_options(parser: Parser) -> None:
+    """The options of every command that compiles."""
+    add = parser.add_argument
+    add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
+    add_shape_option(parser)
+    add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
+    add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
+    add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
+    add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
+    add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
+    add("--time-passes", action="store_true", help="print the time of each pass to standard error")
+    add_common_options(parser)
+
+
+def add_shape_option(parser: Parser) -> None:
+    """`--shape`."""
+    text = "the shape of an input with free dimensions; may be repeated"
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help=text)
+
+
+def add_common_options(parser: Parser) -> None:
+    """The options of every command."""
+    parser.add_argument("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
+    parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
+
+
+def load_plugins(options: argparse.Namespace) -> None:
+    """Load installed plugins and those that were asked for."""
+    from stepwell import plugins
+
+    plugins.load_installed()
+    for file in options.load:
+        plugins.load_file(file)
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
+    """Shapes by input name from `name=1x3x224x224`. Raises UsageError."""
+    shapes = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        try:
+            shape = tuple(int(size) for size in sizes.split("x")) if sizes else ()
+        except ValueError:
+            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224") from None
+        if not name or any(size < 0 for size in shape):
+            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224")
+        if name in shapes:
+            raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
+        shapes[name] = shape
+    return shapes
+
+
+def positive(text: str) -> int:
+    """The type of options that count something."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got '{text}'")
+    return value
+
+
+@dataclass
+class Session:
+    """One command's way from a model to IR or code, watched as its options say."""
+
+    options: argparse.Namespace
+    timings: PassTimings = field(default_factory=PassTimings)
+    progress: Progress = field(default_factory=Progress)
+
+    def __post_init__(self) -> None:
+        load_plugins(self.options)
+        self.shapes = parse_shapes(self.options.shape)
+        if self.options.start is not None and self.shapes:
+            raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
+        if self.options.start is None and self.options.weights is not None:
+            raise UsageError("--weights goes with --from LEVEL: an ONNX model has its own")
+        if self.options.start is None and self.options.model.endswith(".mlir"):
+            raise UsageError(f"{self.options.model}: say at which level this IR is, with --from {'|'.join(LEVELS)}")
+
+    @contextmanager
+    def watched(self) -> Iterator[Instrumentation]:
+        """Progress on screen while the block runs, and the instrumentation for the pass runner; the report of passes at the end."""
+        parts: list[Instrumentation] = [self.timings]
+        if self.options.print_ir_after_all:
+            parts.append(PrintIR())
+        if self.options.dump_ir is not None:
+            parts.append(DumpIR(self.options.dump_ir))
+        try:
+            with Progress(self.options.start) as self.progress:
+                yield Instruments(*parts)
+        finally:
+            if self.options.time_passes:
+                sys.stderr.write(self.timings.report())
+
+    def lower(self, level: str) -> "Lowered":
+        """The model at a level. Raises UsageError if `--from` names a lower one."""
+        from stepwell.api import descend, lower
+
+        if self.options.start is not None:
+            first, last = LEVELS.index(self.options.start), LEVELS.index(level)
+            if last < first:
+                raise UsageError(f"--emit {level} lies above --from {self.options.start}: data goes down the stair only")
+        with self.watched() as instrumentation:
+            if self.options.start is None:
+                return lower(
+                    self.options.model, level, target=self.options.target, shapes=self.shapes, on_level=self.progress.level,
+                    instrumentation=instrumentation,
+                )  # fmt: skip
+            return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
+
+    def compile(self, threads: int | None) -> "CompiledModel | DynamicModel":
+        """Code for the model."""
+        from stepwell.api import compile
+
+        if self.options.start is not None:
+            return self.build(self.lower(LEVELS[-1]), threads)
+        with self.watched() as instrumentation:
+            return compile(
+                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, on_level=self.progress.level,
+                instrumentation=instrumentation,
+            )  # fmt: skip
+
+    def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
+        """Native code for a model at the lowest level."""
+        from stepwell.api import build
+
+        with Progress(LEVELS[-1]) as progress:
+            return build(lowered, threads=threads, on_level=progress.level)
+
+    def read(self) -> "Lowered":
+        """The model given with `--from`, at that level. Raises IRError or ModelError."""
+        from stepwell.api import read_ir
+        from stepwell.cli.files import read_text, read_weights
+
+        file = self.options.model
+        weights, weights_file = read_weights(file, self.options.weights)
+        lowered = read_ir(read_text(file), self.options.start, weights, target=self.options.target, name=file)
+        missing = sorted(used_weights(lowered.module) - set(weights))
+        if missing:
+            names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+            beside = Path(file).with_suffix(".safetensors")
+            where = f"{weights_file} lacks" if weights_file is not None else f"there is no {beside}, nor --weights FILE, to hold"
+            raise ModelError(f"{file}: {where} {len(missing)} of the weights it uses: {names}")
+        return lowered
+
+
+def used_weights(module: "ir.Module") -> set[str]:
+    """The names of the weights that a module uses, by its parameters or by its arena."""
+    from stepwell.dialects.mlir import ir
+    from stepwell.passes.rewriting import ops_below
+
+    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
+    attributes = module.operation.attributes
+    if "stepwell.arena" in attributes:
+        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
+    return names
+
+
+def save_ir(lowered: "Lowered", file: Path) -> "WeightTable":
+    """Write IR to a file and the weights it uses beside it; returns those. Raises IRError or OSError."""
+    from stepwell.dialects.files import write_atomically
+    from stepwell.dialects.weights import WeightTable
+
+    if file.suffix == ".safetensors":
+        raise IRError(f"{file}: expected a file for IR, got the name of a weight table")
+    used = used_weights(lowered.module)
+    weights = WeightTable({name: array for name, array in lowered.weights.items() if name in used})
+    if weights:
+        weights.save(file.with_suffix(".safetensors"))
+    write_atomically(file, lowered.text() + "\n")
+    return weights
