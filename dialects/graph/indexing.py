@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.errors import InferenceError, StepwellError
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -72,7 +72,7 @@ def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> int
 
 
 class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure]):
-    """`x[start:end:step]` along each of `axes`, with numpy's rules: negative ones count from the end, and what is outside is cut off.
+    """`x[start:end:step]` along each of `axes`: negative ones count from the end, and what is outside is moved to the end it is beyond.
 
     All four are vectors of one length. The result's sizes are unknown unless the builder is told `result_types`.
     """
@@ -94,14 +94,21 @@ class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure]):
 
     @staticmethod
     def reference(x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray, steps: np.ndarray) -> np.ndarray:
-        picked = [slice(None)] * x.ndim
         for start, end, axis, step in zip(starts.tolist(), ends.tolist(), checked_indices(axes, x.ndim).tolist(), steps.tolist(), strict=True):
-            # An end before the first element, reached backwards, is None in Python: -1 would be the last one.
-            before_all = step < 0 and end < -x.shape[axis]
-            picked[axis] = slice(start, None if before_all else end, step)
-        return x[tuple(picked)]
+            x = np.take(x, np.arange(*slice_bounds(start, end, step, x.shape[axis]), step), axis=axis)
+        return x
 
     flops = staticmethod(no_arithmetic)
+
+
+def slice_bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+    """The first index and the end (which may be -1, going backwards) of a slice of a dimension of `size`, by ONNX's rules."""
+    if step == 0:
+        raise StepwellError("a step of a slice is 0")
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    start, end = (b + size if b < 0 else b for b in (start, end))
+    # Unlike numpy, ONNX has a slice that goes backwards from before the first element begin at the first.
+    return min(max(start, 0), high), min(max(end, low), high)
 
 
 class GatherOp(GraphOp, name="gather", traits=[Pure]):

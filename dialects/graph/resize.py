@@ -17,7 +17,7 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 class ResizeOp(GraphOp, name="resize", traits=[Pure]):
-    """`x` resampled to `sizes` (-1 keeps a dimension), as ONNX's Resize defines it.
+    """`x` resampled to `sizes` (-1 keeps a dimension), as ONNX's Resize defines it; integers are rounded.
 
     `scales` are the factors that coordinates are computed with (they need not be exactly the quotients of the sizes);
     `coordinates` maps a place of the result to one of `x`, and only "tf_crop_and_resize" looks at `roi` (starts, then ends) and `extrapolation`.
@@ -116,22 +116,26 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
 
 
 def source_places(have: int, size: int, scale: float, coordinates: str, bounds: tuple[float, float]) -> np.ndarray:
-    """Where in a dimension of `have` elements each of the `size` elements of the result is taken from."""
-    i = np.arange(size, dtype=np.float64)
+    """Where in a dimension of `have` elements each of the `size` elements of the result is taken from.
+
+    In f32, as the runtimes compute it: what "nearest" gives at a tie depends on the rounding of these.
+    """
+    real = np.float32
+    i, half = np.arange(size, dtype=real), real(0.5)
     if coordinates == "asymmetric":
-        return i / scale
+        return i / real(scale)
     if coordinates == "align_corners":
-        return i * ((have - 1) / (size - 1)) if size > 1 else np.zeros_like(i)
+        return i * real(have - 1) / real(max(size - 1, 1))
     if coordinates == "tf_crop_and_resize":
-        start, end = bounds
-        step = (end - start) * (have - 1) / (size - 1) if size > 1 else 0.0
-        return start * (have - 1) + i * step if size > 1 else np.full_like(i, 0.5 * (start + end) * (have - 1))
+        start, end = real(bounds[0]), real(bounds[1])
+        if size == 1:
+            return np.full_like(i, half * (start + end) * real(have - 1))
+        return start * real(have - 1) + i * (end - start) * real(have - 1) / real(size - 1)
     if coordinates == "pytorch_half_pixel" and size == 1:
-        return np.full_like(i, 0.0)
-    places: np.ndarray = (i + 0.5) / scale - 0.5
-    if coordinates == "half_pixel_symmetric":
-        # `size` is the whole part of scale * have; centre what was cut off
-        places = places + have / 2 * (1 - size / (scale * have))
+        return np.zeros_like(i)
+    places = (i + half) / real(scale) - half
+    if coordinates == "half_pixel_symmetric":  # `size` is the whole part of scale * have; centre what was cut off
+        places = real(have) / 2 * (1 - real(size) / (real(scale) * real(have))) + (i + half) / real(scale) - half
     return places
 
 

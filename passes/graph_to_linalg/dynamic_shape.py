@@ -105,7 +105,7 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
 
 @lowering(graph.DynamicSliceOp)
 def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """One generic that reads at start + i * step, all clamped as numpy does."""
+    """One generic that reads at start + i * step, all clamped as ONNX says."""
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
     named = b.known(axes)
     if named is None:
@@ -134,7 +134,7 @@ def _static_or(result: TensorType, sizes: Sequence[Size]) -> list[Size]:
 
 
 def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value, size: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """Start, step and count of numpy's slice of a dimension of `size`."""
+    """Start, step and count of a slice of a dimension of `size`."""
     zero, one, minus_one = b.index(0), b.index(1), b.index(-1)
     back = arith.CmpIOp(_CMP.slt, step, zero).result
     step = arith.SelectOp(arith.CmpIOp(_CMP.eq, step, zero).result, one, step).result  # has no meaning, but must not trap
@@ -146,7 +146,8 @@ def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value
         counted = arith.SelectOp(negative, arith.AddIOp(value, size).result, value).result
         return arith.MaxSIOp(arith.MinSIOp(counted, high).result, low).result
 
-    start, end = clamp(start), clamp(end)
+    # Unlike numpy, ONNX has a slice that goes backwards from before the first element begin at the first.
+    start, end = arith.MinSIOp(arith.MaxSIOp(clamp(start), zero).result, high).result, clamp(end)
     span = arith.SelectOp(back, arith.SubIOp(start, end).result, arith.SubIOp(end, start).result).result
     stride = arith.SelectOp(back, arith.SubIOp(zero, step).result, step).result
     count = arith.CeilDivSIOp(arith.MaxSIOp(span, zero).result, stride).result

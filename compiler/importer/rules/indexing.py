@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
@@ -38,7 +39,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
 
 
 def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
-    """`x[start:end:step]` along each of `axes`, with numpy's rules for what is negative or outside."""
+    """`x[start:end:step]` along each of `axes`, with ONNX's rules for what is negative or outside."""
     tensor = type_of(x)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} must have one length")
@@ -53,7 +54,7 @@ def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequen
                 return dynamic_static_slice(b, x, starts, ends, axes, steps)
             begin[axis], stride[axis] = start, step
             continue
-        places = range(size)[slice(start, end if step > 0 or end >= -size else None, step)]
+        places = range(*slice_bounds(start, end, step, size), step)
         begin[axis], count[axis], stride[axis] = (places[0] if places else 0), len(places), step
     whole = all(s == 0 and t == 1 and (n == -1 or n == d) for s, n, t, d in zip(begin, count, stride, tensor.shape, strict=True))
     return x if whole else b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=tuple(stride))

@@ -1,0 +1,128 @@
+"""The reference meanings of the ops against ONNX Runtime and ONNX's evaluator, on random data of every element type."""
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx_ops
+import pytest
+from hypothesis import assume, given, settings
+from op_cases import CASES, cases
+from op_random import Case, type_of_array
+
+from stepwell.dialects.graph import op_class, op_classes
+from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.elementwise import FloatUnary
+from stepwell.dialects.types import FLOATS, is_float, to_numpy
+
+# Ops without a single ONNX op of that meaning; each has tests of its own.
+ALONE = {"constant": "a literal", "rsqrt": "ONNX has Reciprocal and Sqrt"}
+IN_F32 = ("erf", "resize", "conv_transpose", "lrn", "max_pool", "avg_pool")  # which the other side has right in f32 only
+NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
+
+
+def widened(value: Any) -> Any:
+    """f16 and bf16 as the f32 that they are computed in; all else as it is."""
+    return value.astype(np.float32) if isinstance(value, np.ndarray) and value.dtype in NARROW else value
+
+
+def in_f32(value: np.ndarray) -> np.ndarray:
+    """Floats and small integers as f32; bytes as they are."""
+    return value if value.dtype == np.uint8 else value.astype(np.float32)
+
+
+def by_reference(mnemonic: str, operands: list[Any], attributes: dict[str, Any]) -> tuple[np.ndarray, ...]:
+    with np.errstate(all="ignore"):
+        out = op_class(mnemonic).reference(*operands, **attributes)
+    return tuple(map(np.asarray, out if isinstance(out, tuple) else (out,)))
+
+
+def magnitude(mnemonic: str, case: Case, result: np.ndarray) -> tuple[np.ndarray, int]:
+    """What rounding errors are measured by: the sum of the magnitudes that were added up, and how many roundings there were."""
+    if mnemonic in ("conv", "conv_transpose", "matmul"):
+        x, w = (widened(a).astype(np.float64) for a in case.operands)
+        terms = w.shape[-2] if mnemonic == "matmul" else math.prod(w.shape[1:]) * (x.shape[1] if mnemonic == "conv_transpose" else 1)
+        return by_reference(mnemonic, [np.abs(x), np.abs(w)], case.attributes)[0], terms
+    if mnemonic in ("reduce_sum", "cumsum", "avg_pool"):
+        return by_reference(mnemonic, [np.abs(widened(case.operands[0]).astype(np.float64))], case.attributes)[0], case.operands[0].size
+    if mnemonic in ("scatter_elements", "scatter_nd") and case.attributes["reduction"] in ("add", "mul"):
+        return np.full(result.shape, np.abs(widened(result)).max(initial=8)), case.operands[2].size
+    if mnemonic in ("resize", "batch_norm"):
+        return np.full(result.shape, 8 * max(np.abs(widened(o)).max(initial=1) for o in case.operands)), 32
+    if mnemonic in ("sin", "cos", "tan", "sigmoid", "tanh", "erf", "elu"):  # near 0 the other side is only right to the scale of 1
+        return np.abs(widened(result).astype(np.float64)) + 1, 4
+    if mnemonic == "range":
+        return np.full(result.shape, 16.0), 4
+    return np.abs(widened(result).astype(np.float64)), 8
+
+
+def assert_close(mnemonic: str, case: Case, got: np.ndarray, want: np.ndarray) -> None:
+    """Equal for integers and booleans; for floats within the roundings of the f32 or f64 that they are computed in, and one to the type."""
+    assert got.shape == want.shape
+    if mnemonic == "resize" and got.dtype == np.uint8 and case.attributes["mode"] != "nearest":
+        # ONNX leaves open how integers are rounded; ONNX Runtime does it in fixed point.
+        assert np.abs(got.astype(int) - want.astype(int)).max(initial=0) <= 1
+        return
+    if not is_float(type_of_array(got).dtype):
+        np.testing.assert_array_equal(got, want)
+        return
+    exact_type = np.float64 if got.dtype == want.dtype == np.float64 and mnemonic not in IN_F32 else np.float32
+    computed = np.finfo(exact_type).eps
+    stored = ml_dtypes.finfo(got.dtype)
+    size, terms = magnitude(mnemonic, case, want)
+    exact = np.asarray(want, np.float64)
+    with np.errstate(all="ignore"):
+        error = np.abs(got.astype(np.float64) - exact)
+        allowed = 2 * terms * computed * size + float(stored.eps) * np.abs(exact) + 2 * float(stored.smallest_subnormal)
+        same = (error <= allowed) | (np.isnan(got) & np.isnan(exact)) | (got == exact)
+        same |= (np.abs(exact) > float(stored.max)) & np.isinf(got.astype(np.float64))
+    assert same.all(), f"got {got[~same][:4]}, expected {exact[~same][:4]}, off by {error[~same][:4]}, allowed {allowed[~same][:4]}"
+
+
+@pytest.mark.parametrize("mnemonic", sorted(set(CASES) - set(ALONE)))
+def test_reference_against_onnx(mnemonic: str) -> None:
+    @settings(max_examples=20)
+    @given(cases(mnemonic))
+    def check(case: Case) -> None:
+        assume(case.attributes.get("size", 1) % 2)  # LRN over an even number of channels: ONNX Runtime refuses it
+        got = by_reference(mnemonic, case.operands, case.attributes)
+        operands = map_groups(in_f32 if mnemonic in IN_F32 else widened, case.operands)
+        expected = onnx_ops.results(*onnx_ops.NODES[mnemonic](*operands, **case.attributes), outputs=len(got))
+        for ours, theirs in zip(got, expected, strict=True):
+            assert_close(mnemonic, case, ours, np.asarray(theirs))
+
+    check()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rsqrt(dtype: str) -> None:
+    x = np.random.default_rng(5).uniform(0.01, 50, (7, 11)).astype(to_numpy(dtype))
+    (got,) = by_reference("rsqrt", [x], {})
+    assert_close("rsqrt", Case([x], {}), got, 1 / np.sqrt(x.astype(np.float64)))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_lrn_of_any_number_of_channels(size: int) -> None:
+    x = np.random.default_rng(size).normal(size=(2, 5, 3, 2)).astype(np.float32)
+    (got,) = by_reference("lrn", [x], {"size": size, "alpha": 0.5, "beta": 0.75, "bias": 1.5})
+    want = np.empty_like(x)
+    for c in range(x.shape[1]):
+        around = x[:, max(0, c - (size - 1) // 2) : c + math.ceil((size - 1) / 2) + 1]
+        want[:, c] = x[:, c] / (1.5 + 0.5 / size * (around**2).sum(axis=1)) ** 0.75
+    np.testing.assert_allclose(got, want, rtol=8 * np.finfo(np.float32).eps)
+
+
+@pytest.mark.parametrize("mnemonic", sorted(m for m, cls in op_classes().items() if issubclass(cls, FloatUnary)))
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+def test_accuracy_of_float_functions(mnemonic: str, dtype: str) -> None:
+    @settings(max_examples=10)
+    @given(cases(mnemonic))
+    def check(case: Case) -> None:
+        x = case.operands[0].astype(to_numpy(dtype))
+        (got,), (exact,) = by_reference(mnemonic, [x], case.attributes), by_reference(mnemonic, [x.astype(np.float64)], case.attributes)
+        half_unit = ml_dtypes.finfo(x.dtype).eps / 2 if dtype != "f32" else 0
+        allowed = (float(half_unit) + 4 * np.finfo(np.float32).eps) * np.abs(exact) + float(ml_dtypes.finfo(x.dtype).smallest_subnormal)
+        assert (np.abs(got.astype(np.float64) - exact) <= allowed).all()
+
+    check()
