@@ -1,0 +1,219 @@
+// RUN: stepwell-opt %s --fuse-operators --split-input-file | FileCheck %s
+
+// A root takes the element-wise ops after it and one pad; bias and residual come in as inputs, a number goes inside.
+// CHECK-LABEL: func.func @epilogue
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<1x2x4xf32>, %[[W:arg[0-9]+]]: tensor<2x2x1xf32>, %[[R:arg[0-9]+]]: tensor<1x2x4xf32>
+// CHECK-NEXT: %[[B:.*]] = "graph.constant"() {value = dense<{{.*}}1.000000e+00{{.*}}2.000000e+00{{.*}}> : tensor<1x2x1xf32>}
+// CHECK-NEXT: %[[F:.*]] = "graph.fused"(%[[X]], %[[W]], %[[B]], %[[R]]) ({
+// CHECK-NEXT: ^bb0(%[[IX:.*]]: tensor<1x2x4xf32>, %[[IW:.*]]: tensor<2x2x1xf32>, %[[IB:.*]]: tensor<1x2x1xf32>, %[[IR:.*]]: tensor<1x2x4xf32>):
+// CHECK-NEXT: %[[H:.*]] = "graph.constant"() {value = dense<5.000000e-01> : tensor<f32>}
+// CHECK-NEXT: %[[C:.*]] = "graph.conv"(%[[IX]], %[[IW]])
+// CHECK-NEXT: %[[D:.*]] = "graph.add"(%[[C]], %[[IB]])
+// CHECK-NEXT: %[[E:.*]] = "graph.add"(%[[IR]], %[[D]])
+// CHECK-NEXT: %[[G:.*]] = "graph.mul"(%[[E]], %[[H]])
+// CHECK-NEXT: %[[P:.*]] = "graph.pad"(%[[G]])
+// CHECK-NEXT: "graph.yield"(%[[P]])
+// CHECK-NEXT: }) : {{.*}} -> tensor<1x2x6xf32>
+// CHECK-NEXT: return %[[F]]
+func.func @epilogue(%x: tensor<1x2x4xf32>, %w: tensor<2x2x1xf32>, %r: tensor<1x2x4xf32>) -> tensor<1x2x6xf32> {
+  %b = "graph.constant"() {value = dense<[[[1.0], [2.0]]]> : tensor<1x2x1xf32>} : () -> tensor<1x2x1xf32>
+  %half = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.conv"(%x, %w) {strides = array<i64: 1>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, group = 1 : i64}
+    : (tensor<1x2x4xf32>, tensor<2x2x1xf32>) -> tensor<1x2x4xf32>
+  %1 = "graph.add"(%0, %b) : (tensor<1x2x4xf32>, tensor<1x2x1xf32>) -> tensor<1x2x4xf32>
+  %2 = "graph.add"(%r, %1) : (tensor<1x2x4xf32>, tensor<1x2x4xf32>) -> tensor<1x2x4xf32>
+  %3 = "graph.mul"(%2, %half) : (tensor<1x2x4xf32>, tensor<f32>) -> tensor<1x2x4xf32>
+  %4 = "graph.pad"(%3) {low = array<i64: 0, 0, 1>, high = array<i64: 0, 0, 1>, mode = "constant", value = 0.0 : f64} : (tensor<1x2x4xf32>) -> tensor<1x2x6xf32>
+  return %4 : tensor<1x2x6xf32>
+}
+
+// -----
+
+// A value with users outside ends its group.
+// CHECK-LABEL: func.func @two_users
+// CHECK: %[[A:.*]] = "graph.fused"
+// CHECK: "graph.reduce_sum"
+// CHECK: "graph.relu"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"(%[[A]])
+// CHECK: "graph.exp"
+// CHECK: "graph.fused"(%[[A]])
+// CHECK: "graph.pad"
+func.func @two_users(%x: tensor<3x4xf32>) -> (tensor<3xf32>, tensor<5xf32>) {
+  %0 = "graph.reduce_sum"(%x) {axes = array<i64: 1>, keepdims = false} : (tensor<3x4xf32>) -> tensor<3xf32>
+  %1 = "graph.relu"(%0) : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = "graph.exp"(%1) : (tensor<3xf32>) -> tensor<3xf32>
+  %3 = "graph.pad"(%1) {low = array<i64: 1>, high = array<i64: 1>, mode = "constant", value = 0.0 : f64} : (tensor<3xf32>) -> tensor<5xf32>
+  return %2, %3 : tensor<3xf32>, tensor<5xf32>
+}
+
+// -----
+
+// Paths that part and meet again stay in one group: x * sigmoid(x) after a matrix product.
+// CHECK-LABEL: func.func @diamond
+// CHECK-COUNT-1: "graph.fused"
+// CHECK: "graph.matmul"
+// CHECK-NEXT: "graph.sigmoid"
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: "graph.fused"
+func.func @diamond(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
+  %0 = "graph.matmul"(%x, %x) : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  %1 = "graph.sigmoid"(%0) : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %2 = "graph.mul"(%0, %1) : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  return %2 : tensor<3x3xf32>
+}
+
+// -----
+
+// Paths that part and meet only through something else do not: that would be a cycle.
+// CHECK-LABEL: func.func @no_cycle
+// CHECK: %[[A:.*]] = "graph.fused"
+// CHECK: "graph.relu"
+// CHECK: %[[T:.*]] = "graph.fused"(%[[A]])
+// CHECK: "graph.transpose"
+// CHECK: "graph.fused"(%[[A]], %[[T]])
+// CHECK: "graph.add"
+func.func @no_cycle(%x: tensor<3x3xf32>) -> tensor<3x3xf32> {
+  %0 = "graph.relu"(%x) : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %1 = "graph.transpose"(%0) {perm = array<i64: 1, 0>} : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %2 = "graph.add"(%0, %1) : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  return %2 : tensor<3x3xf32>
+}
+
+// -----
+
+// A root's value is never broadcast up within its group.
+// CHECK-LABEL: func.func @broadcast
+// CHECK: "graph.fused"
+// CHECK: "graph.reduce_max"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.sub"
+func.func @broadcast(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "graph.reduce_max"(%x) {axes = array<i64: 1>, keepdims = true} : (tensor<3x4xf32>) -> tensor<3x1xf32>
+  %1 = "graph.sub"(%x, %0) : (tensor<3x4xf32>, tensor<3x1xf32>) -> tensor<3x4xf32>
+  return %1 : tensor<3x4xf32>
+}
+
+// -----
+
+// Of two roots that are added, the later takes the addition, at its own place; the earlier one stays before it.
+// CHECK-LABEL: func.func @two_roots
+// CHECK: %[[A:.*]] = "graph.fused"(%arg0)
+// CHECK: "graph.softmax"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"(%arg1, %[[A]])
+// CHECK: "graph.softmax"
+// CHECK-NEXT: "graph.add"
+func.func @two_roots(%x: tensor<3x3xf32>, %y: tensor<3x3xf32>) -> tensor<3x3xf32> {
+  %0 = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %1 = "graph.softmax"(%y) {axis = 1 : i64} : (tensor<3x3xf32>) -> tensor<3x3xf32>
+  %2 = "graph.add"(%0, %1) : (tensor<3x3xf32>, tensor<3x3xf32>) -> tensor<3x3xf32>
+  return %2 : tensor<3x3xf32>
+}
+
+// -----
+
+// Element-wise ops join each other, whichever comes first.
+// CHECK-LABEL: func.func @elementwise
+// CHECK: "graph.fused"(%arg0, %arg1)
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.sqrt"
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.cast"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: "graph.fused"
+func.func @elementwise(%x: tensor<3xf32>, %y: tensor<3xf32>) -> tensor<3xi32> {
+  %0 = "graph.exp"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = "graph.sqrt"(%y) : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = "graph.mul"(%0, %1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %3 = "graph.cast"(%2) {to = i32, saturate = false} : (tensor<3xf32>) -> tensor<3xi32>
+  return %3 : tensor<3xi32>
+}
+
+// -----
+
+// What computes nothing stays outside; a concatenation that interleaves, a pad that copies and what picks elements are groups of one.
+// CHECK-LABEL: func.func @alone
+// CHECK-NEXT: "graph.parameter"
+// CHECK-NEXT: "graph.reshape"
+// CHECK-NEXT: "graph.concat"
+// CHECK-NEXT: "graph.fused"
+// CHECK: "graph.concat"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.pad"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.slice"
+// CHECK-NEXT: "graph.yield"
+func.func @alone(%x: tensor<1x2x3xf32>) -> (tensor<1x4x3xf32>, tensor<1x2x6xf32>, tensor<1x2x5xf32>, tensor<1x1x3xf32>) {
+  %p = "graph.parameter"() {id = "w"} : () -> tensor<6xf32>
+  %r = "graph.reshape"(%p) {shape = array<i64: 1, 2, 3>} : (tensor<6xf32>) -> tensor<1x2x3xf32>
+  %0 = "graph.concat"(%x, %r) {axis = 1 : i64} : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x4x3xf32>
+  %1 = "graph.concat"(%x, %r) {axis = 2 : i64} : (tensor<1x2x3xf32>, tensor<1x2x3xf32>) -> tensor<1x2x6xf32>
+  %2 = "graph.pad"(%x) {low = array<i64: 0, 0, 1>, high = array<i64: 0, 0, 1>, mode = "edge", value = 0.0 : f64} : (tensor<1x2x3xf32>) -> tensor<1x2x5xf32>
+  %3 = "graph.slice"(%x) {starts = array<i64: 0, 1, 0>, sizes = array<i64: 1, 1, 3>, steps = array<i64: 1, 1, 1>} : (tensor<1x2x3xf32>) -> tensor<1x1x3xf32>
+  return %0, %1, %2, %3 : tensor<1x4x3xf32>, tensor<1x2x6xf32>, tensor<1x2x5xf32>, tensor<1x1x3xf32>
+}
+
+// -----
+
+// All results of an op come out of its group.
+// CHECK-LABEL: func.func @two_results
+// CHECK: %[[F:.*]]:2 = "graph.fused"(%arg0)
+// CHECK: "graph.constant"() {value = dense<2>
+// CHECK: %[[T:.*]]:2 = "graph.top_k"
+// CHECK-NEXT: "graph.yield"(%[[T]]#0, %[[T]]#1)
+// CHECK: return %[[F]]#0, %[[F]]#1
+func.func @two_results(%x: tensor<5xf32>) -> (tensor<2xf32>, tensor<2xi64>) {
+  %k = "graph.constant"() {value = dense<2> : tensor<i64>} : () -> tensor<i64>
+  %v, %i = "graph.top_k"(%x, %k) {axis = 0 : i64, largest = true} : (tensor<5xf32>, tensor<i64>) -> (tensor<2xf32>, tensor<2xi64>)
+  return %v, %i : tensor<2xf32>, tensor<2xi64>
+}
+
+// -----
+
+// Bodies of control flow are grouped by themselves; a value that they use ends its group outside.
+// CHECK-LABEL: func.func @branches
+// CHECK: %[[R:.*]] = "graph.fused"(%arg1)
+// CHECK: "graph.relu"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.if"
+// CHECK-NEXT: "graph.fused"(%[[R]])
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.neg"
+// CHECK: "graph.yield"
+// CHECK: "graph.fused"(%[[R]])
+// CHECK: "graph.sin"
+func.func @branches(%c: tensor<i1>, %x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %0 = "graph.relu"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = "graph.if"(%c) ({
+    %2 = "graph.exp"(%0) : (tensor<3xf32>) -> tensor<3xf32>
+    %3 = "graph.neg"(%2) : (tensor<3xf32>) -> tensor<3xf32>
+    "graph.yield"(%3) : (tensor<3xf32>) -> ()
+  }, {
+    "graph.yield"(%0) : (tensor<3xf32>) -> ()
+  }) : (tensor<i1>) -> tensor<3xf32>
+  %4 = "graph.sin"(%0) : (tensor<3xf32>) -> tensor<3xf32>
+  return %1, %4 : tensor<3xf32>, tensor<3xf32>
+}
+
+// -----
+
+// Where a size is not known, equal types may hide a broadcast: a number surely does not, another tensor may.
+// CHECK-LABEL: func.func @unknown_size
+// CHECK: "graph.fused"(%arg0)
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.add"
+func.func @unknown_size(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
+  %c = "graph.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.exp"(%x) : (tensor<?xf32>) -> tensor<?xf32>
+  %1 = "graph.mul"(%0, %c) : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
+  %2 = "graph.add"(%1, %y) : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
+  return %2 : tensor<?xf32>
+}
