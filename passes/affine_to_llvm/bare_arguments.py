@@ -1,10 +1,12 @@
-"""The pass that gives @main's byte arenas their static size, so that every function can take bare pointers."""
+"""The pass that gets function arguments into the form in which every one of them is a bare pointer."""
 
 from dataclasses import dataclass
+from typing import Any
 
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import func, ir, use_count
 from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import find_function
+from stepwell.passes.rewriting import find_function, functions, ops_below
 
 BYTES = "stepwell.bytes"
 
@@ -12,18 +14,73 @@ BYTES = "stepwell.bytes"
 @register_pass("bare-arguments", level="affine")
 @dataclass
 class BareArguments(Pass):
-    """rewrite: @main(…, %a: memref<?xi8> {stepwell.bytes = N}) -> @main(…, %a: memref<Nxi8>)
+    """Make every argument a memref that converts to one pointer.
 
-    A memref of dynamic size travels as a descriptor; with its size written down it travels as one pointer.
+    rewrite: @main(…, %a: memref<?xi8> {stepwell.bytes = N})  ->  @main(…, %a: memref<Nxi8>)
+    rewrite: call @kernel(…, %empty: memref<2x0xf32>, …)      ->  call @kernel(…)
+
+    A memref of dynamic size would travel as a descriptor. One without elements has no conversion upstream; nothing reads it, so
+    kernels do without, and in @main, where the caller passes a pointer all the same, it becomes a memref<1xi8>.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        if "arg_attrs" not in main.attributes:
-            return
-        for argument, attributes in zip(main.arguments, main.attributes["arg_attrs"], strict=True):
-            entry = ir.DictAttr(attributes)
-            if BYTES in entry:
-                size = ir.IntegerAttr(entry[BYTES]).value
+        dropped = {f.sym_name.value: _drop_empty_arguments(f) for f in functions(op) if f.sym_name.value != "main"}
+        for call in ops_below(op, "func.call"):
+            gone = dropped.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, set())
+            if gone:
+                with ir.InsertionPoint(call), call.location:
+                    func.CallOp([], call.attributes["callee"], [v for i, v in enumerate(call.operands) if i not in gone])
+                call.erase()
+        _remove_empty_views(op)
+        for index, argument in enumerate(main.arguments):
+            size = 1 if is_empty(argument.type) else _declared_bytes(main, index)
+            if size is not None:
                 argument.set_type(ir.MemRefType.get([size], ir.IntegerType.get_signless(8)))
-        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in main.arguments], []))
+        _retype(main)
+
+
+def is_empty(mlir_type: Any) -> bool:
+    """Whether a memref has no elements."""
+    return isinstance(mlir_type, ir.MemRefType) and 0 in mlir_type.shape
+
+
+def _drop_empty_arguments(function: Any) -> set[int]:
+    """Remove a kernel's arguments without elements; returns their positions."""
+    _remove_empty_views(function.operation)
+    gone = [i for i, a in enumerate(function.arguments) if is_empty(a.type)]
+    block = function.regions[0].blocks[0]
+    attributes = list(function.attributes["arg_attrs"]) if "arg_attrs" in function.attributes else None
+    for index in reversed(gone):
+        if use_count(block.arguments[index]):
+            raise PassError(f"@{function.sym_name.value} at {function.location} uses its argument {index}, which has no elements")
+        block.erase_argument(index)
+        if attributes is not None:
+            del attributes[index]
+    if gone:
+        if attributes is not None:
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+        _retype(function)
+    return set(gone)
+
+
+def _remove_empty_views(op: ir.Operation) -> None:
+    """Erase views without elements that nothing uses (any more)."""
+    for inner in reversed(ops_below(op)):
+        if inner.name.startswith("memref.") and len(inner.results) == 1 and is_empty(inner.results[0].type) and not use_count(inner.results[0]):
+            inner.erase()
+
+
+def _declared_bytes(main: Any, index: int) -> int | None:
+    """The size that an argument attribute states for a byte arena; None for any other argument."""
+    if "arg_attrs" not in main.attributes:
+        return None
+    entry = ir.DictAttr(main.attributes["arg_attrs"][index])
+    size: int | None = ir.IntegerAttr(entry[BYTES]).value if BYTES in entry else None
+    return size
+
+
+def _retype(function: Any) -> None:
+    """Make a function's type that of its block's arguments."""
+    types = [a.type for a in function.regions[0].blocks[0].arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))

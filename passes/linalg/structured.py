@@ -146,13 +146,17 @@ class Structured:
         uses = [u.owner.operation for u in accumulator.uses]
         return owner.operation.name if len(uses) == 1 and uses[0] == owner.operation else None
 
+    @cached_property
+    def scalar_op(self) -> str | None:
+        """The name of an op in the body that has no form on vectors; None if there is none."""
+        names = [o.operation.name for o in self.body.operations]
+        return next((n for n in names if n.split(".")[0] not in VECTOR_DIALECTS and n not in ("linalg.yield", "linalg.index")), None)
+
     def why_not_vector(self, dim: int) -> str | None:
         """Why `dim` cannot be vectorised; None if it can."""
-        for o in self.body.operations:
-            name = o.operation.name
-            if name.split(".")[0] not in VECTOR_DIALECTS and name not in ("linalg.yield", "linalg.index"):
-                return f"the body contains '{name}'"
-        for access in self.accesses:
+        if self.scalar_op is not None:
+            return f"the body contains '{self.scalar_op}'"
+        for access in self.outputs:
             if str(access.element_type) in ("i1", "index"):
                 return f"elements of type {access.element_type} have no vectors in memory"
         if dim in self.reduction_dims:

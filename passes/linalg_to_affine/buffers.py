@@ -27,6 +27,7 @@ class Buffer:
     first: int = 1 << 60
     last: int = -1
     members: list["Buffer"] = field(default_factory=list)
+    joined: bool = False  # the result of a concatenation: written piece by piece
 
     def root(self) -> "tuple[Buffer, int]":
         """The outermost buffer that holds this one, and the byte offset in it."""
@@ -124,6 +125,7 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
 def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
     """Give a concatenation's operands their place in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
+    result.joined = True
     offset = 0
     for value in op.operands:
         buffer, inner = plan.values[value].root()
@@ -141,7 +143,7 @@ def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> No
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
         place = ("output", index)
-        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.members:
+        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.joined:
             buffer.place = place
         else:
             plan.copies.setdefault(result, []).append((value, Buffer(memref_bytes(value.type), place), 0))

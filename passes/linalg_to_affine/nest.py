@@ -289,7 +289,7 @@ def load(access: Access, kind: str, width: int, ivs: list[ir.Value], address: Ca
     if kind == "scalar":
         return affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
     vector_type = ir.VectorType.get([width], element)
-    if kind == "vector":
+    if kind == "vector" and str(element) != "i1":  # a vector of i1 is bits, booleans in memory are bytes
         return affine.AffineVectorLoadOp(vector_type, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
     lanes = [affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result

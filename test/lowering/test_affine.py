@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from lowering.linalg_model import run_kernel
+
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.types import TensorType
 from stepwell.passes.linalg_to_affine.nest import segments, vector_segments
@@ -32,7 +32,8 @@ def product_body(m, n, k, sched):
       %e = tensor.empty() : {result}
       %f = linalg.fill ins(%zero : f32) outs(%e : {result}) -> {result}
       %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
-        iterator_types = ["parallel", "parallel", "reduction"], {sched}}} ins(%x0, %x1 : tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) outs(%f : {result}) {{
+        iterator_types = ["parallel", "parallel", "reduction"], {sched}}}
+        ins(%x0, %x1 : tensor<{m}x{k}xf32>, tensor<{k}x{n}xf32>) outs(%f : {result}) {{
       ^bb0(%a: f32, %b: f32, %acc: f32):
         %p = arith.mulf %a, %b fastmath<contract> : f32
         %s = arith.addf %acc, %p fastmath<contract> : f32
@@ -150,3 +151,19 @@ def test_segments_cover_each_iteration_once(size, step):
     for cut in (segments(size, step), vector_segments(size, 1 << (step % 6))):
         covered = [i for s in cut for start in range(s.low, s.high, s.step) for i in range(start, start + s.step)]
         assert covered == list(range(size))
+
+
+def test_booleans_read_along_a_vector_are_bytes_not_bits():
+    rng = np.random.default_rng(9)
+    mask, x = rng.random((5, 19)) < 0.5, rng.standard_normal((5, 19)).astype(np.float32)
+    body = """
+      %e = tensor.empty() : tensor<5x19xf32>
+      %zero = arith.constant 0.0 : f32
+      %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"], SCHEDULE} ins(%x0, %x1 : tensor<5x19xi1>, tensor<5x19xf32>) outs(%e : tensor<5x19xf32>) {
+      ^bb0(%m: i1, %v: f32, %o: f32):
+        %s = arith.select %m, %v, %zero : f32
+        linalg.yield %s : f32
+      } -> tensor<5x19xf32>
+      return %1 : tensor<5x19xf32>""".replace("SCHEDULE", schedule((0, 1), 0, (1, 1), 1, 8))
+    np.testing.assert_array_equal(run_kernel(body, [mask, x], TensorType("f32", (5, 19))), np.where(mask, x, 0))

@@ -25,7 +25,7 @@ func.func private @kept(%out: tensor<9xf32>) -> tensor<9xf32> {
   return %f : tensor<9xf32>
 }
 
-// Booleans have no vectors in memory, little work no threads.
+// Vectors of booleans cannot be stored, little work needs no threads.
 // CHECK-LABEL: func.func private @booleans
 // CHECK: parallel = 0 : i64
 // CHECK-SAME: vector = -1 : i64

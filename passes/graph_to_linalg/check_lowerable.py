@@ -1,0 +1,45 @@
+"""The pass that reports everything which cannot be lowered, before anything is."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.locations import node_names
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import type_of
+from stepwell.passes.graph_to_linalg.lowerings import conversions
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+_STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield")
+
+
+@register_pass("check-lowerable", level="graph")
+@dataclass
+class CheckLowerable(Pass):
+    """Raise one UnsupportedError that lists every graph op without a lowering and every result whose size is not known.
+
+    It runs after folding and simplification, which remove much of what computes shapes.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        known = {c.root for c in conversions()}
+        problems = []
+        for inner in ops_below(op):
+            if isinstance(inner.opview, GraphOp) and inner.name not in _STRUCTURAL:
+                reason = _reason(inner, known)
+                if reason:
+                    names = " and ".join(node_names(inner.location)) or "an unnamed node"
+                    problems.append(f"{names}: {reason}")
+        if problems:
+            raise UnsupportedError("; ".join(dict.fromkeys(problems)))
+
+
+def _reason(op: Any, known: set[str]) -> str | None:
+    if op.name not in known:
+        return f"'{op.name}' has no lowering to linalg"
+    for result in op.results:
+        if not type_of(result).is_static:
+            return f"'{op.name}' gives {result.type}, whose size is not known before it runs; supported: sizes known at compile time"
+    return None
