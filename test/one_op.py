@@ -2,7 +2,7 @@
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -48,24 +48,36 @@ def type_of_operand(operand: Any) -> TensorType:
 def build(mnemonic: str, operands: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> ir.Module:
     """A module with the kernel `@k` of one op; operands by field (None absent, a list for a variadic one) as arrays, types or literals."""
     types = map_groups(lambda o: o if isinstance(o, TensorType) else type_of_operand(o), operands)
-    flat = [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)]
     cls = op_class(mnemonic)
     results = result_types
     if results is None:
         inferred = cls.infer(*types, **attributes)
         results = list(inferred) if isinstance(inferred, tuple) else [inferred]
+
+    def body(b: GraphBuilder, *arguments: ir.Value) -> Sequence[ir.Value]:
+        rest = iter(arguments)
+        values = map_groups(lambda o: b.constant(value=o.array) if isinstance(o, Literal) else next(rest), operands)
+        return list(b.create(cls, values, attributes, results).operation.results)
+
+    return build_kernel(body, [type_of_operand(o) if not isinstance(o, TensorType) else o for o in flatten(operands)], results)
+
+
+def build_kernel(body: Callable[..., Any], types: Sequence[TensorType], results: Sequence[TensorType] | None = None) -> ir.Module:
+    """A module with the kernel `@k` that `body(builder, *arguments)` makes; `results` where an op says them."""
     module = ir.Module.create()
     with ir.InsertionPoint(module.body):
-        outs = [t.to_mlir() for t in results]
-        function = func.FuncOp("k", ir.FunctionType.get([*(t.to_mlir() for t in flat), *outs], outs))
-        function.attributes["stepwell.kernel"] = ir.UnitAttr.get()
-        function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+        function = func.FuncOp("k", ir.FunctionType.get([t.to_mlir() for t in types], []))
         block = function.add_entry_block()
         with ir.InsertionPoint(block):
-            arguments, b = iter(block.arguments), GraphBuilder(WeightTable())
-            values = map_groups(lambda o: b.constant(value=o.array) if isinstance(o, Literal) else next(arguments), operands)
-            op = b.create(cls, values, attributes, results)
-            func.ReturnOp(list(op.operation.results))
+            made = body(GraphBuilder(WeightTable()), *block.arguments)
+            returned = [made] if isinstance(made, ir.Value) else list(made)
+            func.ReturnOp(returned)
+        outs = [t.to_mlir() for t in results] if results else [v.type for v in returned]
+        for kind in outs:
+            block.add_argument(kind, function.location)
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], outs))
+        function.attributes["stepwell.kernel"] = ir.UnitAttr.get()
+        function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     return module
 
 
@@ -88,12 +100,21 @@ def run_op(
 ) -> tuple[np.ndarray, ...]:
     """The results of one op as compiled code computes them; `types` (by field) where the kernel knows less of its operands' shapes."""
     with context(), ir.Location.name(mnemonic):
-        module = build(mnemonic, types or arrays, result_types, **attributes)
-        dtypes = [TensorType.from_mlir(t).dtype for t in ops_below(module.operation, "func.func")[0].opview.type.results]
-        ranks = [t.rank for t in ops_below(module.operation, "func.func")[0].opview.type.results]
-        lower(module)
-        outs = [np.zeros([d or 0 for d in TensorType.from_mlir(t).shape], to_numpy(d)) for t, d in zip(_results(module), dtypes, strict=True)]
-        return execute(module, [*flatten(arrays), *outs], list(zip(dtypes, ranks, strict=True)))
+        return run_module(build(mnemonic, types or arrays, result_types, **attributes), flatten(arrays))
+
+
+def run_kernel(body: Callable[..., Any], arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """The results of the kernel that `body(builder, *arguments)` makes, as compiled code computes them."""
+    with context(), ir.Location.name("kernel"):
+        return run_module(build_kernel(body, [type_of_operand(a) for a in arrays]), arrays)
+
+
+def run_module(module: ir.Module, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Lower a module with the kernel `@k` and call it."""
+    results = [TensorType.from_mlir(t) for t in ops_below(module.operation, "func.func")[0].opview.type.results]
+    lower(module)
+    outs = [np.zeros([d or 0 for d in t.shape], to_numpy(t.dtype)) for t in results]
+    return execute(module, [*arrays, *outs], [(t.dtype, t.rank) for t in results])
 
 
 def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorType] | None = None, **attributes: Any) -> tuple[np.ndarray, ...]:
@@ -102,10 +123,6 @@ def reference(mnemonic: str, arrays: Sequence[Any], result_types: list[TensorTyp
         module = build(mnemonic, arrays, result_types, **attributes)
         op = ops_below(module.operation, f"graph.{mnemonic}")[0].opview
         return op.evaluate(map_groups(lambda o: o.array if isinstance(o, Literal) else o, arrays))
-
-
-def _results(module: ir.Module) -> list[ir.Type]:
-    return list(ops_below(module.operation, "func.func")[0].opview.type.results)
 
 
 def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[tuple[str, int]]) -> tuple[np.ndarray, ...]:

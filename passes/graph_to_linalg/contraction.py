@@ -37,32 +37,15 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
     for i, size in enumerate(result.shape):
         sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
         sizes.append(size if size is not None else _dynamic_size(b, sides, i - rank))
-    inputs, maps = [], []
-    for value, own in zip(operands, ([rank - 2, rank], [rank, rank - 1]), strict=True):
-        batch = value.type.rank - 2
-        loops = [*range(rank - 2 - batch, rank - 2), *own]
-        repeated = [i for i in range(batch) if value.type.shape[i] == 1 and result.shape[loops[i]] != 1]
-        inputs.append(_without_dims(b, value, repeated))
-        maps.append(dims(*(loop for i, loop in enumerate(loops) if i not in repeated)))
-    return contract(b, inputs[0], maps[0], inputs[1], maps[1], result.dtype, sizes, 1)
+    row, column, summed = dims(rank - 2, rank - 1, rank)
+    batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in operands]
+    return contract(b, operands[0], [*batches[0], row, summed], operands[1], [*batches[1], summed, column], result.dtype, sizes, 1)
 
 
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:
     """The size of the dimension at `from_end` (negative) of the first value where it is dynamic."""
     value = next(v for v in values if v.type.rank >= -from_end and v.type.is_dynamic_dim(v.type.rank + from_end))
     return b.dim(value, value.type.rank + from_end)
-
-
-def _without_dims(b: LinalgBuilder, value: ir.Value, dropped: Sequence[int]) -> ir.Value:
-    """`value` without some dimensions of size 1 that come before its last two."""
-    groups: list[list[int]] = []
-    pending: list[int] = []
-    for i in range(value.type.rank):
-        pending.append(i)
-        if i not in dropped:
-            groups.append(pending)
-            pending = []
-    return b.reshape(value, groups, [b.size(value, g[-1]) for g in groups])
 
 
 @lowering(graph.ConvOp)

@@ -139,14 +139,6 @@ class LinalgBuilder:
         dynamic = [s for s in sizes if not isinstance(s, int)]
         return tensor.ExpandShapeOp(kind, value, [list(g) for g in groups], dynamic, static).result
 
-    def without_unit_dims(self, value: ir.Value) -> ir.Value:
-        """`value` without its dimensions of static size 1."""
-        shape = value.type.shape
-        kept = [i for i, s in enumerate(shape) if s != 1]
-        ends = [*kept[1:], len(shape)] if kept else []
-        starts = [0, *kept[1:]] if kept else []
-        return self.reshape(value, [list(range(a, b)) for a, b in zip(starts, ends, strict=True)], [self.size(value, i) for i in kept])
-
     def with_unit_dims(self, value: ir.Value, at: Sequence[int]) -> ir.Value:
         """`value` with dimensions of size 1 inserted, so that they are dimensions `at` of the result."""
         if not at:
@@ -237,15 +229,19 @@ class LinalgBuilder:
         Narrow floats reach `body` as f32, and its result is rounded once to `dtype`; with `exact` they are passed as they are.
         `loops` says for an input, by its number, which dimensions of the result its own follow, where that is not numpy's rule.
         """
+        groups = None if loops else self._split_dims(inputs, sizes)
+        if groups is not None:
+            split, inner = groups
+            result = self.elementwise([self._split(v, split, inner, sizes) for v in inputs], dtype, inner, body, exact=exact)
+            return self.reshape(result, split, sizes)
         rank = len(sizes)
         arguments, maps, scalars = [], [], []
         for number, value in enumerate(inputs):
             scalar = self.splat(value)
             scalars.append(scalar)
             if scalar is None:
-                operand, positions = (value, list(loops[number])) if loops and number in loops else self._broadcast(value, sizes)
-                arguments.append(operand)
-                maps.append(dims(*positions))
+                arguments.append(value)
+                maps.append(dims(*loops[number]) if loops and number in loops else self.broadcast_map(value, sizes))
 
         def compute(*values: ir.Value) -> ir.Value:
             rest = iter(values)
@@ -256,13 +252,43 @@ class LinalgBuilder:
 
         return self.generic(arguments, self.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, compute)
 
-    def _broadcast(self, value: ir.Value, sizes: Sequence[Size]) -> tuple[ir.Value, list[int]]:
-        """An operand without the dimensions that are broadcast, and the loops its dimensions follow."""
+    @staticmethod
+    def _split_dims(inputs: Sequence[ir.Value], sizes: Sequence[Size]) -> tuple[list[list[int]], list[int]] | None:
+        """The groups and sizes of the dimensions that an input of shape `sizes` was computed in before these were merged, or None.
+
+        What follows a grouped convolution is computed with groups and filters apart, as it is, so that it can stay in its loops.
+        """
+        for value in inputs:
+            merge = defining_op(value)
+            if merge is None or merge.name != "tensor.collapse_shape" or list(value.type.shape) != list(sizes):
+                continue
+            origin = defining_op(merge.operands[0])
+            if origin is not None and origin.name == "linalg.generic" and merge.operands[0].type.has_static_shape:
+                return [[int(i) for i in group] for group in merge.attributes["reassociation"]], list(merge.operands[0].type.shape)
+        return None
+
+    def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[int], sizes: Sequence[Size]) -> ir.Value:
+        """An operand that broadcasts to `sizes` with its dimensions split as `groups` and `inner` say."""
+        shape = value.type.shape
+        if self.splat(value) is not None or all(len(g) == 1 for g in groups[len(groups) - len(shape) :]):
+            return value
+        merge = defining_op(value)
+        if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == list(inner):
+            return merge.operands[0]
+        parts: list[list[int]] = []
+        split: list[Size] = []
+        for size, group in zip(shape, groups[len(groups) - len(shape) :], strict=True):
+            parts.append(list(range(len(split), len(split) + len(group))))
+            split += [1] * len(group) if size == 1 else [inner[i] for i in group]
+        return self.reshape(value, parts, split)
+
+    @staticmethod
+    def broadcast_map(value: ir.Value, sizes: Sequence[Size]) -> list[Any]:
+        """How an operand that broadcasts to `sizes` is read: at index 0 along its dimensions of size 1 that are broadcast."""
         shape = value.type.shape
         loops = range(len(sizes) - len(shape), len(sizes))
-        if any(s == 1 and sizes[loop] != 1 for s, loop in zip(shape, loops, strict=True)):
-            return self.without_unit_dims(value), [loop for s, loop in zip(shape, loops, strict=True) if s != 1]
-        return value, list(loops)
+        zero = ir.AffineExpr.get_constant(0)
+        return [zero if s == 1 and sizes[loop] != 1 else ir.AffineExpr.get_dim(loop) for s, loop in zip(shape, loops, strict=True)]
 
     def copy(self, value: ir.Value) -> ir.Value:
         """The elements of `value` in a tensor of their own."""

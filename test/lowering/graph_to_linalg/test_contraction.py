@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from one_op import check_op, reference, run_op
+from one_op import check_op, reference, run_kernel, run_op
 
 from stepwell.dialects.errors import PassError
+from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.types import FLOATS, TensorType, to_numpy
 
 RNG = np.random.default_rng(13)
@@ -88,6 +89,26 @@ def test_convolution_dtypes(dtype: str) -> None:
     x, w = values(dtype, 2, 6, 5, 4), values(dtype, 4, 3, 3, 2)
     attributes = {"strides": (1, 2), "dilations": (1, 1), "group": 2, "pads": (0, 0, 0, 0)}
     check_op("conv", [x, w], terms=18, scale=magnitude("conv", x, w, **attributes), **attributes)
+
+
+@pytest.mark.parametrize(("channels", "filters"), [(4, 2), (1, 3), (2, 1), (1, 1)])
+def test_what_follows_a_grouped_convolution(channels: int, filters: int) -> None:
+    group = 3
+    shape = (2, group * channels, 5, 4)
+    arrays = [values("f32", *s) for s in (shape, (group * filters, channels, 2, 1), (group * filters, 1, 1), (4,), (2, group * filters, 4, 4))]
+    attributes = {"strides": (1, 1), "dilations": (1, 1), "group": group, "pads": (0, 0, 0, 0)}
+
+    def body(b: GraphBuilder, x: Any, w: Any, bias: Any, columns: Any, other: Any) -> Any:
+        y = b.relu(b.add(b.conv(x, w, **attributes), bias))
+        return b.sub(other, b.mul(y, columns))
+
+    x, w, bias, columns, other = arrays
+    product = reference("conv", [x, w], **attributes)[0]
+    size = magnitude("conv", x, w, **attributes) + np.abs(bias)
+    (actual,) = run_kernel(body, arrays)
+    expected = other - np.maximum(product + bias, 0) * columns
+    limit = (w[0].size + 4) * np.finfo(np.float32).eps * (size * np.abs(columns) + np.abs(other))
+    assert (np.abs(actual - expected) <= limit).all()
 
 
 def test_convolution_of_any_number_of_images() -> None:

@@ -67,10 +67,10 @@ def test_expand_and_tile() -> None:
 def test_concat(axis: int) -> None:
     for sizes in [(2, 3), (1, 4), (0, 2)]:
         x, y = (values("f32", *[n if i == axis else 3 for i in range(3)]) for n in sizes)
-        moves("concat", [x, y], axis=axis)
+        moves("concat", [[x, y]], axis=axis)
         unknown = TensorType("f32", tuple(None if i == axis else 3 for i in range(3)))
-        moves("concat", [x, y], axis=axis, types=[unknown, TensorType("f32", y.shape)])
-        moves("concat", [x, y], axis=axis, types=[TensorType("f32", (None, None, None)), unknown])
+        moves("concat", [[x, y]], axis=axis, types=[[unknown, TensorType("f32", y.shape)]])
+        moves("concat", [[x, y]], axis=axis, types=[[TensorType("f32", (None, None, None)), unknown]])
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "wrap"])

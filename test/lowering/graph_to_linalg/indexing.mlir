@@ -1,0 +1,70 @@
+// RUN: stepwell-opt %s --convert-graph-to-linalg --split-input-file | FileCheck %s
+
+// The index is read along its own loops, wrapped if negative, kept inside, and the element is extracted.
+// CHECK: #[[I:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d1)>
+// CHECK-LABEL: func.func private @gather
+// CHECK: linalg.generic {indexing_maps = [#[[I]], #{{.*}}], {{.*}} ins(%arg1 : tensor<4xi64>)
+// CHECK: %[[B:[0-9]+]] = arith.index_cast %{{.*}} : i64 to index
+// CHECK: arith.cmpi slt, %[[B]]
+// CHECK: arith.minsi
+// CHECK: %[[P:[0-9]+]] = arith.maxsi
+// CHECK: tensor.extract %arg0[%{{.*}}, %[[P]], %{{.*}}] : tensor<3x5x2xf32>
+func.func private @gather(%x: tensor<3x5x2xf32>, %i: tensor<4xi64>, %o: tensor<3x4x2xf32>) -> tensor<3x4x2xf32> attributes {stepwell.kernel} {
+  %r = "graph.gather"(%x, %i) {axis = 1 : i64} : (tensor<3x5x2xf32>, tensor<4xi64>) -> tensor<3x4x2xf32>
+  return %r : tensor<3x4x2xf32>
+}
+
+// -----
+
+// A scatter copies, then combines one update after the other, f16 in f32.
+// CHECK-LABEL: func.func private @scatter
+// CHECK: %[[COPY:[0-9]+]] = linalg.generic {{.*}} ins(%arg0 : tensor<5xf16>) outs(%{{.*}} : tensor<5xf32>)
+// CHECK: scf.for {{.*}} iter_args(%[[T:[a-z_0-9]+]] = %[[COPY]])
+// CHECK: tensor.extract %[[T]]
+// CHECK: arith.addf {{.*}} : f32
+// CHECK: tensor.insert
+// CHECK: arith.truncf %{{.*}} : f32 to f16
+func.func private @scatter(%x: tensor<5xf16>, %i: tensor<2xi64>, %u: tensor<2xf16>, %o: tensor<5xf16>) -> tensor<5xf16> attributes {stepwell.kernel} {
+  %r = "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, reduction = "add"} : (tensor<5xf16>, tensor<2xi64>, tensor<2xf16>) -> tensor<5xf16>
+  return %r : tensor<5xf16>
+}
+
+// -----
+
+// The count is known after one pass, and is the size of the result of the second.
+// CHECK-LABEL: func.func private @non_zero
+// CHECK: %[[N:[0-9]+]] = scf.for {{.*}} -> (index)
+// CHECK: tensor.empty(%[[N]]) : tensor<1x?xi64>
+// CHECK: scf.for {{.*}} -> (tensor<1x?xi64>, index)
+// CHECK: scf.if
+func.func private @non_zero(%x: tensor<5xf32>, %o: tensor<1x?xi64>) -> tensor<1x?xi64> attributes {stepwell.kernel} {
+  %r = "graph.non_zero"(%x) : (tensor<5xf32>) -> tensor<1x?xi64>
+  return %r : tensor<1x?xi64>
+}
+
+// -----
+
+// Value and place are folded together; the first of equals stays.
+// CHECK-LABEL: func.func private @arg_max
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "reduction"]} {{.*}} outs(%{{.*}}, %{{.*}} : tensor<4xi32>, tensor<4xi64>)
+// CHECK: arith.cmpi sgt
+// CHECK: linalg.index 1
+// CHECK: linalg.yield %{{.*}}, %{{.*}} : i32, i64
+func.func private @arg_max(%x: tensor<4x5xi32>, %o: tensor<4xi64>) -> tensor<4xi64> attributes {stepwell.kernel} {
+  %r = "graph.arg_max"(%x) {axis = 1 : i64, keepdims = false, select_last = false} : (tensor<4x5xi32>) -> tensor<4xi64>
+  return %r : tensor<4xi64>
+}
+
+// -----
+
+// Enlarging by whole factors is a map.
+// CHECK: #[[X:map[0-9]*]] = affine_map<(d0, d1) -> (d0, d1 floordiv 2)>
+// CHECK-LABEL: func.func private @resize
+// CHECK: linalg.generic {indexing_maps = [#[[X]], #{{.*}}]
+// CHECK-NOT: tensor.extract
+// CHECK: return
+func.func private @resize(%x: tensor<3x4xf32>, %o: tensor<3x8xf32>) -> tensor<3x8xf32> attributes {stepwell.kernel} {
+  %r = "graph.resize"(%x) {sizes = array<i64: 3, 8>, scales = [1.0, 2.0], mode = "nearest", coordinates = "asymmetric", rounding = "floor",
+     cubic_coefficient = -0.75 : f64, exclude_outside = false, antialias = false, roi = [], extrapolation = 0.0 : f64} : (tensor<3x4xf32>) -> tensor<3x8xf32>
+  return %r : tensor<3x8xf32>
+}
