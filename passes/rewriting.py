@@ -74,7 +74,7 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
         frozen = native.freeze()
         try:
             rewrite.apply_patterns_and_fold_greedily(op, frozen)
-        except ir.MLIRError as error:
+        except (ir.MLIRError, RuntimeError) as error:  # the latter where the driver gave up: two patterns undo each other
             raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
         total += run.matches
         if not run.matches:
@@ -95,16 +95,29 @@ class _Run:
     def callback(self, p: Pattern) -> Callable[[Any, Any], bool]:
         def call(op: Any, native: Any) -> bool:
             with native.ip, op.location:
-                result = guarded(p, op, lambda: p.rewrite(op, Rewriter(self.state)))
+                result = guarded(p, op, lambda: checked(op, p.rewrite(op, Rewriter(self.state))))
             if isinstance(result, NoMatch):
                 self.declined.append(Declined(p.name, op.operation.name, str(op.location), result.reason))
                 return True
             self.matches += 1
-            native.replace_op(op, [result] if isinstance(result, ir.Value) else list(result))
+            native.replace_op(op, result)
             return False
 
         self.callbacks.append(call)
         return call
+
+
+def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
+    """The replacement for `op` as a list. Raises TypeError if it is none: the drivers would crash on a wrong number of values."""
+    if isinstance(result, NoMatch):
+        return result
+    values = [result] if isinstance(result, ir.Value) else result
+    count = len(op.operation.results)
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, ir.Value) for value in values):
+        raise TypeError(f"expected {count} values or NoMatch, got {type(result).__name__}")
+    if len(values) != count:
+        raise TypeError(f"expected {count} values to replace {count} results, got {len(values)}")
+    return list(values)
 
 
 def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
@@ -164,11 +177,11 @@ def convert(
     def callback(c: Conversion) -> Callable[[Any, Any, Any, Any], bool]:
         def call(target: Any, adaptor: Any, _converter: Any, rewriter: Any) -> bool:
             with rewriter.ip, target.location:
-                result = guarded(Pattern(c.name, c.root, lambda o, r: None), target, lambda: c.lower(target, list(adaptor.operands), state))
+                result = guarded(Pattern(c.name, c.root, lambda o, r: None), target, lambda: checked(target, c.lower(target, list(adaptor.operands), state)))
             if isinstance(result, NoMatch):
                 problems.append(f"'{target.operation.name}' at {target.location}: {result.reason}")
                 return True
-            rewriter.replace_op(target, [result] if isinstance(result, ir.Value) else list(result))
+            rewriter.replace_op(target, result)
             return False
 
         callbacks.append(call)
