@@ -24,7 +24,7 @@ SAME_NAME = {
     "elu": "Elu", "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "mod": "Mod", "pow": "Pow", "maximum": "Max", "minimum": "Min",
     "and": "And", "or": "Or", "xor": "Xor", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "select": "Where",
-    "softmax": "Softmax", "matmul": "MatMul", "transpose": "Transpose", "concat": "Concat", "shape_of": "Shape", "range": "Range",
+    "softmax": "Softmax", "matmul": "MatMul", "transpose": "Transpose", "shape_of": "Shape", "range": "Range",
     "dynamic_slice": "Slice", "dynamic_expand": "Expand", "gather": "Gather", "gather_elements": "GatherElements", "gather_nd": "GatherND",
     "scatter_elements": "ScatterElements", "scatter_nd": "ScatterND", "non_zero": "NonZero", "batch_norm": "BatchNormalization", "lrn": "LRN",
 }  # fmt: skip
@@ -58,6 +58,11 @@ for _mnemonic, _op_type in (("conv", "Conv"), ("conv_transpose", "ConvTranspose"
     NODES[_mnemonic] = lambda x, w, _op_type=_op_type, **attributes: (_op_type, [x, w], attributes)
 for _mnemonic, _op_type in (("max_pool", "MaxPool"), ("avg_pool", "AveragePool")):
     NODES[_mnemonic] = lambda x, kernel, _op_type=_op_type, **attributes: (_op_type, [x], {"kernel_shape": kernel, **attributes})
+
+
+@node("concat")
+def concat(inputs: list[np.ndarray], axis: int) -> Node:
+    return "Concat", inputs, {"axis": axis}
 
 
 @node("clamp")

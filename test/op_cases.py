@@ -290,8 +290,8 @@ def tile(r: Random) -> Case:
 def concat(r: Random) -> Case:
     shape, dtype = r.shape(1, 4), r.choice((*NUMERIC, "i1"))
     axis = r.integer(0, len(shape) - 1)
-    parts = [(*shape[:axis], r.integer(0, 3), *shape[axis + 1 :]) for _ in range(2)]
-    return Case([r.array(dtype, p) for p in parts], {"axis": axis})
+    parts = [(*shape[:axis], r.integer(0, 3), *shape[axis + 1 :]) for _ in range(r.integer(1, 4))]
+    return Case([[r.array(dtype, p) for p in parts]], {"axis": axis})
 
 
 @case("pad")

@@ -1,7 +1,6 @@
 """GraphBuilder: makes graph operations with inferred types, and evaluates what is constant."""
 
-from collections.abc import Callable, Sequence
-from functools import reduce
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ FOLD_ELEMENTS = 1 << 16  # `constant_value` evaluates no op with a larger result
 
 
 class GraphBuilder:
-    """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat(x, y, axis=1)`.
+    """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat([x, y], axis=1)`.
 
     Every op of the dialect is a method: operands by field (None for an absent optional one, a list for a variadic one), attributes
     by keyword as Python values. Returns the result value, or a tuple where the op has several. Result types come from the op's
@@ -49,10 +48,6 @@ class GraphBuilder:
             inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
             result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
         return make_op(cls, operands, attributes, result_types)
-
-    def concat_all(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
-        """One or more values one after the other along `axis`, as a chain of `concat`."""
-        return reduce(lambda joined, value: self.concat(joined, value, axis=axis), values)
 
     def literal(self, array: Any, dtype: Any = None) -> ir.Value:
         """A constant: in the IR where it is small, else an entry of the weight table."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.errors import InferenceError, StepwellError
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -160,31 +160,33 @@ class TileOp(GraphOp, name="tile", traits=[Pure]):
 
 
 class ConcatOp(GraphOp, name="concat", traits=[Pure]):
-    """`lhs` and then `rhs` along `axis`. More than two are a chain: the operands of a variadic field would all need one type."""
+    """The operands one after the other along `axis`."""
 
-    lhs: Operand
-    rhs: Operand
+    inputs: VariadicOperand
     result: Result
     axis: ir.IntegerAttr
 
     @staticmethod
-    def infer(lhs: TensorType, rhs: TensorType, *, axis: int) -> InferredTypes:
-        expect_axis("axis", axis, lhs.rank)
-        if rhs.dtype != lhs.dtype or rhs.rank != lhs.rank:
-            raise InferenceError(f"operand 'rhs' must have the element type and rank of 'lhs' ({lhs}), got {rhs}")
-        sizes: list[int | None] = []
-        for dim, (a, b) in enumerate(zip(lhs.shape, rhs.shape, strict=True)):
-            if dim == axis:
-                sizes.append(None if a is None or b is None else a + b)
-            elif a is not None and b is not None and a != b:
-                raise InferenceError(f"dimension {dim} of operand 'rhs' must be {a}, as in 'lhs'; got {rhs}")
-            else:
-                sizes.append(b if a is None else a)
-        return lhs.with_shape(tuple(sizes))
+    def infer(inputs: Sequence[TensorType], *, axis: int) -> InferredTypes:
+        if not inputs:
+            raise InferenceError("takes at least one operand, got none")
+        first = inputs[0]
+        expect_axis("axis", axis, first.rank)
+        sizes = list(first.shape)
+        for i, other in enumerate(inputs):
+            if other.dtype != first.dtype or other.rank != first.rank:
+                raise InferenceError(f"operand {i} must have the element type and rank of operand 0 ({first}), got {other}")
+            for dim, size in enumerate(other.shape):
+                if dim != axis and size is not None and sizes[dim] not in (None, size):
+                    raise InferenceError(f"dimension {dim} of operand {i} must be {sizes[dim]}, as in the operands before it; got {other}")
+                sizes[dim] = size if sizes[dim] is None else sizes[dim]
+        along = [t.shape[axis] for t in inputs]
+        sizes[axis] = None if None in along else sum(s for s in along if s is not None)
+        return first.with_shape(tuple(sizes))
 
     @staticmethod
-    def reference(lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
-        return np.concatenate([lhs, rhs], axis=axis)
+    def reference(inputs: Sequence[np.ndarray], *, axis: int) -> np.ndarray:
+        return np.concatenate(inputs, axis=axis)
 
     flops = staticmethod(no_arithmetic)
 

@@ -183,12 +183,14 @@ def drop_tile(op: TileOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @pattern(ConcatOp)
-def drop_empty_operand(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: concat(x, y of no elements along the axis) -> x, and the other way round"""
-    axis = op.attribute_values()["axis"]
-    if type_of(op.rhs).shape[axis] == 0:
-        return op.lhs
-    return op.rhs if type_of(op.lhs).shape[axis] == 0 else NoMatch("no operand is empty")
+def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: concat(x, …, y of no elements along the axis, …) -> concat(x, …), and concat(x) -> x"""
+    axis, inputs = op.attribute_values()["axis"], list(op.inputs)
+    kept = [v for v in inputs if type_of(v).shape[axis] != 0] or inputs[:1]
+    if len(kept) == 1:
+        return kept[0]
+    joined: ir.Value | NoMatch = rw.concat(kept, axis=axis) if len(kept) < len(inputs) else NoMatch("no operand is empty")
+    return joined
 
 
 @pattern(ClampOp)
@@ -247,6 +249,6 @@ class RemoveIdentities(PatternPass):
 
     patterns = (
         drop_cast, drop_cast_pair, drop_reshape, merge_reshapes, drop_transpose, merge_transposes, reshape_for_transpose, drop_slice,
-        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operand, drop_clamp,
+        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operands, drop_clamp,
         *reshape_for_reduction, *drop_pooling, drop_resize,
     )  # fmt: skip

@@ -89,7 +89,7 @@ def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: 
 def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     """What was collected, one part after the other; nothing at all has the type that ONNX infers."""
     if parts:
-        return b.concat_all(list(parts), axis=0)
+        return b.concat(list(parts), axis=0)
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
     if tensor is None or None in tensor.shape[1:]:
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
@@ -156,5 +156,5 @@ def scan(
     ends = []
     for values, axis, back in zip(collected, out_axes, out_backwards, strict=True):
         axis = normalized_axis(axis, type_of(values[0]).rank + 1, "scan_output_axes")
-        ends.append(b.concat_all([with_new_axes(b, v, [axis]) for v in (reversed(values) if back else values)], axis=axis))
+        ends.append(b.concat([with_new_axes(b, v, [axis]) for v in (reversed(values) if back else values)], axis=axis))
     return *carried, *ends

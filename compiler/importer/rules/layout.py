@@ -45,7 +45,7 @@ def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
         raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length")
     kept = sizes_of(b, x, range(min(rank, length)))
     if length > rank:
-        kept = b.concat(kept, b.literal(np.zeros(length - rank, np.int64)), axis=0)
+        kept = b.concat([kept, b.literal(np.zeros(length - rank, np.int64))], axis=0)
     return b.select(b.equal(shape, b.scalar(0, like=shape)), kept, shape)
 
 
@@ -68,7 +68,7 @@ def dynamic_sizes(b: ImportBuilder, x: Value, sizes: Sequence[int | None]) -> Va
         return b.reshape(x, shape=tuple(-1 if s is None else s for s in sizes))
     parts = [sizes_of(b, x, [i]) if size is None else b.literal(np.array([size], np.int64)) for i, size in enumerate(sizes)]
     shape = tuple(None if size in (None, -1) else size for size in sizes)
-    return b.dynamic_reshape(x, b.concat_all(parts, axis=0), result_types=[type_of(x).with_shape(shape)])
+    return b.dynamic_reshape(x, b.concat(parts, axis=0), result_types=[type_of(x).with_shape(shape)])
 
 
 @onnx_rule("Flatten", since=1)
@@ -135,7 +135,7 @@ def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int]) -> Value:
 
 @onnx_rule("Concat", since=4)
 def concat(b: ImportBuilder, first: Value, *others: Value, axis: int) -> Value:
-    return b.concat_all([first, *others], axis=normalized_axis(axis, type_of(first).rank))
+    return b.concat([first, *others], axis=normalized_axis(axis, type_of(first).rank)) if others else first
 
 
 @onnx_rule("Split", since=2)

@@ -35,7 +35,7 @@ def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
         return b.with_shape(x, [-1 if size is None else size for size in sides])
     rows = b.reduce_prod(slice_axis(b, b.shape_of(x), 0, 0, axis), axes=(0,), keepdims=True)
     columns = b.reduce_prod(slice_axis(b, b.shape_of(x), 0, axis, len(shape) - axis), axes=(0,), keepdims=True)
-    return b.dynamic_reshape(x, b.concat(rows, columns, axis=0))
+    return b.dynamic_reshape(x, b.concat([rows, columns], axis=0))
 
 
 def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
@@ -78,7 +78,7 @@ def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
     parts = []
     for size in shape:
         parts.append(sizes_of(b, x, [dynamic.pop(0)]) if size is None else b.literal(np.array([size], np.int64)))
-    return b.dynamic_reshape(x, b.concat_all(parts, axis=0), result_types=[type_of(x).with_shape(tuple(shape))])
+    return b.dynamic_reshape(x, b.concat(parts, axis=0), result_types=[type_of(x).with_shape(tuple(shape))])
 
 
 def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType]:
