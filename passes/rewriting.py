@@ -177,7 +177,8 @@ def convert(
     def callback(c: Conversion) -> Callable[[Any, Any, Any, Any], bool]:
         def call(target: Any, adaptor: Any, _converter: Any, rewriter: Any) -> bool:
             with rewriter.ip, target.location:
-                result = guarded(Pattern(c.name, c.root, lambda o, r: None), target, lambda: checked(target, c.lower(target, list(adaptor.operands), state)))
+                named = Pattern(c.name, c.root, lambda o, r: None)
+                result = guarded(named, target, lambda: checked(target, c.lower(target, list(adaptor.operands), state)))
             if isinstance(result, NoMatch):
                 problems.append(f"'{target.operation.name}' at {target.location}: {result.reason}")
                 return True
