@@ -1,6 +1,11 @@
 """The levels of the stair and the pipelines between them."""
 
+from collections.abc import Sequence
+
 from stepwell.dialects.errors import InputError
+
+from .techniques import check_techniques, without
+from .techniques import techniques as passes_with_techniques
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
@@ -8,7 +13,7 @@ ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 _STEPS = {
     "graph-opt": (
         "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-        "make-padding-explicit,fold-constants,remove-identities,check-lowerable,fuse-operators,outline-kernels"
+        "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,cse,remove-identities,check-lowerable,fuse-operators,outline-kernels"
     ),
     "linalg": (
         "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),"
@@ -34,14 +39,27 @@ def check_level(level: str) -> str:
     return level
 
 
-def step(level: str, *, openmp: bool = True) -> str:
-    """The pipeline that takes the level above down to `level`; with `openmp` false, threaded loops become plain ones."""
+def step(level: str, *, openmp: bool = True, disable: Sequence[str] = ()) -> str:
+    """The pipeline that takes the level above down to `level`; with `openmp` false, threaded loops become plain ones.
+
+    `disable` names techniques that are switched off, as `check_disable` gives them.
+    """
     if check_level(level) == LEVELS[0]:
         return ""
     text = _STEPS[level]
     if level == "llvm":
-        return text.format(openmp="convert-scf-to-openmp," if openmp else "", openmp_to_llvm="convert-openmp-to-llvm," if openmp else "")
-    return text
+        text = text.format(openmp="convert-scf-to-openmp," if openmp else "", openmp_to_llvm="convert-openmp-to-llvm," if openmp else "")
+    return without(text, disable)
+
+
+def techniques() -> dict[str, str]:
+    """What can be switched off on the way down, in order: the name of each technique, and of the pass that does it."""
+    return passes_with_techniques(step(level) for level in LEVELS)
+
+
+def check_disable(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of techniques, each once. Raises InputError for one that does not exist or cannot be switched off."""
+    return check_techniques(names, techniques()) if names else ()
 
 
 def steps_between(start: str, end: str) -> list[str]:

@@ -1,13 +1,15 @@
 """Pooling over sliding windows; pooling over whole dimensions is a reduction."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_length, expect_rank_at_least
+from stepwell.dialects.graph.blocked import blocked, unblocked
+from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
 from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
@@ -17,13 +19,20 @@ from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
 def infer_pooling(
     x: TensorType, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
 ) -> TensorType:
-    """The result of pooling `x` (N, C, spatial…)."""
+    """The result of pooling `x` (N, C, spatial…), or channel-blocked `x` (N, C / b, spatial…, b)."""
     expect_rank_at_least("x", x, 3)
-    expect_length("kernel", kernel, x.rank - 2, "one for each spatial dimension")
+    if not kernel or len(kernel) not in (x.rank - 2, x.rank - 3):
+        raise InferenceError(f"attribute 'kernel' must have a size for each spatial dimension of operand 'x' ({x}), got {list(kernel)}")
+    end = 2 + len(kernel)
     expect_at_least("kernel", kernel, 1)
-    expect_window(x.rank - 2, strides=strides, pads=pads, dilations=dilations)
-    sizes = window_sizes(x.shape[2:], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
-    return x.with_shape((*x.shape[:2], *sizes))
+    expect_window(len(kernel), strides=strides, pads=pads, dilations=dilations)
+    sizes = window_sizes(x.shape[2:end], kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
+    return x.with_shape((*x.shape[:2], *sizes, *x.shape[end:]))
+
+
+def over_channels(pool: Callable[[np.ndarray], np.ndarray], x: np.ndarray, spatial: int) -> np.ndarray:
+    """Apply a pooling of (N, C, spatial…) to that, or to channel-blocked `x`."""
+    return pool(x) if x.ndim == 2 + spatial else np.ascontiguousarray(blocked(pool(unblocked(x)), x.shape[-1]))
 
 
 def one_per_tap(x: TensorType, *, result: TensorType, kernel: Sequence[int], **attributes: Any) -> int:
@@ -41,7 +50,7 @@ def pooling_windows(
 
 
 class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
-    """The greatest element of each window over `x` (N, C, spatial…); padding never wins, NaN does.
+    """The greatest element of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b); padding never wins, NaN does.
 
     `ceil_mode` lets a last window hang over the end.
     """
@@ -65,15 +74,17 @@ class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
     def reference(
         x: np.ndarray, *, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], ceil_mode: bool
     ) -> np.ndarray:
-        w = wide(x)
-        view = pooling_windows(w, lowest(w.dtype), kernel, strides, pads, dilations, ceil_mode)
-        return narrow(np.asarray(np.max(view, axis=tuple(range(x.ndim, view.ndim)))), x.dtype)
+        def pool(w: np.ndarray) -> np.ndarray:
+            view = pooling_windows(w, lowest(w.dtype), kernel, strides, pads, dilations, ceil_mode)
+            return np.asarray(np.max(view, axis=tuple(range(w.ndim, view.ndim))))
+
+        return narrow(over_channels(pool, wide(x), len(kernel)), x.dtype)
 
     flops = staticmethod(one_per_tap)
 
 
 class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
-    """The mean of each window over `x` (N, C, spatial…): of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
+    """The mean of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b): of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
 
     What hangs over the end with `ceil_mode` is never counted; the mean of nothing is NaN.
     """
@@ -113,12 +124,16 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
         count_include_pad: bool,
     ) -> np.ndarray:
         spatial = len(kernel)
-        view = pooling_windows(summing(x), 0, kernel, strides, pads, dilations, ceil_mode)
-        counts = view.shape[2 : 2 + spatial]
-        inside = padded(np.ones((1, 1, *x.shape[2:])), pads[:spatial], pads[spatial:], int(count_include_pad))
-        reached = overhang(inside.shape[2:], kernel, counts, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        counted = windows(padded(inside, [0] * spatial, reached, 0), kernel, counts, strides=strides, dilations=dilations)
-        taps = tuple(range(x.ndim, view.ndim))
-        return narrow(np.asarray(np.sum(view, axis=taps) / np.sum(counted, axis=taps)), x.dtype)
+
+        def pool(w: np.ndarray) -> np.ndarray:
+            view = pooling_windows(w, 0, kernel, strides, pads, dilations, ceil_mode)
+            counts = view.shape[2 : 2 + spatial]
+            inside = padded(np.ones((1, 1, *w.shape[2:])), pads[:spatial], pads[spatial:], int(count_include_pad))
+            reached = overhang(inside.shape[2:], kernel, counts, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+            counted = windows(padded(inside, [0] * spatial, reached, 0), kernel, counts, strides=strides, dilations=dilations)
+            taps = tuple(range(w.ndim, view.ndim))
+            return np.asarray(np.sum(view, axis=taps) / np.sum(counted, axis=taps))
+
+        return narrow(over_channels(pool, summing(x), spatial), x.dtype)
 
     flops = staticmethod(one_per_tap)

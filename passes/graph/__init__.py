@@ -1,6 +1,7 @@
 """Passes on the graph level; importing this registers them."""
 
 from stepwell.passes.graph import (
+    block_channels,
     fold_batch_norm,
     fold_constants,
     fuse_operators,
@@ -10,4 +11,4 @@ from stepwell.passes.graph import (
     simplify_algebra,
 )
 
-__all__ = ["fold_batch_norm", "fold_constants", "fuse_operators", "make_padding_explicit", "outline_kernels", "remove_identities", "simplify_algebra"]
+__all__ = ["block_channels", "fold_batch_norm", "fold_constants", "fuse_operators", "make_padding_explicit", "outline_kernels", "remove_identities", "simplify_algebra"]

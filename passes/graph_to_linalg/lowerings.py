@@ -7,7 +7,7 @@ from stepwell.dialects.errors import PassError
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.mlir import defining_op, ir, tensor
-from stepwell.dialects.types import TensorType, type_of
+from stepwell.dialects.types import TensorType, element_type, type_of
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.signless import CAST, cast_sign, is_unsigned_tensor, signless_type
 from stepwell.passes.registry import PassState
@@ -43,6 +43,9 @@ def conversions() -> list[Conversion]:
 
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
     def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
+        types = op.result_types()
+        if len(operands) and all(0 in t.shape and t.is_static for t in types):  # nothing to compute; and linalg rejects some maps into no elements
+            return [tensor.EmptyOp(t.shape, element_type(t.dtype)).result for t in types]
         answer = function(op, [_without_sign(v) for v in operands], LinalgBuilder(state))
         if isinstance(answer, NoMatch):
             return answer

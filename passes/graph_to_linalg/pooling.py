@@ -41,7 +41,9 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
     common = 1
     varying: list[ir.Value] = []
     loops: dict[int, Sequence[int]] = {}
-    for dim, counts in enumerate(counted([n or 0 for n in x.shape[2:]], [n or 0 for n in result.shape[2:]], attributes)):
+    spatial = len(attributes["kernel"])
+    places = [[n or 0 for n in t.shape[2 : 2 + spatial]] for t in (x, result)]
+    for dim, counts in enumerate(counted(places[0], places[1], attributes)):
         if len(set(counts)) == 1:
             common *= counts[0]
         else:
@@ -61,18 +63,22 @@ def _dynamic(x: TensorType) -> NoMatch | None:
 
 
 def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
-    """Each window over `x` (N, C, spatial…) folded, padding counting for nothing; narrow floats come out as f32."""
+    """Each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b) folded, padding counting for nothing; narrow floats come out as f32."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
-    spatial, counts = len(kernel), [n or 0 for n in result.shape[2:]]
-    high = overhang(x.type.shape[2:], kernel, counts, strides=strides, pads=pads, dilations=dilations)
+    spatial = len(kernel)
+    counts, block = [n or 0 for n in result.shape[2 : 2 + spatial]], [n or 0 for n in result.shape[2 + spatial :]]
+    high = overhang(x.type.shape[2 : 2 + spatial], kernel, counts, strides=strides, pads=pads, dilations=dilations)
     nothing = neutral(name, result.dtype)
-    x = padded(b, x, result.dtype, [0, 0, *pads[:spatial]], [0, 0, *high], nothing)
+    outside = [0] * len(block)
+    x = padded(b, x, result.dtype, [0, 0, *pads[:spatial], *outside], [0, 0, *high, *outside], nothing)
     s = Scalars(b, result.dtype)
     window = b.empty(s.dtype, kernel)
-    out = b.filled(nothing, s.dtype, [b.size(x, 0), result.shape[1] or 0, *counts])
-    taps = dims(*range(2 + spatial, 2 + 2 * spatial))
-    image = [*dims(0, 1), *(position * strides[i] + taps[i] * dilations[i] for i, position in enumerate(dims(*range(2, 2 + spatial))))]
-    maps = [image, taps, dims(*range(2 + spatial))]
+    out = b.filled(nothing, s.dtype, [b.size(x, 0), result.shape[1] or 0, *counts, *block])
+    n, c, *rest = dims(*range(result.rank))
+    positions, inner = rest[:spatial], rest[spatial:]
+    taps = dims(*range(result.rank, result.rank + spatial))
+    image = [n, c, *(position * strides[i] + taps[i] * dilations[i] for i, position in enumerate(positions)), *inner]
+    maps = [image, taps, [n, c, *rest]]
     return b.generic([x, window], out, maps, spatial, lambda value, _, total: s.accumulate(name, b.widen(value), total))
 
 

@@ -103,7 +103,8 @@ def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir
     sizes[axis] = at
     out = b.empty(result.dtype, sizes)
     for value, place in zip(operands, places, strict=True):
-        out = b.insert(value, out, [*offsets[:axis], place, *offsets[axis + 1 :]])
+        if 0 not in value.type.shape:
+            out = b.insert(value, out, [*offsets[:axis], place, *offsets[axis + 1 :]])
     return out
 
 

@@ -99,9 +99,15 @@ def contraction(op: Structured, target: Any) -> Nest:
         alone = vector_width(op.sizes[vector], lanes, accumulators * 2 // 3)
         return nest(op, tuple(op.parallel_dims), {}, vector, alone)
     width = vector_width(op.sizes[vector], lanes, 2)
-    dim = max(reused, key=lambda d: op.sizes[d])
-    step = tile_step(op.sizes[dim], accumulators // max(1, width // lanes))
-    return nest(op, tuple(op.parallel_dims), {dim: step}, vector, width)
+    vectors = max(1, width // lanes)
+    unroll: dict[int, int] = {}
+    # A second dimension that brings more vectors and no more scalars makes the tile wider where one vector is all there is.
+    wider = [d for d in op.parallel_dims if d != vector and d not in reused and op.sizes[d] > 1 and moves_with(op, d, vector)]
+    if vectors == 1 and wider:
+        unroll[wider[-1]] = vectors = 2
+    dim = max(reused, key=lambda d: (op.sizes[d], d))
+    unroll[dim] = tile_step(op.sizes[dim], accumulators // vectors, vectors)
+    return nest(op, tuple(op.parallel_dims), unroll, vector, width)
 
 
 def outer_product(op: Structured, dim: int, vector: int) -> bool:
@@ -110,8 +116,19 @@ def outer_product(op: Structured, dim: int, vector: int) -> bool:
     return (True, False) in moving and (False, True) in moving and (True, True) not in moving
 
 
-def tile_step(size: int, limit: int) -> int:
-    """The largest tile up to `limit` that divides `size`, if it is at least half of `limit`; else `limit`, with a remainder."""
-    if size <= limit:
-        return size
-    return max((s for s in range((limit + 1) // 2, limit + 1) if size % s == 0), default=limit)
+def moves_with(op: Structured, dim: int, vector: int) -> bool:
+    """Whether along `dim` exactly those inputs move that move along `vector`."""
+    return all((a.kind(dim) != "scalar") == (a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped)
+
+
+def tile_step(size: int, limit: int, vectors: int) -> int:
+    """The tile, up to `limit` scalars wide, that walks `size` in the fewest cycles; the larger one of equals.
+
+    A tile of t scalars by v vectors takes, each round of the summed loops, t * v / 2 cycles for its FMAs and (t + v) / 2 for its loads,
+    two of either a cycle, and no less than 4, the latency of an FMA that waits for the one before.
+    """
+
+    def cycles(tile: int) -> float:
+        return max(tile * vectors / 2, (tile + vectors) / 2, 4) if tile else 0
+
+    return min(range(1, min(size, limit) + 1), key=lambda t: (size // t * cycles(t) + cycles(size % t), -t))
