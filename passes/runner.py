@@ -1,5 +1,6 @@
 """The pass runner: runs a pipeline of our passes and upstream's one by one, with verification and instrumentation between."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,6 +116,13 @@ def _reworded(error: StepwellError, message: str) -> StepwellError:
 
 
 def describe_diagnostics(error: ir.MLIRError) -> str:
-    """The diagnostics of an error of the bindings as `location: message`, several joined by `; `."""
-    found = [f"{diagnostic.location}: {diagnostic.message}" for diagnostic in error.error_diagnostics]
-    return "; ".join(found) or str(error).strip()
+    """The diagnostics of an error of the bindings as `location: message`, several joined by `; `, each naming its op."""
+    return "; ".join(map(_describe, error.error_diagnostics)) or str(error).strip()
+
+
+def _describe(diagnostic: Any) -> str:
+    # Which op it is about is often said only in a note that prints the whole op.
+    notes = [note.message for note in diagnostic.notes if note.message.startswith("see current operation:")]
+    found = re.search(r'"?([a-z_]\w*\.[\w.]+)"?', notes[0].partition(":")[2]) if notes else None
+    about = f"'{found.group(1)}': " if found and found.group(1) not in diagnostic.message else ""
+    return f"{diagnostic.location}: {about}{diagnostic.message}"

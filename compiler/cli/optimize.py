@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.cli.common import FAULT, OK, report
-from stepwell.cli.diagnostics import Collector, Diagnostic, expectations, from_error, from_native, mismatches
+from stepwell.cli.diagnostics import PARSED_NAME, Collector, Diagnostic, expectations, from_error, from_native, mismatches
 from stepwell.cli.files import read_text, read_weights
 from stepwell.dialects.errors import InputError, PipelineError, StepwellError
 from stepwell.dialects.files import write_atomically
@@ -38,6 +38,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
         else:
             problems = outcome.diagnostics
             if outcome.error is not None:
+                outcome.error.args = (str(outcome.error.args[0]).replace(f'"{PARSED_NAME}":', f'"{options.file}":'),)
                 report("stepwell-opt", outcome.error, show_traceback=options.traceback)
         for diagnostic in problems:
             print(diagnostic.show(options.file), file=sys.stderr)
