@@ -65,7 +65,7 @@ def dense(array: np.ndarray) -> ir.DenseElementsAttr:
     mlir_type = ir.RankedTensorType.get(list(array.shape), element_type(dtype))
     if array.size == 0:
         return ir.DenseElementsAttr(ir.Attribute.parse(f"dense<> : {mlir_type}"))
-    data = np.ascontiguousarray(array)
+    data = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
     if dtype == "bf16":
         data = data.view(np.uint16)
     return ir.DenseElementsAttr.get(data, type=mlir_type)

@@ -36,7 +36,10 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
         expect_rank_at_least("lhs", lhs, 2)
         expect_rank_at_least("rhs", rhs, 2)
         expect_dim("rhs", rhs, rhs.rank - 2, lhs.shape[-1], f"as many as the columns of operand 'lhs' ({lhs})")
-        batch = broadcast(lhs.with_shape(lhs.shape[:-2]), rhs.with_shape(rhs.shape[:-2]))
+        try:
+            batch = broadcast(lhs.with_shape(lhs.shape[:-2]), rhs.with_shape(rhs.shape[:-2]))
+        except InferenceError:
+            raise InferenceError(f"the batch dimensions of operands 'lhs' ({lhs}) and 'rhs' ({rhs}) do not broadcast") from None
         return TensorType(lhs.dtype, (*batch, lhs.shape[-2], rhs.shape[-1]))
 
     @staticmethod

@@ -51,6 +51,8 @@ def expect_scalar(name: str, operand: TensorType, dtypes: Sequence[str]) -> None
 
 def expect_axis(name: str, axis: int, rank: int) -> None:
     """An axis of a tensor of that rank; axes in the IR count from 0 and are never negative."""
+    if rank == 0:
+        raise InferenceError(f"attribute '{name}' must be an axis, but the tensor has rank 0; got {axis}")
     if not 0 <= axis < rank:
         raise InferenceError(f"attribute '{name}' must be an axis from 0 to {rank - 1} of a tensor of rank {rank}, got {axis}")
 
@@ -67,6 +69,12 @@ def expect_length(name: str, values: Sequence[Any], length: int, what: str) -> N
     """An attribute has one entry for each of `what`."""
     if len(values) != length:
         raise InferenceError(f"attribute '{name}' must have {length} entries, {what}; got {list(values)}")
+
+
+def expect_floats(name: str, values: Sequence[Any], length: int, what: str) -> None:
+    """A list attribute has one float for each of `what`."""
+    if len(values) != length or not all(isinstance(v, float) for v in values):
+        raise InferenceError(f"attribute '{name}' must have {length} floats, {what}; got {list(values)}")
 
 
 def expect_at_least(name: str, values: Sequence[int], least: int) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_length
+from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_floats, expect_length
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import NUMERIC, TensorType
@@ -54,14 +54,14 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
         expect_dtype("x", x, NUMERIC)
         expect_length("sizes", sizes, x.rank, "one for each dimension")
         expect_at_least("sizes", sizes, -1)
-        expect_length("scales", scales, x.rank, "one for each dimension")
+        expect_floats("scales", scales, x.rank, "one for each dimension")
         if not all(s > 0 for s in scales):
             raise InferenceError(f"the entries of attribute 'scales' must be positive, got {list(scales)}")
         expect_choice("mode", mode, MODES)
         expect_choice("coordinates", coordinates, COORDINATES)
         expect_choice("rounding", rounding, ROUNDINGS)
         if coordinates == "tf_crop_and_resize":
-            expect_length("roi", roi, 2 * x.rank, "the start of each dimension, then the end of each")
+            expect_floats("roi", roi, 2 * x.rank, "the start of each dimension, then the end of each")
         for dim, (have, want) in enumerate(zip(x.shape, sizes, strict=True)):
             if have == 0 and want > 0:
                 raise InferenceError(f"dimension {dim} of operand 'x' ({x}) has no elements to resample")
