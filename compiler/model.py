@@ -3,16 +3,19 @@
 import collections
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from stepwell.dialects.dtypes import to_numpy
 from stepwell.dialects.errors import InputError
-from stepwell.dialects.types import TensorType, to_numpy
 
 from .native.buffers import address, aligned_empty
 from .native.loader import LoadedCode
 from .native.openmp import openmp
+
+if TYPE_CHECKING:
+    from stepwell.dialects.types import TensorType
 
 Arrays = dict[str, np.ndarray]
 
@@ -27,7 +30,7 @@ class TensorInfo:
     dtype: np.dtype
 
     @staticmethod
-    def of(name: str, tensor: TensorType) -> "TensorInfo":
+    def of(name: str, tensor: "TensorType") -> "TensorInfo":
         """The record for a tensor of the IR."""
         return TensorInfo(name, tensor.shape, to_numpy(tensor.dtype))
 

@@ -1,5 +1,1 @@
 """Stepwell's dialects: definitions of ops, types and attributes with verifiers, inference and numpy reference. No rewrites."""
-
-from stepwell.dialects import graph, sched
-
-__all__ = ["graph", "sched"]

@@ -162,6 +162,8 @@ def register_dialect(dialect: Any) -> Any:
 
 def registered_dialects() -> list[Any]:
     """Our dialects, plugins' included."""
+    from stepwell.dialects import graph, sched  # noqa: F401  (registers our dialects; here, because they import this module)
+
     return list(_dialects)
 
 
@@ -170,12 +172,10 @@ def make_context() -> ir.Context:
 
     Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
     """
-    import stepwell.dialects  # noqa: F401  (registers our dialects; here, because they import this module)
-
     context = ir.Context()
     context.enable_multithreading(False)
     with context, ir.Location.unknown():
-        for dialect in _dialects:
+        for dialect in registered_dialects():
             dialect.load()
     return context
 

@@ -1,43 +1,31 @@
-"""Tensor types as light Python values, and their translation to MLIR types and numpy dtypes."""
+"""Tensor types as light Python values, and their translation to MLIR types."""
 
 from dataclasses import dataclass
 
-import ml_dtypes
-import numpy as np
-
+from stepwell.dialects.dtypes import (
+    BOOL,
+    DTYPES,
+    FLOATS,
+    INTEGERS,
+    NUMERIC,
+    SIGNED,
+    UNSIGNED,
+    from_numpy,
+    is_float,
+    is_integer,
+    is_unsigned,
+    to_numpy,
+)
 from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.mlir import ir
 
-FLOATS = ("f16", "bf16", "f32", "f64")
-SIGNED = ("i8", "i16", "i32", "i64")
-UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
-INTEGERS = SIGNED + UNSIGNED
-NUMERIC = FLOATS + INTEGERS
-BOOL = "i1"
+__all__ = [
+    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy", "is_float",
+    "is_integer", "is_unsigned", "to_numpy", "type_of",
+]  # fmt: skip
 
-_NUMPY: dict[str, np.dtype] = {
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8), "i16": np.dtype(np.int16), "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
-    "ui8": np.dtype(np.uint8), "ui16": np.dtype(np.uint16), "ui32": np.dtype(np.uint32), "ui64": np.dtype(np.uint64),
-    "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
-}  # fmt: skip
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FLOAT_CLASSES = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
-_FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
-DTYPES = tuple(_NUMPY)
-
-
-def to_numpy(dtype: str) -> np.dtype:
-    """The numpy dtype of an element type spelled as in MLIR (`f32`, `ui8`, `i1`, …)."""
-    return _NUMPY[dtype]
-
-
-def from_numpy(dtype: np.dtype) -> str:
-    """The MLIR spelling of a numpy dtype. Raises InferenceError for one that has no tensor type here (strings, complex)."""
-    name = _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
-    if name is None:
-        raise InferenceError(f"element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
-    return name
 
 
 @dataclass(frozen=True)
@@ -101,7 +89,7 @@ class TensorType:
 
 def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
-    if dtype not in _NUMPY:
+    if dtype not in DTYPES:
         raise InferenceError(f"unknown element type '{dtype}'; known: {', '.join(DTYPES)}")
     return ir.Type.parse(dtype)
 
@@ -109,7 +97,7 @@ def element_type(dtype: str) -> ir.Type:
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises InferenceError for one outside our set."""
     text = _FLOAT_CLASSES.get(type(mlir_type)) or str(mlir_type)  # printing costs, and most are floats
-    if text not in _NUMPY:
+    if text not in DTYPES:
         raise InferenceError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
     return text
 
@@ -117,18 +105,3 @@ def dtype_of(mlir_type: ir.Type) -> str:
 def type_of(value: ir.Value) -> TensorType:
     """The light type of a tensor value."""
     return TensorType.from_mlir(value.type)
-
-
-def is_float(dtype: str) -> bool:
-    """Whether it is a floating-point type."""
-    return dtype in FLOATS
-
-
-def is_integer(dtype: str) -> bool:
-    """Whether it is an integer type, signed or not (booleans are not)."""
-    return dtype in INTEGERS
-
-
-def is_unsigned(dtype: str) -> bool:
-    """Whether values are never negative: unsigned integers and booleans."""
-    return dtype in UNSIGNED or dtype == BOOL
