@@ -22,7 +22,7 @@ from .native.loader import load
 from .native.objects import split_module
 from .native.openmp import openmp as find_openmp
 from .native.pool import compile_units, prestart
-from .stair import LEVELS, check_level, step, steps_between
+from .stair import LEVELS, check_disable, check_level, step, steps_between
 from .target import Target, available_cores, resolve
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ class Lowered:
     target: Target
     timings: dict[str, float] = field(default_factory=dict)
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)  # the module as it was at each level passed so far
+    disable: tuple[str, ...] = ()  # techniques that are switched off on the way down
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
         """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""
@@ -63,6 +64,7 @@ def compile(
     threads: int | None = None,
     target: str | Target = "host",
     shapes: Mapping[str, Sequence[int]] | None = None,
+    disable: Sequence[str] = (),
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> CompiledModel | DynamicModel:
@@ -70,16 +72,19 @@ def compile(
 
     `threads` bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
     dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
+    `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
     `on_level(level, seconds)` is called as each level is reached. Raises ModelError, UnsupportedError or InputError with one clear
     message if the model cannot be compiled.
     """
-    chosen = resolve(target)
+    chosen, disable = resolve(target), check_disable(disable)
     imported, seconds = _import(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free:
 
         def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-            model = compile(source, threads=threads, target=chosen, shapes=given, on_level=on_level, instrumentation=instrumentation)
+            model = compile(
+                source, threads=threads, target=chosen, shapes=given, disable=disable, on_level=on_level, instrumentation=instrumentation
+            )
             if isinstance(model, DynamicModel):
                 raise ModelError(f"the shapes {dict(given)} leave dimensions open")
             return model
@@ -92,7 +97,7 @@ def compile(
     if on_level is not None:
         on_level("graph", seconds)
     prestart()
-    lowered = _start(imported, chosen, seconds)
+    lowered = _start(imported, chosen, seconds, disable)
     descend(lowered, "llvm", on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
@@ -103,18 +108,20 @@ def lower(
     *,
     target: str | Target = "host",
     shapes: Mapping[str, Sequence[int]] | None = None,
+    disable: Sequence[str] = (),
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Lowered:
     """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
     check_level(to_level)
+    disable = check_disable(disable)
     imported, seconds = _import(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free and to_level != "graph":
         raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
     if on_level is not None:
         on_level("graph", seconds)
-    return descend(_start(imported, resolve(target), seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+    return descend(_start(imported, resolve(target), seconds, disable), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 def read_ir(text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>") -> Lowered:
@@ -147,7 +154,7 @@ def descend(lowered: Lowered, to_level: str, *, on_level: OnLevel | None = None,
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
         for level in steps_between(lowered.level, to_level):
             begin = time.perf_counter()
-            runner.run(lowered.module, step(level, openmp=find_openmp() is not None), level=level)
+            runner.run(lowered.module, step(level, openmp=find_openmp() is not None, disable=lowered.disable), level=level)
             lowered.timings[level] = time.perf_counter() - begin
             lowered.level = level
             lowered.snapshots[level] = lowered.module.operation.clone()
@@ -197,9 +204,9 @@ def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tupl
     return import_model(source, make_context(), shapes=shapes), time.perf_counter() - begin
 
 
-def _start(imported: "ImportedModel", target: Target, seconds: float) -> Lowered:
+def _start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...]) -> Lowered:
     state = PassState(weights=imported.weights, target=target)
-    lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds})
+    lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds}, disable=disable)
     with imported.module.context, imported.module.operation.location:
         _set_signature(imported.module, imported.inputs, imported.outputs)
         lowered.snapshots["graph"] = imported.module.operation.clone()

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 from stepwell.dialects.errors import InputError
 
-from .techniques import check_techniques, without
-from .techniques import techniques as passes_with_techniques
+from .techniques import check_techniques, techniques_of, without
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
@@ -54,7 +53,7 @@ def step(level: str, *, openmp: bool = True, disable: Sequence[str] = ()) -> str
 
 def techniques() -> dict[str, str]:
     """What can be switched off on the way down, in order: the name of each technique, and of the pass that does it."""
-    return passes_with_techniques(step(level) for level in LEVELS)
+    return techniques_of(step(level) for level in LEVELS)
 
 
 def check_disable(names: Sequence[str]) -> tuple[str, ...]:

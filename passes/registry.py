@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
@@ -43,6 +43,8 @@ class Pass:
     name: ClassVar[str]
     level: ClassVar[str]
     anchor: ClassVar[str] = "builtin.module"
+    techniques: ClassVar[Mapping[str, str | None]] = {}
+    """What can be switched off, by name: the options that do so, or None to leave the whole pass out."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
@@ -86,8 +88,14 @@ _PASSES: dict[str, type[Pass]] = {}
 P = TypeVar("P", bound=type[Pass])
 
 
-def register_pass(name: str, *, level: str, anchor: str = "builtin.module") -> Callable[[P], P]:
-    """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on."""
+def register_pass(
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None
+) -> Callable[[P], P]:
+    """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
+
+    A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
+    be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
+    """
     if level not in LEVELS:
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
 
@@ -96,6 +104,7 @@ def register_pass(name: str, *, level: str, anchor: str = "builtin.module") -> C
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
         cls.name, cls.level, cls.anchor = name, level, anchor
+        cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
         _PASSES[name] = cls
         return cls
 

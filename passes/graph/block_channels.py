@@ -21,7 +21,7 @@ FEW_CHANNELS = 4  # a plain image with no more channels is read as it is
 FINITE = (AddOp, ClampOp, LeakyReluOp, MaximumOp, MinimumOp, MulOp, ReluOp, SubOp)
 
 
-@register_pass("block-channels", level="graph")
+@register_pass("block-channels", level="graph", optional=True)
 @dataclass
 class BlockChannels(Pass):
     """Keep images channel-blocked, (N, C / b, spatial…, b), from one convolution to the next.

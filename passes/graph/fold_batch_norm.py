@@ -176,7 +176,7 @@ def shift_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@register_pass("fold-batch-norm", level="graph")
+@register_pass("fold-batch-norm", level="graph", optional=True)
 @dataclass
 class FoldBatchNorm(PatternPass):
     """Fold inference batch normalisations, and scales and shifts by channel in general, into the weights around them.

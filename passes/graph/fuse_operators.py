@@ -179,7 +179,7 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     return fused
 
 
-@register_pass("fuse-operators", level="graph")
+@register_pass("fuse-operators", level="graph", techniques={"fuse-operators": "max-ops=1"})
 @dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.

@@ -237,7 +237,7 @@ def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@register_pass("simplify-algebra", level="graph")
+@register_pass("simplify-algebra", level="graph", optional=True)
 @dataclass
 class SimplifyAlgebra(PatternPass):
     """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.

@@ -12,7 +12,7 @@ from stepwell.passes.rewriting import clone_into, ops_below
 Groups = list[list[int]]  # dimensions that become one, in order
 
 
-@register_pass("collapse-dimensions", level="linalg", anchor="func.func")
+@register_pass("collapse-dimensions", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class CollapseDimensions(Pass):
     """Merge neighbouring loops wherever every operand walks them as one contiguous stretch.
