@@ -185,6 +185,7 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
         code=code, weights=arena, workspace_bytes=_bytes(lowered.module, "stepwell.workspace_bytes"),
         threads=available_cores() if threads is None else threads, texts=texts, timings=lowered.timings, kernels=len(units) - 1,
+        objects=objects,
     )  # fmt: skip
 
 

@@ -67,6 +67,7 @@ class CompiledModel:
         texts: Mapping[str, Callable[[], str]],
         timings: Mapping[str, float],
         kernels: int,
+        objects: Mapping[str, bytes] | None = None,
     ) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -75,12 +76,15 @@ class CompiledModel:
         """Seconds that each level took to reach."""
         self.kernels = kernels
         """Number of distinct kernels."""
+        self.objects = dict(objects or {})
+        """The code by function: `main` and each kernel, to be linked again where one is to be called by itself."""
         self.memory = Memory(weights.nbytes, workspace_bytes)
         self._texts = dict(texts)
         self._names = tuple(info.name for info in self.inputs)
         self._slots = [_Slot(info, "input") for info in self.inputs]
         self._out_slots = [_Slot(info, "output") for info in self.outputs]
-        self._weights = weights  # keeps the memory that the address is of
+        self.weights = weights  # keeps the memory that the address is of
+        """The arena of all weights, read-only."""
         self._weights_address = address(weights)
         self._main = code.function("main", len(self.inputs) + len(self.outputs) + 2)
         self._openmp = openmp()
