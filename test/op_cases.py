@@ -201,6 +201,27 @@ def conv_transpose(r: Random) -> Case:
     return Case([x, w], {**attributes, "group": group, "output_padding": output_padding})
 
 
+@case("blocked_conv")
+def blocked_conv(r: Random) -> Case:
+    dtype, spatial = r.choice(FLOATS), r.integer(1, 2)
+    kernel = r.integers(spatial, 1, 3)
+    sizes, attributes = window(r, spatial, kernel)
+    blocks, filters, inner, outer = r.integers(4, 1, 3)
+    block = (inner,) if r.boolean() else ()
+    x = r.array(dtype, (r.integer(1, 2), blocks, *sizes, *block))
+    return Case([x, r.array(dtype, (filters, blocks, *kernel, *block, outer))], {k: attributes[k] for k in ("strides", "dilations")})
+
+
+@case("blocked_depthwise_conv")
+def blocked_depthwise_conv(r: Random) -> Case:
+    dtype, spatial = r.choice(FLOATS), r.integer(1, 2)
+    kernel = r.integers(spatial, 1, 3)
+    sizes, attributes = window(r, spatial, kernel)
+    blocks, block = r.integers(2, 1, 3)
+    x = r.array(dtype, (r.integer(1, 2), blocks, *sizes, block))
+    return Case([x, r.array(dtype, (blocks, *kernel, block))], {k: attributes[k] for k in ("strides", "dilations")})
+
+
 def pooling(r: Random, dtypes: Any) -> Case:
     spatial = r.integer(1, 3)
     kernel = r.integers(spatial, 1, 3)
