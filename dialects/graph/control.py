@@ -63,7 +63,12 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
         carried, results = [type_of(v) for v in self.carried], list(self.result_types())
         if not fit(carried, results):
             return report(self, f"carries {spell(carried)}, but its results are {spell(results)}")
-        return report(self, region_problem(self.operation, 0, [count, condition, *results], [condition, *results]))
+        problem = region_problem(self.operation, 0, [count, condition, *results], [condition, *results])
+        if problem is None:
+            inside = [type_of(a) for a in self.body.blocks[0].arguments][2:]
+            if inside != results:  # a size that one knows and the other does not is not the same in every round
+                problem = f"carries {spell(inside)} through its body, but its results are {spell(results)}"
+        return report(self, problem)
 
 
 def report(op: GraphOp, problem: str | None) -> bool:

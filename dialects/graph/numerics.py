@@ -32,7 +32,8 @@ def narrow(x: Array, dtype: np.dtype) -> Array:
     """`x` rounded once to `dtype`."""
     if dtype == _NARROW[1] and x.dtype == np.float64:
         # ml_dtypes goes through f32, which would round twice; rounding to odd first makes the second rounding the only one.
-        single = x.astype(np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            single = x.astype(np.float32)
         bits = single.view(np.uint32) if single.ndim else single.reshape(1).view(np.uint32).reshape(())
         away = np.abs(single.astype(np.float64)) > np.abs(x)
         inexact = np.isfinite(x) & np.isfinite(single) & (single.astype(np.float64) != x)
