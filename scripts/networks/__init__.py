@@ -6,11 +6,12 @@ from functools import partial
 import numpy as np
 import onnx
 
+from networks.bert_layer import bert_layer
 from networks.light import LIGHT_NAMES, randomised_light_model
 from networks.mobilenetv2 import mobilenetv2
 from networks.resnet50v2 import resnet50v2
 
-__all__ = ["NETWORKS", "build", "image"]
+__all__ = ["EXTRAS", "NETWORKS", "build", "image"]
 
 # Every network takes one image, float32[1, 3, 224, 224], and gives 1000 scores.
 NETWORKS: dict[str, Callable[[int], onnx.ModelProto]] = {
@@ -19,10 +20,13 @@ NETWORKS: dict[str, Callable[[int], onnx.ModelProto]] = {
     "mobilenetv2": mobilenetv2,
 }
 
+# Others that are compared, which take and give something else.
+EXTRAS: dict[str, Callable[[int], onnx.ModelProto]] = {"bert_layer": bert_layer}
+
 
 def build(name: str, seed: int = 0) -> onnx.ModelProto:
     """The network of that name with seeded random weights; the same bytes for the same seed. Raises KeyError for an unknown name."""
-    return NETWORKS[name](seed)
+    return (NETWORKS | EXTRAS)[name](seed)
 
 
 def image(seed: int) -> np.ndarray:

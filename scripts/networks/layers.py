@@ -57,13 +57,15 @@ class Layers:
         bias = self.parameter("fc.bias", self.weights.bias("fc.bias", (1000,)))
         return self.op("Gemm", [pooled, weight, bias], "fc", transB=1)
 
-    def model(self, output: str) -> onnx.ModelProto:
-        """The finished network from `image` to `output`, checked and with shapes inferred."""
+    def model(
+        self, output: str, *, takes: tuple[str, Sequence[int]] = ("image", (1, 3, 224, 224)), gives: Sequence[int] = (1, 1000)
+    ) -> onnx.ModelProto:
+        """The finished network to `output` of shape `gives` from the input `takes`, its name and shape; checked and with shapes inferred."""
         graph = helper.make_graph(
             self.nodes,
             self.network,
-            [helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, 224, 224])],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, [1, 1000])],
+            [helper.make_tensor_value_info(takes[0], TensorProto.FLOAT, takes[1])],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, gives)],
             self.initializers,
         )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="stepwell-zoo")
