@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError
-from stepwell.cli.display import level_times, quantity, seconds
+from stepwell.cli.display import level_times, plural, quantity, seconds
 from stepwell.cli.session import Session, add_model_options, save_ir, used_weights
 from stepwell.dialects.files import write_atomically
 from stepwell.stair import ARTIFACTS, LEVELS
@@ -67,5 +67,5 @@ def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
     kernels = sum("stepwell.kernel" in op.operation.attributes for op in lowered.module.body.operations)
     weights = sum(lowered.weights[name].nbytes for name in used_weights(lowered.module))
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"
-    parts = [f"{kernels} distinct kernels"] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]
+    parts = [plural(kernels, "distinct kernel")] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]
     print(f"{options.emit} in {times}; {', '.join(parts)}", file=sys.stderr)

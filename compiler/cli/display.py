@@ -56,6 +56,11 @@ def seconds(amount: float) -> str:
     return f"{amount * 1e3:.3g} ms" if amount >= 1e-3 else f"{amount * 1e6:.3g} µs"
 
 
+def plural(count: int, noun: str) -> str:
+    """`1 kernel`, `2 kernels`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 def level_times(timings: Mapping[str, float]) -> str:
     """The time that each level took, on one line."""
     return ", ".join(f"{level} {seconds(amount)}" for level, amount in timings.items())

@@ -10,6 +10,8 @@ from stepwell.dialects.weights import WeightTable
 def read_text(file: str) -> str:
     """The text of a file, or of standard input for `-`. Raises IRError if it is not text."""
     data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    if (zero := data.find(0)) >= 0:  # MLIR's parser would take it for the end of the file
+        raise IRError(f"{file}: expected MLIR as text, got a zero byte at offset {zero}")
     try:
         return data.decode()
     except UnicodeDecodeError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser
-from stepwell.cli.display import Progress, print_table, quantity
+from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.cli.session import add_common_options, add_shape_option, load_plugins, parse_shapes
 from stepwell.dialects.errors import UnsupportedError
 
@@ -124,7 +124,7 @@ def _show_graph(imported: "ImportedModel") -> None:
     print(f"arithmetic: {total} (a multiplication and an addition are two){rest}")
     arrays = list(imported.weights.values())
     size, elements = sum(array.nbytes for array in arrays), sum(array.size for array in arrays)
-    print(f"weights: {quantity(size, 'B')} in {len(arrays)} arrays, {elements} elements")
+    print(f"weights: {quantity(size, 'B')} in {plural(len(arrays), 'array')}, {elements} elements")
 
 
 def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":

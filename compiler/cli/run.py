@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError
-from stepwell.cli.display import Progress, level_times, print_table, quantity, seconds
+from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options, positive
 
@@ -78,8 +78,8 @@ def _show(model: "CompiledModel | DynamicModel", outputs: Arrays) -> None:
     total = sum(model.timings.values())
     print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
     memory = model.memory
-    print(f"{model.kernels} distinct kernels, weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}")
-    print(f"{model.threads} thread{'s' * (model.threads != 1)}\n", flush=True)
+    print(f"{plural(model.kernels, 'distinct kernel')}, weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}")
+    print(f"{plural(model.threads, 'thread')}\n", flush=True)
     print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
 
 
@@ -151,7 +151,7 @@ def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -
             begin = time.perf_counter()
             model(*arrays)
             times.append(time.perf_counter() - begin)
-    print(f"{count} runs: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
+    print(f"{plural(count, 'run')}: median {seconds(statistics.median(times))}, least {seconds(min(times))}, mean {seconds(statistics.fmean(times))}")
 
 
 def _save(outputs: Arrays, where: str) -> None:
@@ -162,7 +162,7 @@ def _save(outputs: Arrays, where: str) -> None:
         buffer = BytesIO()
         np.savez(buffer, **outputs)  # type: ignore[arg-type]  # its other parameter is a flag that no output is named after
         write_atomically(path, buffer.getvalue())
-        print(f"saved {len(outputs)} outputs to {path}")
+        print(f"saved {plural(len(outputs), 'output')} to {path}")
         return
     path.mkdir(parents=True, exist_ok=True)
     files = {name: path / f"{name.replace('/', '_')}.npy" for name in outputs}

@@ -1,0 +1,136 @@
+"""Input data from the command line."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from PIL import Image
+
+from stepwell.cli.common import UsageError
+from stepwell.cli.inputs import gather, load, random_array
+from stepwell.dialects.errors import InputError
+from stepwell.model import TensorInfo
+
+random = np.random.default_rng(5)
+
+
+def info(name: str = "x", shape: tuple[int | None, ...] = (2, 3), dtype: str = "float32") -> TensorInfo:
+    return TensorInfo(name, shape, np.dtype(dtype))
+
+
+class TestRandom:
+    def test_seeds_repeat_and_differ(self) -> None:
+        first, again, other = (gather([f"x=random:{seed}"], [info()])["x"] for seed in (3, 3, 4))
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).all()
+
+    def test_it_is_the_default_with_seed_0_and_differs_by_input(self) -> None:
+        arrays = gather(["y=random:0"], [info("x"), info("y")])
+        np.testing.assert_array_equal(arrays["x"], gather(["x=random"], [info("x"), info("y")])["x"])
+        assert (arrays["x"] != arrays["y"]).all()
+
+    @pytest.mark.parametrize("dtype", ["float16", "float64", "int64", "uint8", "bool"])
+    def test_dtypes(self, dtype: str) -> None:
+        array = random_array(info(shape=(50, 3), dtype=dtype), 1, 0)
+        assert (array.dtype, array.shape) == (np.dtype(dtype), (50, 3))
+        assert len(np.unique(array)) > (1 if dtype == "bool" else 5)
+
+    def test_free_dimensions_need_a_shape(self) -> None:
+        with pytest.raises(UsageError, match=r"--shape x=1x3"):
+            gather([], [info(shape=(None, 3))])
+
+
+class TestFiles:
+    def test_npy_npz_and_pb(self, tmp_path: Path) -> None:
+        array = random.standard_normal((2, 3)).astype(np.float32)
+        np.save(tmp_path / "a.npy", array)
+        np.savez(tmp_path / "one.npz", anything=array)
+        np.savez(tmp_path / "two.npz", other=array + 1, x=array)
+        (tmp_path / "t.pb").write_bytes(onnx.numpy_helper.from_array(array).SerializeToString())
+        for name in ("a.npy", "one.npz", "two.npz", "t.pb"):
+            np.testing.assert_array_equal(load(info(), str(tmp_path / name)), array)
+            np.testing.assert_array_equal(gather([f"{tmp_path / name}"], [info()])["x"], array)  # without the name: there is one input
+
+    def test_an_archive_for_all_inputs(self, tmp_path: Path) -> None:
+        arrays = {name: random.standard_normal((2, 3)).astype(np.float32) for name in ("x", "y")}
+        np.savez(tmp_path / "all.npz", **arrays)
+        got = gather([str(tmp_path / "all.npz")], [info("x"), info("y"), info("z")])
+        assert list(got) == ["x", "y", "z"]
+        np.testing.assert_array_equal(got["y"], arrays["y"])
+
+    def test_names_with_an_equals_sign(self, tmp_path: Path) -> None:
+        np.save(tmp_path / "a.npy", np.ones((2, 3), np.float32))
+        assert gather([f"a=b={tmp_path / 'a.npy'}"], [info("a"), info("a=b")])["a=b"].all()
+
+    @pytest.mark.parametrize(
+        ("specification", "error", "message"),
+        [
+            ("nobody=random", UsageError, "no input 'nobody'; the model's inputs: x, y"),
+            ("random", UsageError, "expected NAME="),
+            ("x=random:-1", InputError, "no file"),
+            ("x=nothing.npy", InputError, "no file nothing.npy"),
+            ("x={folder}/notes.txt", UsageError, "expected a file .npy, .npz, .pb or an image"),
+            ("x={folder}/bad.npy", InputError, "not a readable .npy"),
+            ("x={folder}/bad.npz", InputError, "not a readable .npz"),
+            ("x={folder}/bad.pb", InputError, "not a readable tensor"),
+            ("x={folder}/bad.png", InputError, "not a readable image"),
+            ("x={folder}/objects.npy", InputError, "not a readable .npy"),
+            ("x={folder}/many.npz", InputError, "expected an array 'x' or a single one, got a, b"),
+        ],
+    )
+    def test_what_cannot_be_used(self, tmp_path: Path, specification: str, error: type[Exception], message: str) -> None:
+        for name in ("notes.txt", "bad.npy", "bad.npz", "bad.pb", "bad.png"):
+            (tmp_path / name).write_bytes(b"\xff\xffnot at all what it should be")
+        np.save(tmp_path / "objects.npy", np.array([{}, None], object), allow_pickle=True)
+        np.savez(tmp_path / "many.npz", a=np.ones(1), b=np.ones(1))
+        with pytest.raises(error, match=message):
+            gather([specification.format(folder=tmp_path)], [info("x"), info("y")])
+
+    def test_twice(self) -> None:
+        with pytest.raises(UsageError, match="given twice"):
+            gather(["x=random:1", "x=random:2"], [info("x")])
+
+
+class TestImages:
+    @pytest.fixture
+    def image(self, tmp_path: Path) -> Callable[..., tuple[str, np.ndarray]]:
+        def make(*shape: int) -> tuple[str, np.ndarray]:
+            pixels = random.integers(0, 256, shape, dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "image.png")
+            return str(tmp_path / "image.png"), pixels
+
+        return make
+
+    def test_colours_become_planes_of_0_to_1(self, image: Callable[..., tuple[str, np.ndarray]]) -> None:
+        path, pixels = image(5, 7, 3)
+        array = load(info(shape=(1, 3, 5, 7)), path)
+        np.testing.assert_array_equal(array, (pixels.transpose(2, 0, 1)[None] / np.float32(255)).astype(np.float32))
+        np.testing.assert_array_equal(load(info(shape=(3, 5, 7)), path), array[0])
+        np.testing.assert_array_equal(load(info(shape=(None, 3, None, None)), path), array)
+
+    def test_grey_and_bytes(self, image: Callable[..., tuple[str, np.ndarray]]) -> None:
+        path, pixels = image(5, 7)
+        np.testing.assert_array_equal(load(info(shape=(5, 7), dtype="uint8"), path), pixels)
+        np.testing.assert_array_equal(load(info(shape=(1, 1, 5, 7), dtype="uint8"), path), pixels[None, None])
+
+    @pytest.mark.parametrize(
+        ("shape", "dtype", "message"),
+        [
+            ((1, 3, 7, 5), "float32", "7 wide and 5 high"),
+            ((1, 2, 5, 7), "float32", "1, 3 or 4 channels"),
+            ((2, 3, 5, 7), "float32", "1, 3 or 4 channels"),
+            ((35,), "float32", "1, 3 or 4 channels"),
+            ((1, 3, 5, 7), "int64", "floating point or uint8"),
+        ],
+    )
+    def test_inputs_that_are_no_images(self, image: Callable[..., tuple[str, np.ndarray]], shape: tuple[int, ...], dtype: str, message: str) -> None:
+        path, _ = image(5, 7, 3)
+        with pytest.raises(InputError, match=message):
+            load(info(shape=shape, dtype=dtype), path)
+
+    def test_garbage(self, tmp_path: Path) -> None:
+        (tmp_path / "bad.png").write_bytes(b"\x89PNG\r\n\x1a\nbut then nothing")
+        with pytest.raises(InputError, match="not a readable image"):
+            load(info(shape=(1, 3, 5, 7)), str(tmp_path / "bad.png"))
