@@ -78,7 +78,8 @@ def _show(model: "CompiledModel | DynamicModel", outputs: Arrays) -> None:
     total = sum(model.timings.values())
     print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
     memory = model.memory
-    print(f"{plural(model.kernels, 'distinct kernel')}, weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}")
+    sizes = f"weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}"
+    print(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
     print(f"{plural(model.threads, 'thread')}\n", flush=True)
     print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
 
