@@ -102,3 +102,27 @@ func.func @constants(%x: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<4x2x3xf32>
   %1 = "graph.sub"(%b, %x) : (tensor<4x2x3xf32>, tensor<2x3xf32>) -> tensor<4x2x3xf32>
   return %0, %1 : tensor<2x3xf32>, tensor<4x2x3xf32>
 }
+
+// -----
+
+// Not past a constant of several values, nor with two reshapes from different shapes.
+// CHECK-LABEL: func.func @reshapes_stay
+// CHECK: %[[M:.*]] = "graph.matmul"
+// CHECK: %[[R:.*]] = "graph.reshape"(%[[M]])
+// CHECK-NEXT: %[[A:.*]] = "graph.add"(%[[R]], %{{.*}})
+// CHECK: %[[N:.*]] = "graph.matmul"
+// CHECK-NEXT: %[[S:.*]] = "graph.reshape"(%[[N]])
+// CHECK-NEXT: %[[T:.*]] = "graph.reshape"(%arg1)
+// CHECK-NEXT: %[[B:.*]] = "graph.add"(%[[S]], %[[T]])
+// CHECK: return %[[A]], %[[B]]
+func.func @reshapes_stay(%x: tensor<2x2xf32>, %y: tensor<1x4x1xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c = "graph.constant"() {value = dense<[1.0, 2.0, 3.0, 4.0]> : tensor<4xf32>} : () -> tensor<4xf32>
+  %0 = "graph.matmul"(%x, %x) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %1 = "graph.reshape"(%0) {shape = array<i64: 4>} : (tensor<2x2xf32>) -> tensor<4xf32>
+  %2 = "graph.add"(%1, %c) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %3 = "graph.matmul"(%x, %x) : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %4 = "graph.reshape"(%3) {shape = array<i64: 4>} : (tensor<2x2xf32>) -> tensor<4xf32>
+  %5 = "graph.reshape"(%y) {shape = array<i64: 4>} : (tensor<1x4x1xf32>) -> tensor<4xf32>
+  %6 = "graph.add"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  return %2, %6 : tensor<4xf32>, tensor<4xf32>
+}
