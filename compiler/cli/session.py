@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.display import Progress
-from stepwell.dialects.errors import IRError, ModelError
+from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR
-from stepwell.stair import LEVELS
+from stepwell.stair import LEVELS, check_disable, techniques
 
 if TYPE_CHECKING:
     from stepwell.api import Lowered
@@ -29,6 +29,7 @@ def add_model_options(parser: Parser) -> None:
     add_shape_option(parser)
     add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
+    add("--disable", action="append", default=[], metavar="TECHNIQUE", help=f"switch off a technique; may be repeated: {', '.join(techniques())}")
     add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
@@ -93,6 +94,10 @@ class Session:
     def __post_init__(self) -> None:
         load_plugins(self.options)
         self.shapes = parse_shapes(self.options.shape)
+        try:
+            self.disable = check_disable(self.options.disable)
+        except InputError as error:
+            raise UsageError(f"--disable: {error.args[0]}") from None
         if self.options.start is not None and self.shapes:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
@@ -126,8 +131,8 @@ class Session:
         with self.watched() as instrumentation:
             if self.options.start is None:
                 return lower(
-                    self.options.model, level, target=self.options.target, shapes=self.shapes, on_level=self.progress.level,
-                    instrumentation=instrumentation,
+                    self.options.model, level, target=self.options.target, shapes=self.shapes, disable=self.disable,
+                    on_level=self.progress.level, instrumentation=instrumentation,
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
@@ -139,8 +144,8 @@ class Session:
             return self.build(self.lower(LEVELS[-1]), threads)
         with self.watched() as instrumentation:
             return compile(
-                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, on_level=self.progress.level,
-                instrumentation=instrumentation,
+                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable,
+                on_level=self.progress.level, instrumentation=instrumentation,
             )  # fmt: skip
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
@@ -158,6 +163,7 @@ class Session:
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
         lowered = read_ir(read_text(file), self.options.start, weights, target=self.options.target, name=file)
+        lowered.disable = self.disable
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:
             names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")

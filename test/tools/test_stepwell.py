@@ -90,6 +90,12 @@ class TestRun:
         assert any(re.fullmatch(r"\d{3}_outline-kernels\.mlir", name) for name in files)
         assert "the_conv" in (tmp_path / "dump" / files[-1]).read_text()
 
+    def test_techniques_can_be_switched_off(self, commands: Commands, conv: Path, tmp_path: Path) -> None:
+        ended = commands.stepwell("run", conv, "--disable", "simplify-algebra", "--time-passes", "--check", "reference")
+        assert ended.status == 0
+        assert "outline-kernels" in ended.err
+        assert "simplify-algebra" not in ended.err
+
     def test_a_process_of_its_own_prints_no_control_codes(self, conv: Path) -> None:
         ended = process("main", "run", conv)
         assert (ended.status, ended.err) == (0, "")
@@ -190,6 +196,7 @@ class TestErrors:
             ["run", "MODEL", "--input", "nobody=random"],
             ["run", "MODEL", "--weights", "w.safetensors"],
             ["run", "--from", "cellar", "MODEL"],
+            ["run", "MODEL", "--disable", "gravity"],
             ["run", "ir.mlir"],
             ["run", "--from", "graph", "ir.mlir", "--shape", "x=1x3x8x8"],
             ["run", "--from", "affine", "ir.mlir", "--check", "reference"],
