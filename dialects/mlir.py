@@ -13,6 +13,7 @@ from torch_mlir.dialects import ext as _ext
 from torch_mlir.execution_engine import ExecutionEngine
 
 from stepwell.dialects.errors import IRError
+from stepwell.dialects.extensions import extension
 
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
@@ -154,6 +155,7 @@ _dialects: list[Any] = []
 def register_dialect(dialect: Any) -> Any:
     """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it."""
     _dialects.append(dialect)
+    extension(dialect)
     # Whenever they make the view of an op, the bindings try to import a module of its dialect's name and never give up: here it is.
     module = f"{_ext.__package__}.{dialect.DIALECT_NAMESPACE}"
     sys.modules.setdefault(module, types.ModuleType(module))

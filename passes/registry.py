@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 from stepwell.dialects.errors import PipelineError
+from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.weights import WeightTable
 
@@ -106,6 +107,7 @@ def register_pass(
         cls.name, cls.level, cls.anchor = name, level, anchor
         cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
         _PASSES[name] = cls
+        extension(cls)
         return cls
 
     return add

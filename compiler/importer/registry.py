@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from stepwell.dialects.errors import StepwellError, UnsupportedError
+from stepwell.dialects.extensions import extension
 from stepwell.importer.functions import domain_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -20,7 +21,8 @@ class Rule:
     since: int
     function: Callable[..., Any]
     required: int  # inputs that must be there
-    most: int | None  # inputs that may be there; None for any number
+    positional: int  # inputs that may be there by position
+    variadic: bool  # whether any number may follow them
     attributes: Mapping[str, bool]  # by name, whether it must be there
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -31,11 +33,12 @@ class Rule:
         present = list(inputs)
         while present and present[-1] is None:
             present.pop()
-        if self.most is not None and len(present) > self.most:
-            raise UnsupportedError(f"input number {self.most} is not supported; supported: {self.most} inputs")
-        absent = [i for i in range(self.required) if i >= len(present) or present[i] is None]
+        if not self.variadic and len(present) > self.positional:
+            raise UnsupportedError(f"input number {self.positional} is not supported; supported: {self.positional} inputs")
+        needed = [*range(self.required), *range(self.positional, len(present))]
+        absent = [i for i in needed if i >= len(present) or present[i] is None]
         if absent:
-            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: at least {self.required} inputs")
+            raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: all of its first {len(needed)} inputs")
         unknown = [name for name in attributes if name not in self.attributes]
         if unknown:
             known = ", ".join(self.attributes) or "none"
@@ -69,7 +72,8 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
             since,
             function,
             required=sum(p.default is p.empty for p in positional),
-            most=None if variadic else len(positional),
+            positional=len(positional),
+            variadic=variadic,
             attributes={p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY},
         )
         rules = _rules.setdefault((rule.domain, name), [])
@@ -79,6 +83,7 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
                 f"there already is an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to take its place"
             )
         rules[:] = sorted([r for r in rules if r.since != since] + [rule], key=lambda r: r.since)
+        extension(function)
         return function
 
     return register

@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.dialects.attributes import to_attribute, to_python
 from stepwell.dialects.errors import InferenceError, StepwellError
+from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import (
     Dialect,
     Operand,
@@ -79,6 +80,7 @@ class GraphOp(Operation, dialect=Graph):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         define_group_accessors(cls)
+        extension(cls)
 
     @classmethod
     def mnemonic(cls) -> str:

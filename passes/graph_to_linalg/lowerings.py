@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.errors import PassError
+from stepwell.dialects.extensions import extension
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.mlir import defining_op, ir, tensor
@@ -31,6 +32,7 @@ def lowering(*classes: type[GraphOp]) -> Callable[[L], L]:
     def add(function: L) -> L:
         for cls in classes:
             _LOWERINGS[cls.OPERATION_NAME] = Conversion(function.__name__, cls.OPERATION_NAME, _adapt(function))
+        extension(function)
         return function
 
     return add

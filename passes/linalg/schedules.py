@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.attributes import to_attribute, to_python
 from stepwell.dialects.errors import PassError
+from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.sched import NestAttr
 from stepwell.passes.linalg.structured import Structured
@@ -84,6 +85,7 @@ def schedule(kind: str, target: str = "generic") -> Callable[[Scheduler], Schedu
 
     def add(function: Scheduler) -> Scheduler:
         _SCHEDULERS[kind, target] = function
+        extension(function)
         return function
 
     return add
