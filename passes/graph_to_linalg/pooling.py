@@ -63,7 +63,7 @@ def _dynamic(x: TensorType) -> NoMatch | None:
 
 
 def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
-    """Each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b) folded, padding counting for nothing; narrow floats come out as f32."""
+    """Each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b) folded, padding counting for nothing; f16 and bf16 come out as f32."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     spatial = len(kernel)
     counts, block = [n or 0 for n in result.shape[2 : 2 + spatial]], [n or 0 for n in result.shape[2 + spatial :]]
