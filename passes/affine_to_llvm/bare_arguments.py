@@ -37,6 +37,8 @@ class BareArguments(Pass):
             size = 1 if is_empty(argument.type) else _declared_bytes(main, index)
             if size is not None:
                 argument.set_type(ir.MemRefType.get([size], ir.IntegerType.get_signless(8)))
+            elif isinstance(argument.type, ir.MemRefType) and not argument.type.has_static_shape:
+                raise PassError(f"argument {index} of @main at {main.location} is a {argument.type} without the attribute '{BYTES}': it has no size")
         _retype(main)
 
 
