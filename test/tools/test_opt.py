@@ -78,6 +78,8 @@ class TestStatuses:
         assert "split.mlir:3:1: error:" in ended.err
         assert "@a" in ended.out
         assert "@c" in ended.out
+        assert commands.opt(tmp_path / "split.mlir", "--split-input-file", "-o", tmp_path / "out.mlir").status == 1
+        assert not (tmp_path / "out.mlir").exists()
 
     def test_help_and_version(self, commands: Commands) -> None:
         assert "--pass-pipeline" in commands.opt("--help").out
