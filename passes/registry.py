@@ -4,12 +4,14 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.weights import WeightTable
+from stepwell.passes.upstream_names import NAMES
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 
@@ -86,6 +88,8 @@ def _parse_option(pass_name: str, option: "dataclasses.Field[Any]", text: str) -
 
 
 _PASSES: dict[str, type[Pass]] = {}
+_UPSTREAM = frozenset(" ".join(NAMES.values()).split())
+_FOLDERS = ("affine_to_llvm", "linalg_to_affine", "linalg", "graph_to_linalg", "graph")  # those first that need least
 P = TypeVar("P", bound=type[Pass])
 
 
@@ -115,4 +119,15 @@ def register_pass(
 
 def passes() -> dict[str, type[Pass]]:
     """All passes of ours by name, plugins' included."""
+    for folder in _FOLDERS:
+        import_module(f"stepwell.passes.{folder}")
     return dict(_PASSES)
+
+
+def find_pass(name: str) -> type[Pass] | None:
+    """The pass of ours that is called `name`, or None. Imports no more than it has to: a compiler process needs few of them."""
+    for folder in () if name in _UPSTREAM else _FOLDERS:
+        if name in _PASSES:
+            break
+        import_module(f"stepwell.passes.{folder}")
+    return _PASSES.get(name)

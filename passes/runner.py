@@ -2,18 +2,20 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from stepwell.dialects.errors import PassError, PipelineError, StepwellError
 from stepwell.dialects.mlir import ir, passmanager
 from stepwell.passes.instrumentation import Instrumentation, stopwatch
 from stepwell.passes.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
-from stepwell.passes.registry import Pass, PassState, passes
+from stepwell.passes.registry import Pass, PassState, find_pass
 from stepwell.passes.upstream import pass_manager
 
 __all__ = ["DiagnosedError", "Instrumentation", "PassRunner", "describe_diagnostics"]
 
 ANY = "any"
+Action: TypeAlias = "Pass | passmanager.PassManager"
+_OWN = ("stepwell.", passmanager.PassManager.__module__)
 
 
 class DiagnosedError(PassError):
@@ -25,12 +27,20 @@ class DiagnosedError(PassError):
 
 
 class PassRunner:
-    """Runs pipelines on modules. `verify` checks the module after every pass."""
+    """Runs pipelines on modules. `verify` checks the module after every pass.
 
-    def __init__(self, state: PassState, instrumentation: Instrumentation | None = None, *, verify: bool = True) -> None:
+    An `optimistic` runner checks it only at the end, and after passes that are not part of this package. If anything is wrong then, it
+    runs the pipeline once more on what it was given, checking after every pass, to tell which one it was. With instrumentation, which
+    sees what is between the passes, it is like any other.
+    """
+
+    def __init__(
+        self, state: PassState, instrumentation: Instrumentation | None = None, *, verify: bool = True, optimistic: bool = False
+    ) -> None:
         self.state = state
         self.instrumentation = instrumentation or Instrumentation()
         self.verify = verify
+        self.optimistic = optimistic and verify and instrumentation is None
 
     def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
         """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
@@ -41,6 +51,24 @@ class PassRunner:
         elements = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
         context = module.context
         planned = [(step, _plan(step, context)) for step in flatten(elements)]
+        if self.optimistic:
+            given = module.operation.clone()
+            try:
+                self._run_quickly(planned, module)
+            except Exception as error:
+                self._run(planned, given, level)
+                raise PassError(f"{f'level {level}: ' if level else ''}{error} (it went well when it was tried again)") from error
+        else:
+            self._run(planned, module, level)
+
+    def _run_quickly(self, planned: "Sequence[tuple[Step, Action]]", module: ir.Module) -> None:
+        for step, action in planned:
+            self._run_step(step, action, module)
+            if not type(action).__module__.startswith(_OWN):
+                _verify(module)
+        _verify(module)
+
+    def _run(self, planned: "Sequence[tuple[Step, Action]]", module: Any, level: str | None) -> None:
         for index, (step, action) in enumerate(planned):
             rest = format_pipeline([s for s, _ in planned[index:]])
             self.instrumentation.before(step, module, level, rest)
@@ -54,7 +82,7 @@ class PassRunner:
                 raise self._failure(step, level, error) from error
             self.instrumentation.after(step, module, level, seconds)
 
-    def _run_step(self, step: Step, action: "Pass | passmanager.PassManager", module: ir.Module) -> None:
+    def _run_step(self, step: Step, action: "Action", module: Any) -> None:
         with module.context, module.operation.location:
             if isinstance(action, Pass):
                 for op in _targets(module.operation, step.path, action.anchor):
@@ -74,9 +102,9 @@ class PassRunner:
         return _reworded(failure, f"{failure.args[0]}; {note}") if note else failure
 
 
-def _plan(step: Step, context: ir.Context) -> "Pass | passmanager.PassManager":
+def _plan(step: Step, context: ir.Context) -> "Action":
     """What runs a step: a pass of ours, or a pass manager for one of upstream's. Raises PipelineError if there is no such pass."""
-    cls = passes().get(step.name)
+    cls = find_pass(step.name)
     if cls is not None:
         inner = step.path[-1] if step.path else MODULE
         if inner != cls.anchor and inner not in (MODULE, ANY):
@@ -102,7 +130,7 @@ def _children(op: ir.Operation) -> list[ir.Operation]:
     return [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
 
 
-def _verify(module: ir.Module) -> None:
+def _verify(module: Any) -> None:
     try:
         module.operation.verify()
     except ir.MLIRError as error:
