@@ -13,6 +13,7 @@ from stepwell.dialects.weights import WeightTable
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
+from stepwell.importer.hazards import refuse_hazards
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
 from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import read_source
@@ -71,6 +72,7 @@ def import_model(
         fix_shapes(model, shapes or {}, read.initializers)
         fix_values(read, constants or {})
         spell_out_defaults(model)
+        refuse_hazards(model)
         inferred = check_and_infer(model)
     conversion = Conversion(inferred, read, functions, context)
     module = conversion.run()

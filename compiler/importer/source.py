@@ -14,6 +14,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from stepwell.dialects.errors import InputError, ModelError, UnsupportedError
 from stepwell.importer.tensors import ExternalData, data_bytes, map_file, tensor_array, view_raw
+from stepwell.importer.text import check_text
 from stepwell.importer.wire import cut_tensors
 
 LARGE_BYTES = 4096  # initializers from this size on are taken out of the model before anything looks at it
@@ -56,6 +57,8 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
 
 def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], external: ExternalData) -> Source:
     """Take the large and the external initializers out of the main graph, leaving the caller's `model` as it is."""
+    for message in (model, *(header for header, _ in cut)):
+        check_text(message)
     light = copy_without(model, "graph")
     light.graph.CopyFrom(copy_without(model.graph, "initializer", "sparse_initializer"))
     if model.graph.sparse_initializer:

@@ -11,18 +11,31 @@ from stepwell.importer.functions import domain_of, has_schema_function, schema_o
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import nested_nodes
+from stepwell.importer.tensors import onnx_tensor_type
 
 OLDEST_OPSET = 1  # below 7, only what rules of that age cover
+LONG_VECTOR = 4096
 MAX_NODES = 1 << 18  # nodes after the expansion of local functions
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
 
 def check_and_infer(model: ModelProto) -> ModelProto:
-    """The model with the types of its values inferred. Raises ModelError if ONNX's checker or strict shape inference finds a fault."""
+    """The model with the types of its values inferred. Raises ModelError if ONNX's checker or strict shape inference finds a fault.
+
+    Propagation of data (through arithmetic on shapes) is a second round, where the first leaves something open. It takes every vector
+    for a shape, element by element, so it is left out where there are long ones: constants are propagated by ourselves anyway.
+    """
     with foreign_errors("the model is not valid ONNX"):
         onnx.checker.check_model(model)
     with foreign_errors("the types in the model do not fit together"):
+        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        types = {v.name: onnx_tensor_type(v.type) for v in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)}
+        known = [types.get(name) for node in inferred.graph.node for name in node.output if name]
+        if all(t is not None and t.is_static for t in known) or any(
+            t is not None and t.rank == 1 and (t.shape[0] or 0) > LONG_VECTOR for t in types.values()
+        ):
+            return inferred
         return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 

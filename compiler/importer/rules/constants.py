@@ -11,7 +11,7 @@ from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.importer.builder import ImportBuilder, Value, check_size, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import inferred_reshape, sizes_of
+from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, sizes_of
 from stepwell.importer.tensors import our_dtype
 
 
@@ -83,12 +83,14 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
     known = [b.constant_value(v) for v in (start, limit, delta)]
     if any(k is None for k in known):
         return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)))
-    first, last, step = (k.reshape(()).item() for k in known if k is not None)
+    first, last, step = (b.known_scalar(v, "start, limit and delta") for v in (start, limit, delta))
     if step == 0 or not all(math.isfinite(v) for v in (first, last, step)):
         raise ModelError(f"start, limit and delta must be finite, and delta not 0; got {first}, {last}, {step}")
     count = max(math.ceil((last - first) / step), 0) if isinstance(step, float) else len(range(first, last, step))
     tensor = TensorType(type_of(start).dtype, (count,))
     check_size(tensor)
+    if count > COUNTED:
+        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)), result_types=[tensor])
     wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
     return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
 

@@ -4,13 +4,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import to_numpy, type_of
+from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import with_new_axes, without_axes
+from stepwell.importer.rules.slicing import counting, with_new_axes, without_axes
 
 
 @onnx_rule("MatMul", since=1)
@@ -91,9 +89,8 @@ def diagonal(b: ImportBuilder, term: Term) -> Term:
         while term.labels.count(label) > 1:
             first, second = [i for i, c in enumerate(term.labels) if c == label][:2]
             dims = static_dims(term.value, "an operand with a repeated label")
-            shape = [dims[i] if i in (first, second) else 1 for i in range(len(dims))]
-            mask = np.eye(dims[first], dims[second], dtype=to_numpy(type_of(term.value).dtype)).reshape(shape)
-            value = b.reduce_sum(b.mul(term.value, b.literal(mask)), axes=(second,), keepdims=False)
+            mask = b.equal(*(counting(b, dims[axis], axis, len(dims)) for axis in (first, second)))
+            value = b.reduce_sum(b.select(mask, term.value, b.scalar(0, like=term.value)), axes=(second,), keepdims=False)
             term = Term(value, term.labels[:second] + term.labels[second + 1 :])
     return term
 

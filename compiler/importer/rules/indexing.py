@@ -10,7 +10,7 @@ from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.layout import broadcast_to
-from stepwell.importer.rules.slicing import with_new_axes
+from stepwell.importer.rules.slicing import counting, with_new_axes
 
 
 @onnx_rule("Slice", since=1)
@@ -100,8 +100,11 @@ def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, ax
     count = b.convert(b.with_shape(depth, ()), "i64")
     wanted = b.select(b.less(wanted, b.scalar(0, like=wanted)), b.add(wanted, count), wanted)
     known = b.constant_value(count)
-    places = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count)) if known is None else b.literal(np.arange(int(known)))
-    places = b.reshape(places, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
+    if known is not None:
+        places = counting(b, max(int(known), 0), axis, rank)
+    else:
+        numbers = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count))
+        places = b.reshape(numbers, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
     off, on = (b.with_shape(b.gather(values, b.literal(np.array(i, np.int64)), axis=0), ()) for i in range(2))
     return b.select(b.equal(with_new_axes(b, wanted, [axis]), places), on, off)
 
@@ -132,7 +135,7 @@ def tensor_scatter(
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
     if axis == 0:
         raise ModelError("axis must not be the batch dimension 0")
-    place = b.literal(np.arange(new[axis]).reshape([-1 if i == axis else 1 for i in range(len(new))]))
+    place = counting(b, new[axis], axis, len(new))
     if write_indices is not None:
         start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
         place = b.add(place, start)

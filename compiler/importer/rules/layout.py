@@ -10,7 +10,7 @@ from stepwell.dialects.types import TensorType, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import truth
-from stepwell.importer.rules.slicing import flattened, inferred_reshape, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import counting, flattened, inferred_reshape, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
 
 
 @onnx_rule("Reshape", since=5)
@@ -253,8 +253,9 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     diagonal = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
-    rows, columns = np.arange(dims[-2], dtype=np.int64)[:, np.newaxis], np.arange(dims[-1], dtype=np.int64)
-    mask = b.greater_equal(b.literal(columns), b.literal(rows + diagonal)) if upper else b.less_equal(b.literal(columns), b.literal(rows + diagonal))
+    columns = counting(b, dims[-1], 1, 2)
+    first = b.add(counting(b, dims[-2], 0, 2), b.literal(np.array(diagonal, np.int64)))
+    mask = b.greater_equal(columns, first) if upper else b.less_equal(columns, first)
     return b.select(mask, x, b.scalar(0, like=x))
 
 
@@ -262,7 +263,7 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
 def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
     dims = static_dims(x, "a sequence")
     batch, time = normalized_axis(batch_axis, len(dims), "batch_axis"), normalized_axis(time_axis, len(dims), "time_axis")
-    place = b.literal(np.arange(dims[time]).reshape([-1 if i == time else 1 for i in range(len(dims))]))
+    place = counting(b, dims[time], time, len(dims))
     length = b.with_shape(b.convert(lengths, "i64"), [dims[batch] if i == batch else 1 for i in range(len(dims))])
     mirrored = b.sub(b.sub(length, place), b.literal(np.array(1, np.int64)))
     indices = b.select(b.less(place, length), mirrored, place)

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.types import FLOATS, to_numpy, type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.convolutions import Window, window
 from stepwell.importer.rules.reductions import plain, reduce_mean
+
+MAX_TAPS = 1 << 24  # of a pooling that also gives indices
 
 
 @onnx_rule("MaxPool", since=1)
@@ -38,6 +40,8 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     """
     n, c, *dims = static_dims(x, "an input with indices")
     spatial = len(dims)
+    if math.prod(shape[2:]) * math.prod(win.kernel) > MAX_TAPS:
+        raise UnsupportedError(f"indices of {math.prod(shape[2:])} windows of {win.kernel} are not supported; supported: {MAX_TAPS} taps in all")
     grids = [
         np.arange(o)[:, np.newaxis] * s - p + np.arange(k) * d
         for o, k, s, p, d in zip(shape[2:], win.kernel, win.strides, win.pads, win.dilations, strict=False)
@@ -107,10 +111,17 @@ def lp_pool(
     if ceil_mode:
         for i, (size, span) in enumerate(zip(dims, win.spans, strict=True)):
             ends[i] += -(size + win.pads[i] + ends[i] - span) % win.strides[i]
-    powers = b.with_shape(raised(b, b.abs(x), float(p)), (n * c, 1, *dims))
-    ones = b.literal(np.ones((1, 1, *win.kernel), to_numpy(type_of(x).dtype)))
+    powers = b.with_shape(raised(b, b.abs(x), checked_power(p)), (n * c, 1, *dims))
+    ones = b.expand(b.scalar(1, like=x), shape=(1, 1, *win.kernel))
     sums = b.conv(powers, ones, strides=win.strides, pads=(*win.pads[:spatial], *ends), dilations=win.dilations, group=1)
     return raised(b, b.with_shape(sums, (n, c, *static_dims(sums, "a result")[2:])), 1 / p)
+
+
+def checked_power(p: int) -> float:
+    """The attribute p. Raises ModelError if no norm has it."""
+    if p < 1:
+        raise ModelError(f"p must be 1 or more, got {p}")
+    return float(p)
 
 
 def raised(b: ImportBuilder, x: Value, power: float) -> Value:
@@ -141,7 +152,7 @@ def global_average_pool(b: ImportBuilder, x: Value) -> Value:
 
 @onnx_rule("GlobalLpPool", since=2)
 def global_lp_pool(b: ImportBuilder, x: Value, *, p: int = 2) -> Value:
-    return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), float(p)), spatial_axes(x), True), 1 / p)
+    return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), checked_power(p)), spatial_axes(x), True), 1 / p)
 
 
 @onnx_rule("MaxUnpool", since=9)

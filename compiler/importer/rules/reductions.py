@@ -10,7 +10,7 @@ from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import flattened, reshaped_like, slice_axis
+from stepwell.importer.rules.slicing import counting, flattened, reshaped_like, slice_axis
 
 Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
 
@@ -177,9 +177,8 @@ def hardmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:
     size = type_of(x).shape[axis]
     if size is None:
         raise UnsupportedError(f"along the dynamic axis {axis} of {type_of(x)} is not supported; supported: an axis of static size")
-    places = np.arange(size).reshape([size if i == axis else 1 for i in range(type_of(x).rank)])
     best = b.arg_max(x, axis=axis, keepdims=True, select_last=False)
-    return b.convert(b.equal(best, b.literal(places)), type_of(x).dtype)
+    return b.convert(b.equal(best, counting(b, size, axis, type_of(x).rank)), type_of(x).dtype)
 
 
 @onnx_rule("Hardmax", since=1)

@@ -8,6 +8,8 @@ import numpy as np
 from stepwell.dialects.types import TensorType, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
 
+COUNTED = 1 << 16  # `counting` is data up to this size, then an op
+
 
 def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
     """`size` elements of `x` along one axis, from `start` on, `step` apart."""
@@ -44,6 +46,15 @@ def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
     if shape.count(None) < 2:
         return b.with_shape(x, [-1 if size is None else size for size in shape])
     return b.dynamic_reshape(x, b.shape_of(like), result_types=[type_of(x).with_shape(shape)])
+
+
+def counting(b: ImportBuilder, size: int, axis: int = 0, rank: int = 1) -> Value:
+    """The numbers from 0 below `size` along one axis of a tensor of that rank, whose other sizes are 1."""
+    shape = tuple(size if i == axis else 1 for i in range(rank))
+    if size <= COUNTED:
+        return b.literal(np.arange(size, dtype=np.int64).reshape(shape))
+    bounds = [b.literal(np.array(bound, np.int64)) for bound in (0, size, 1)]
+    return b.with_shape(b.range(*bounds, result_types=[TensorType("i64", (size,))]), shape)
 
 
 def sizes_of(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
