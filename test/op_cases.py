@@ -222,6 +222,15 @@ def blocked_depthwise_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (blocks, *kernel, block))], {k: attributes[k] for k in ("strides", "dilations")})
 
 
+@case("winograd_conv")
+def winograd_conv(r: Random) -> Case:
+    dtype, tile = r.choice(("f32", "f64")), r.choice((2, 4))
+    images, blocks, inner, filters, outer = r.integers(5, 1, 3)
+    rows, columns = r.integers(2, 1, 2)
+    x = r.array(dtype, (images, blocks, rows * tile + 2, columns * tile + 2, inner))
+    return Case([x, r.array(dtype, (tile + 2, tile + 2, filters, blocks, inner, outer), -1, 1)], {"tile": tile})
+
+
 def pooling(r: Random, dtypes: Any) -> Case:
     spatial = r.integer(1, 3)
     kernel = r.integers(spatial, 1, 3)

@@ -95,6 +95,7 @@ from stepwell.dialects.graph.transcendental import (
     TanhOp,
     TanOp,
 )
+from stepwell.dialects.graph.winograd import WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
     "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
@@ -112,5 +113,5 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "YieldOp", "FusedOp", "IfOp", "LoopOp",
+    "BlockedConvOp", "BlockedDepthwiseConvOp", "WinogradConvOp", "YieldOp", "FusedOp", "IfOp", "LoopOp",
 ]  # fmt: skip

@@ -9,6 +9,17 @@ from stepwell.passes.graph import (
     outline_kernels,
     remove_identities,
     simplify_algebra,
+    use_winograd,
 )
 
-__all__ = ["block_channels", "fold_batch_norm", "fold_constants", "fuse_operators", "make_padding_explicit", "outline_kernels", "remove_identities", "simplify_algebra"]
+__all__ = [
+    "block_channels",
+    "fold_batch_norm",
+    "fold_constants",
+    "fuse_operators",
+    "make_padding_explicit",
+    "outline_kernels",
+    "remove_identities",
+    "simplify_algebra",
+    "use_winograd",
+]

@@ -15,11 +15,12 @@ from stepwell.passes.graph_to_linalg import (
     reduction,
     resize,
     shape,
+    winograd,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
-    "LinalgBuilder", "Operands", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise", "indexing", "lowering",
-    "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape",
+    "LinalgBuilder", "Operands", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
+    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "winograd",
 ]  # fmt: skip

@@ -1,0 +1,25 @@
+// RUN: stepwell-opt %s --pass-pipeline='use-winograd{min-channels=8},canonicalize' --split-input-file | FileCheck %s
+
+// Six rows and seven columns are filled up to eight and eight; the result is cut back.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg0) {high = array<i64: 0, 0, 2, 1, 0>{{.*}} -> tensor<1x2x10x10x8xf32>
+// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"(%[[P]], %{{[0-9]+}}) {tile = 4 : i64} : (tensor<1x2x10x10x8xf32>, tensor<6x6x3x2x8x8xf32>) -> tensor<1x3x8x8x8xf32>
+// CHECK: "graph.slice"(%[[C]]) {{.*}} -> tensor<1x3x6x7x8xf32>
+func.func @main(%x: tensor<1x2x8x9x8xf32>) -> tensor<1x3x6x7x8xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
+  return %0 : tensor<1x3x6x7x8xf32>
+}
+
+// -----
+
+// Stride 2 and other element types are left alone.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: winograd
+func.func @main(%x: tensor<1x2x9x9x8xf32>, %y: tensor<1x2x8x8x8xf64>) -> (tensor<1x3x4x4x8xf32>, tensor<1x3x6x6x8xf64>) {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x9x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x4x4x8xf32>
+  %v = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf64>} : () -> tensor<3x2x3x3x8x8xf64>
+  %1 = "graph.blocked_conv"(%y, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x8x8xf64>, tensor<3x2x3x3x8x8xf64>) -> tensor<1x3x6x6x8xf64>
+  return %0, %1 : tensor<1x3x4x4x8xf32>, tensor<1x3x6x6x8xf64>
+}
