@@ -1,4 +1,4 @@
-"""Split an llvm-dialect module into units of one function each, and compile a unit to an object."""
+"""Split a module into units of one function each, and compile a unit to an object."""
 
 import ctypes
 import io
@@ -7,11 +7,16 @@ import re
 import tempfile
 from dataclasses import dataclass
 
-from stepwell.dialects.errors import CodegenError
+from stepwell.dialects.errors import CodegenError, PassError
 from stepwell.dialects.mlir import ExecutionEngine, diagnostics, ir
 
+from ..target import Target
+
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
-_KEPT_ON_DECLARATIONS = ("sym_name", "function_type", "CConv", "arg_attrs", "res_attrs", "memory_effects", "passthrough")
+_FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
+_VARIABLES = ("llvm.mlir.global", "memref.global")
+_LOWERED = ("llvm.func", "llvm.mlir.global")
+_KEPT_ON_DECLARATIONS = ("sym_name", "sym_visibility", "function_type", "CConv", "arg_attrs", "res_attrs", "memory_effects", "passthrough")
 # An address for callees that live in other objects: the engine wants one, and nothing is ever called through it.
 _NOWHERE = 0x1000
 
@@ -24,41 +29,43 @@ class Unit:
     """The function that the object defines."""
     bytecode: bytes
     """The module as MLIR bytecode, locations included: the function, its private helpers and constants, declarations of its callees."""
-    externals: tuple[str, ...]
-    """The functions that are declared only."""
+    pipeline: str = ""
+    """The passes that it still has to go through down to the llvm dialect."""
+    target: Target | None = None
+    """What these passes lower for."""
 
 
-def split_module(module: ir.Module) -> list[Unit]:
-    """One unit for each function with external linkage that `module` (llvm dialect) defines, in the order of the module.
+def split_module(module: ir.Module, pipeline: str = "", target: Target | None = None) -> list[Unit]:
+    """One unit for each function with external linkage that `module` defines, in the order of the module.
 
-    Private functions and constants go along with each of their users. Raises CodegenError for what cannot be in several objects
-    (a variable that several functions share) and for operations that have no place in the llvm dialect.
+    The module is in the llvm dialect, or `pipeline` takes each of its functions there, for `target`. Private functions of the llvm dialect
+    and constants go along with each of their users. Raises CodegenError for what cannot be in several objects (a variable that several
+    functions share) and for operations that have no place in such a module.
     """
-    symbols = {_symbol(op.operation): op.operation for op in module.body.operations}
+    symbols = {_symbol(op.operation, lowered=not pipeline): op.operation for op in module.body.operations}
     units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_unit(op)]
     owners: dict[str, str] = {}
     for name, used in units:
         for other in used:
             if _is_variable(symbols[other]) and owners.setdefault(other, name) != name:
                 raise CodegenError(f"the variable @{other} is used by @{owners[other]} and by @{name}: variables cannot be in two objects")
-    return [_unit(module, name, used, symbols) for name, used in units]
+    return [Unit(name, _part(module, name, used, symbols), pipeline, target) for name, used in units]
 
 
 def whole_module(module: ir.Module, name: str = "main") -> Unit:
     """The module as one unit, to have all of it in one object."""
-    symbols = {_symbol(op.operation): op.operation for op in module.body.operations}
-    externals = tuple(symbol for symbol, op in symbols.items() if _is_function(op) and not _is_defined(op))
-    return Unit(name, _bytecode(module), externals)
+    return Unit(name, _bytecode(module))
 
 
-def _symbol(op: ir.Operation) -> str:
-    if op.name not in ("llvm.func", "llvm.mlir.global"):
-        raise CodegenError(f"'{op.name}' at {op.location}: expected only llvm.func and llvm.mlir.global at the top of the module")
+def _symbol(op: ir.Operation, *, lowered: bool = True) -> str:
+    allowed = _LOWERED if lowered else (*_FUNCTIONS, *_VARIABLES)
+    if op.name not in allowed:
+        raise CodegenError(f"'{op.name}' at {op.location}: expected only {' and '.join(allowed)} at the top of the module")
     return ir.StringAttr(op.attributes["sym_name"]).value
 
 
 def _is_function(op: ir.Operation) -> bool:
-    return op.name == "llvm.func"
+    return op.name in _FUNCTIONS
 
 
 def _is_defined(op: ir.Operation) -> bool:
@@ -74,7 +81,7 @@ def _is_unit(op: ir.Operation) -> bool:
 
 
 def _is_variable(op: ir.Operation) -> bool:
-    return op.name == "llvm.mlir.global" and "constant" not in op.attributes
+    return op.name in _VARIABLES and "constant" not in op.attributes
 
 
 def _references(op: ir.Operation) -> set[str]:
@@ -96,8 +103,8 @@ def _closure(name: str, symbols: dict[str, ir.Operation]) -> list[str]:
     return [symbol for symbol in symbols if symbol in found]
 
 
-def _unit(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> Unit:
-    externals: list[str] = []
+def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> bytes:
+    """The bytecode of a module with the function `name`, copies of the constants and private functions it uses, declarations of the others."""
     with module.context, module.operation.location:
         part = ir.Module.create()
         for attribute in module.operation.attributes:
@@ -108,23 +115,27 @@ def _unit(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.O
                 op = symbols[other]
                 if _is_function(op) and (_is_external(op) or not _is_defined(op)):
                     _declare(op)
-                    externals.append(other)
                 else:
-                    _make_private(op.clone())
-            function = symbols[name].clone()
+                    _make_private(op.clone().operation)
+            function = symbols[name].clone().operation
             # The engine adds a wrapper that calls the function: a second copy of its body in there would be waste.
-            function.attributes["no_inline"] = ir.UnitAttr.get()
-        return Unit(name, _bytecode(part), tuple(externals))
+            function.attributes[_FUNCTIONS[function.name]] = ir.UnitAttr.get()
+        return _bytecode(part)
 
 
 def _declare(op: ir.Operation) -> None:
     attributes = {key: op.attributes[key] for key in _KEPT_ON_DECLARATIONS if key in op.attributes}
     # Not the location of the definition: a subprogram's definition may not be attached to a declaration.
-    ir.Operation.create("llvm.func", attributes=attributes, regions=1)
+    declaration = ir.Operation.create(op.name, attributes=attributes, regions=1)
+    if op.name == "func.func":
+        declaration.attributes["sym_visibility"] = ir.StringAttr.get("private")  # or it would have to have a body
 
 
 def _make_private(op: ir.Operation) -> None:
-    op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+    if op.name.startswith("llvm."):
+        op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+    else:
+        op.attributes["sym_visibility"] = ir.StringAttr.get("private")
 
 
 def _bytecode(module: ir.Module) -> bytes:
@@ -143,11 +154,14 @@ def make_engine_context() -> ir.Context:
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:
     """The object of `unit`, for the CPU of this machine, at the highest optimisation level. Holds the GIL.
 
-    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError naming the function.
+    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the
+    function.
     """
     with diagnostics(context) as lines:
         try:
             module = ir.Module.parse(unit.bytecode, context)
+            if unit.pipeline:
+                _lower(module, unit)
             # Looked up first, because the engine crashes when it is asked for the object of nothing.
             if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):
                 raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")
@@ -155,14 +169,25 @@ def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = (
                 engine = ExecutionEngine(module, opt_level=3, shared_libs=list(libraries))
         except (ir.MLIRError, RuntimeError) as error:
             raise CodegenError(f"@{unit.name} cannot be translated to LLVM: {'; '.join(lines) or error}") from None
-    for name in unit.externals:
-        engine.raw_register_runtime(name, ctypes.c_void_p(_NOWHERE))
+    for op in module.body.operations:
+        if _is_function(op.operation) and not _is_defined(op.operation):
+            engine.raw_register_runtime(_symbol(op.operation), ctypes.c_void_p(_NOWHERE))
     # Compiles. If a function is missing then the lookup fails, but after that; it is the loader that says which one.
     engine.raw_lookup(unit.name)
     data = _dump(engine)
     if not data:
         raise CodegenError(f"@{unit.name}: LLVM emitted no object")
     return data
+
+
+def _lower(module: ir.Module, unit: Unit) -> None:
+    from stepwell.passes.registry import PassState  # here, because a unit in the llvm dialect needs no passes
+    from stepwell.passes.runner import PassRunner
+
+    try:
+        PassRunner(PassState(target=unit.target), optimistic=True).run(module, unit.pipeline, level="llvm")
+    except PassError as error:  # without the diagnostics, which cannot go from process to process
+        raise PassError(f"@{unit.name}: {error.args[0]}", code=error.code, details=error.details) from None
 
 
 def _dump(engine: ExecutionEngine) -> bytes:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import IO, BinaryIO, cast
 
-from stepwell.dialects.errors import CodegenError
+from stepwell.dialects.errors import CodegenError, StepwellError
 
 from ..target import available_cores
 from .objects import Unit, compile_unit, make_engine_context
@@ -52,7 +52,7 @@ class Worker:
         return self._process.poll() is None
 
     def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
-        """The object of `unit`. Raises CodegenError, naming the function, if the process fails, crashes or is not done in time."""
+        """The object of `unit`. Raises what `compile_unit` does, and CodegenError if the process crashes or is not done in time."""
         self._log.seek(0)  # the process writes at the same place: what it said about earlier units goes
         self._log.truncate()
         try:
@@ -63,8 +63,8 @@ class Worker:
             answer = receive(self._answers)
         except (EOFError, BrokenPipeError):
             raise CodegenError(f"@{unit.name}: the compiler process ended {self._end()}") from None
-        if isinstance(answer, str):
-            raise CodegenError(answer)
+        if isinstance(answer, StepwellError):
+            raise answer
         return bytes(answer)
 
     def _end(self) -> str:
@@ -211,8 +211,8 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     """The object of each unit, by its name, in order.
 
     `jobs` processes do it (default: one for each core, if there are enough units for that to pay; 0: this process). `progress` is
-    called with the name of each finished unit, from any thread. Raises CodegenError naming the function if one cannot be compiled,
-    if its compiler process crashes, or if it takes more than `timeout` seconds.
+    called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming the function if one cannot be
+    compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:

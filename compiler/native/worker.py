@@ -35,7 +35,7 @@ def main() -> None:
     # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    from stepwell.dialects.errors import CodegenError
+    from stepwell.dialects.errors import StepwellError
 
     from .objects import compile_unit, make_engine_context
 
@@ -44,9 +44,9 @@ def main() -> None:
         while True:
             unit, libraries = receive(requests)
             try:
-                answer: bytes | str = compile_unit(unit, context, libraries)
-            except CodegenError as error:
-                answer = error.args[0]
+                answer: bytes | StepwellError = compile_unit(unit, context, libraries)
+            except StepwellError as error:
+                answer = error
             send(answers, answer)
     except (EOFError, BrokenPipeError):
         return

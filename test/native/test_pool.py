@@ -87,7 +87,7 @@ def test_hanging_process_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_error_in_a_worker_comes_back_typed() -> None:
-    bad = Unit("odd_77", b"nonsense {", ())
+    bad = Unit("odd_77", b"nonsense {")
     with pytest.raises(CodegenError, match=r"@odd_77 cannot be translated") as raised:
         compile_units([*trivial(3), bad], jobs=2)
     assert raised.value.code == "SW007"
@@ -119,7 +119,7 @@ print("start")
 from stepwell.native import pool
 from stepwell.native.objects import Unit
 from stepwell.native.pool import compile_units
-unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
+unit = Unit("f", b"llvm.func @f() { llvm.return }")
 print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
 """
     # A module of the user's that hides one of ours or of Python's must not get into the workers more than into the script.
@@ -166,7 +166,7 @@ import os, signal, threading
 from stepwell.native import pool
 from stepwell.native.objects import Unit
 from stepwell.native.pool import compile_units
-unit = Unit("f", b"llvm.func @f() { llvm.return }", ())
+unit = Unit("f", b"llvm.func @f() { llvm.return }")
 first = compile_units([unit], jobs=1)
 worker = pool._pool._workers[0]._process.pid
 held, done = threading.Event(), threading.Event()
