@@ -8,6 +8,7 @@ from stepwell.passes.linalg.schedules import Nest, schedule
 from stepwell.passes.linalg.structured import Structured
 
 THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves
+INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
 
 
@@ -24,13 +25,13 @@ def element_bits(element: ir.Type) -> int:
     return 64
 
 
-def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int, innermost: int) -> int:
-    """How many leading loops to thread: none for little work, else enough for an even share, never the innermost vector loop."""
+def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:
+    """How many leading loops to thread: none for little work, else as many as give an even share."""
     if work < THREADED_WORK:
         return 0
     count, total = 0, 1
     for dim in order:
-        if total >= THREADED_ROUNDS or dim == innermost:
+        if total >= THREADED_ROUNDS:
             break
         total *= rounds[dim]
         count += 1
@@ -59,7 +60,7 @@ def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector:
     """A Nest with the threaded loops chosen by its work."""
     rounds = [-(-size // (width if d == vector else unroll.get(d, 1))) for d, size in enumerate(op.sizes)]
     steps = tuple(unroll.get(d, 1) for d in range(len(op.sizes)))
-    return Nest(order, threaded_loops(order, rounds, prod(op.sizes), vector), steps, vector, width)
+    return Nest(order, threaded_loops(order, rounds, prod(op.sizes)), steps, vector, width)
 
 
 @schedule("any")
@@ -77,8 +78,17 @@ def reduction(op: Structured, target: Any) -> Nest:
     if vector < 0 or any(a.kind(vector) == "strided" for a in op.inputs if a.used and a.is_shaped):
         inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
         vector = max(inside, key=lambda d: op.sizes[d], default=vector)
-    width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
-    return nest(op, tuple(op.parallel_dims), {}, vector, width)
+    lanes = lanes_of(op, target)
+    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+    return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+
+
+def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
+    """A register tile of independent accumulators, for folds that reuse nothing: it hides the latency of each fold behind the others."""
+    free = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
+    if vector not in op.parallel_dims or not op.reduction_dims or not free:
+        return {}
+    return {free[-1]: tile_step(op.sizes[free[-1]], max(1, INDEPENDENT_FOLDS // vectors), vectors)}
 
 
 def contiguous_inputs(op: Structured, dim: int) -> bool:
@@ -96,8 +106,8 @@ def contraction(op: Structured, target: Any) -> Nest:
     accumulators = getattr(target, "vector_registers", 16) * 3 // 4
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
-        alone = vector_width(op.sizes[vector], lanes, accumulators * 2 // 3)
-        return nest(op, tuple(op.parallel_dims), {}, vector, alone)
+        alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
+        return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
     width = vector_width(op.sizes[vector], lanes, 2)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
