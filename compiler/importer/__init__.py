@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from onnx import ModelProto
@@ -25,6 +26,7 @@ from stepwell.importer.validation import (
     name_nodes,
     opset_versions,
     spell_out_defaults,
+    unify_domains,
 )
 
 __all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
@@ -35,7 +37,7 @@ class ImportedModel:
     """A model at level `graph`: its module and weights, and what the ONNX file said of it.
 
     `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
-    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version.
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `files` are those beside the model that hold its data.
     """
 
     module: ir.Module
@@ -47,6 +49,7 @@ class ImportedModel:
     ir_version: int
     producer: str
     name: str
+    files: tuple[Path, ...]
 
 
 def import_model(
@@ -65,6 +68,7 @@ def import_model(
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
         model = read.model
+        unify_domains(model)
         name_nodes(model.graph.node)
         opsets = opset_versions(model.opset_import)
         functions = local_functions(model)
@@ -86,4 +90,5 @@ def import_model(
         model.ir_version,
         f"{model.producer_name} {model.producer_version}".strip(),
         model.graph.name,
+        read.external.files,
     )

@@ -29,6 +29,7 @@ class Source:
 
     model: ModelProto
     initializers: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+    external: ExternalData = field(default_factory=lambda: ExternalData(None))
 
 
 def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
@@ -79,7 +80,7 @@ def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], externa
     _declare_as_inputs(light, large)
     for tensor in _attribute_tensors(light):
         tensor.CopyFrom(_held_inside(tensor, external))
-    return Source(light, loaders)
+    return Source(light, loaders, external)
 
 
 def _add(loaders: dict[str, Callable[[], np.ndarray]], tensor: TensorProto, load: Callable[[], np.ndarray]) -> None:

@@ -95,6 +95,11 @@ class ExternalData:
     folder: Path | None
     _files: dict[Path, mmap.mmap] = field(default_factory=dict)
 
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that were read from so far."""
+        return tuple(self._files)
+
     def array(self, tensor: TensorProto) -> np.ndarray:
         """The memory-mapped array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
         entries = {e.key: e.value for e in tensor.external_data}
