@@ -4,8 +4,6 @@ from collections.abc import Sequence
 
 from stepwell.dialects.errors import InputError
 
-from .techniques import check_techniques, techniques_of, without
-
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 
@@ -48,17 +46,33 @@ def step(level: str, *, openmp: bool = True, disable: Sequence[str] = ()) -> str
     text = _STEPS[level]
     if level == "llvm":
         text = text.format(openmp="convert-scf-to-openmp," if openmp else "", openmp_to_llvm="convert-openmp-to-llvm," if openmp else "")
+    if not disable:
+        return text
+    from .techniques import without  # here and below, because it loads the passes
+
     return without(text, disable)
+
+
+def last_step(*, openmp: bool = True, disable: Sequence[str] = ()) -> tuple[str, str]:
+    """The pipeline down to `llvm` in two: what has to see callers and kernels together, and what can be run on each function by itself."""
+    whole, cut, each = step(LEVELS[-1], openmp=openmp, disable=disable).partition("bare-arguments,")
+    return f"{whole}{cut}".rstrip(","), each
 
 
 def techniques() -> dict[str, str]:
     """What can be switched off on the way down, in order: the name of each technique, and of the pass that does it."""
+    from .techniques import techniques_of
+
     return techniques_of(step(level) for level in LEVELS)
 
 
 def check_disable(names: Sequence[str]) -> tuple[str, ...]:
     """The names of techniques, each once. Raises InputError for one that does not exist or cannot be switched off."""
-    return check_techniques(names, techniques()) if names else ()
+    if not names:
+        return ()
+    from .techniques import check_techniques
+
+    return check_techniques(names, techniques())
 
 
 def steps_between(start: str, end: str) -> list[str]:
