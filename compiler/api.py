@@ -22,6 +22,7 @@ from .native.loader import load
 from .native.objects import split_module
 from .native.openmp import openmp as find_openmp
 from .native.pool import compile_units, prestart
+from .plugins import load_installed
 from .stair import LEVELS, check_disable, check_level, step, steps_between
 from .target import Target, available_cores, resolve
 
@@ -127,6 +128,7 @@ def lower(
 def read_ir(text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>") -> Lowered:
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main."""
     check_level(level)
+    load_installed()
     context = make_context()
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
@@ -201,6 +203,7 @@ def _printer(op: ir.Operation) -> Callable[[], str]:
 def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
     from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
 
+    load_installed()
     begin = time.perf_counter()
     return import_model(source, make_context(), shapes=shapes), time.perf_counter() - begin
 

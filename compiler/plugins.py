@@ -3,6 +3,7 @@
 import importlib.util
 import sys
 import traceback
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -12,6 +13,7 @@ GROUP = "stepwell.plugins"
 _loaded: set[str] = set()
 
 
+@cache
 def load_installed() -> None:
     """Import what installed packages declare in the entry-point group `stepwell.plugins`, once.
 
