@@ -1,0 +1,271 @@
+#!/usr/bin/env python3
+"""Compare Stepwell with ONNX Runtime and OpenVINO, show where its time goes, or what each of its techniques is worth.
+
+    .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx ...] [options]
+    .venv/bin/python scripts/bench.py --profile NETWORK
+    .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
+
+Nothing else may run on the machine. See docs/benchmarks.md.
+"""
+
+import argparse
+import datetime
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import environment
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("rich", "onnx", "onnxruntime", "stepwell")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
+    if any(importlib.util.find_spec(module) is None for module in NEEDED):
+        environment.enter("bench")
+    from benchmark.jobs import Failure
+
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    for engine in options.engines:
+        if importlib.util.find_spec(engine) is None:
+            parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
+    if options.plot and (options.ablate or options.profile or "stepwell" not in options.engines or len(options.engines) < 2):
+        parser.error("--plot draws how stepwell compares with peers: it needs both")
+    if options.plot and importlib.util.find_spec("matplotlib") is None:
+        parser.error("--plot needs matplotlib: pip install '.[bench]'")
+    try:
+        if options.profile:
+            return profile(options)
+        return ablate(options) if options.ablate or options.technique else compare(options)
+    except Failure as failure:
+        print(f"error: {failure}", file=sys.stderr)
+        return 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options."""
+    from benchmark.jobs import ENGINES
+    from benchmark.models import KNOWN
+
+    parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
+    add = parser.add_argument
+    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all but bert_layer)")
+    add("--engines", type=names(ENGINES), default=list(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all)")
+    add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
+    add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
+    add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
+    add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
+    add("--images", type=count, default=3, help="different inputs that the runs take in turn (default: 3)")
+    add("--spin", choices=("on", "off"), default="on", help="whether idle workers of an engine wait actively for more, as the engines do by default")
+    add("--pause", type=seconds, default=0.5, metavar="S", help="seconds of sleep before each turn (default: 0.5)")
+    add("--classical", action="store_true", help="the protocol of the TVM–Glow comparison: one image, 100 runs, their mean")
+    add("--no-starts", action="store_true", help="measure no cold and warm starts and no overhead of calls")
+    add("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help="the shape of an input with free dimensions; may be repeated")
+    add("--seed", type=int, default=0, help="of the zoo's weights (default: 0)")
+    add("--zoo", type=Path, default=ROOT / "build" / "zoo", metavar="DIR", help="where the networks' files are kept (default: build/zoo)")
+    add("--json", type=Path, metavar="FILE", help="write everything that was measured")
+    add("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
+    add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one technique switched off at a time")
+    add("--technique", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
+    add("--profile", metavar="NETWORK", help="the time of each kernel of a network, its GFLOP/s, share of the peak, and ONNX nodes")
+    return parser
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Stepwell and its peers."""
+    from benchmark.jobs import Contestant
+    from benchmark.models import ZOO, find
+    from benchmark.plot import plot
+    from benchmark.results import to_json
+    from benchmark.session import Protocol, Session
+    from benchmark.tables import console, show_comparison
+
+    images, rounds, runs = (1, 1, 100) if options.classical else (options.images, options.rounds, options.runs)
+    protocol = Protocol(
+        rounds=rounds, runs=runs, warm_up=options.warm_up, images=images, spin=options.spin == "on", pause=options.pause,
+        classical=options.classical, starts=not options.no_starts,
+    )  # fmt: skip
+    settings = describe(protocol)
+    with progress() as say:
+        say("writing networks that are missing")
+        networks = find(options.networks or ZOO, options.zoo, options.seed)
+        session = Session([Contestant(engine) for engine in options.engines], options.threads, protocol, shapes(options), say)
+        comparison = session.run(networks)
+    comparison.settings |= settings
+    show_comparison(console(), comparison)
+    if options.json:
+        options.json.write_text(to_json(comparison))
+    if options.plot:
+        plot(comparison, options.plot, note=caption(comparison.settings))
+    return int(bool(comparison.failures()))
+
+
+def ablate(options: argparse.Namespace) -> int:
+    """Stepwell with all of its techniques and without each."""
+    from benchmark.jobs import Contestant, Failure
+    from benchmark.models import ZOO, find
+    from benchmark.results import to_json
+    from benchmark.session import Protocol, Session
+    from benchmark.tables import console, show_ablation
+    from stepwell.stair import techniques
+
+    known = techniques()
+    for name in options.technique or ():
+        if name not in known:
+            raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")
+    contestants = [Contestant("stepwell"), *(Contestant("stepwell", (name,)) for name in options.technique or known)]
+    protocol = Protocol(
+        rounds=options.rounds, runs=options.runs, warm_up=options.warm_up, images=options.images, spin=options.spin == "on",
+        pause=options.pause, starts=False,
+    )  # fmt: skip
+    settings = describe(protocol)
+    with progress() as say:
+        networks = find(options.networks or ZOO, options.zoo, options.seed)
+        comparison = Session(contestants, options.threads, protocol, shapes(options), say).run(networks)
+    comparison.settings |= settings
+    show_ablation(console(), comparison)
+    if options.json:
+        options.json.write_text(to_json(comparison))
+    return int(bool(comparison.failures()))
+
+
+def profile(options: argparse.Namespace) -> int:
+    """The kernels of one network, for each number of threads."""
+    import json
+
+    from benchmark.jobs import Contestant, Job
+    from benchmark.models import feeds, find
+    from benchmark.process import EngineProcess
+    from benchmark.tables import console, show_profile
+
+    [network] = find([options.profile], options.zoo, options.seed)
+    profiles = {}
+    for threads in options.threads:
+        job = Job(Contestant("stepwell"), str(network.path), threads, options.spin == "on", shapes(options))
+        with progress() as say, EngineProcess(job) as process:
+            say(f"{network.name}: compiling")
+            process.feed(feeds(process.load().inputs, 1))
+            say(f"{network.name}: replaying its calls on {threads}")
+            profiles[threads] = process.profile(options.rounds * options.runs)
+        show_profile(console(), network.name, threads, profiles[threads])
+    if options.json:
+        found = [{"threads": threads, **asdict(p)} for threads, p in profiles.items()]
+        options.json.write_text(json.dumps({"network": network.name, "settings": describe(None), "profiles": found}, indent=1) + "\n")
+    return 0
+
+
+def describe(protocol: object) -> dict[str, object]:
+    """What a figure needs beside it: machine, date, revision, protocol, and what else keeps the machine busy."""
+    from benchmark.system import describe_machine, foreign_load
+
+    busy = foreign_load()
+    if busy is not None and busy > 0.05:
+        print(f"warning: other processes keep {busy:.2f} cores busy; figures will be off, those of several threads most", file=sys.stderr)
+    settings: dict[str, object] = {"date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"), "revision": revision()}
+    settings |= {"machine": describe_machine(), "cores kept busy by others before": busy}
+    return settings | ({"protocol": asdict(protocol)} if protocol is not None else {})  # type: ignore[call-overload]
+
+
+def revision() -> str | None:
+    """The commit of the checkout, with `+` if files differ from it; None if it is no checkout."""
+    try:
+        commit, changes = (
+            subprocess.run(["git", *command], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["diff", "HEAD", "--stat"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return commit + ("+" if changes else "")
+
+
+def caption(settings: dict[str, object]) -> str:
+    """The line below the picture."""
+    machine, versions = settings["machine"], settings["versions"]
+    assert isinstance(machine, dict)
+    assert isinstance(versions, dict)
+    engines = ", ".join(f"{engine} {version}" for engine, version in versions.items() if engine != "stepwell")
+    return f"{machine['processor']}, {machine['cores']} cores; {engines}; bars: ratio of times, lines: middle half of the rounds"
+
+
+def shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
+    """The shapes given by `--shape`. Raises Failure."""
+    from benchmark.jobs import Failure
+    from stepwell.cli.common import UsageError
+    from stepwell.cli.session import parse_shapes
+
+    try:
+        return parse_shapes(options.shape)
+    except UsageError as error:
+        raise Failure(str(error)) from None
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None]]:
+    """Shows what is being done on standard error, where that is a terminal. It is redrawn only then: timed code runs undisturbed."""
+    if not sys.stderr.isatty():
+        yield lambda text: None
+        return
+    width = 0
+
+    def say(text: str) -> None:
+        nonlocal width
+        sys.stderr.write(f"\r{text:{width}}")
+        sys.stderr.flush()
+        width = len(text)
+
+    try:
+        yield say
+    finally:
+        sys.stderr.write("\r" + " " * width + "\r")
+
+
+def count(text: str) -> int:
+    """An option that counts something."""
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"expected a number from 1, got '{text}'")
+    return value
+
+
+def counts(text: str) -> list[int]:
+    """Several numbers, each once."""
+    return list(dict.fromkeys(count(part) for part in text.split(",")))
+
+
+def seconds(text: str) -> float:
+    """A time that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 60:
+        raise argparse.ArgumentTypeError(f"expected seconds from 0 to 60, got '{text}'")
+    return value
+
+
+def listed(text: str) -> list[str]:
+    """Several names."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def names(known: Sequence[str] | dict[str, str]) -> Callable[[str], list[str]]:
+    """Several names of those that are known."""
+
+    def parse(text: str) -> list[str]:
+        chosen = list(dict.fromkeys(listed(text)))
+        for name in chosen:
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"there is no '{name}'; there are {', '.join(known)}")
+        return chosen
+
+    return parse
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""The engines: how each loads a model and runs it. Used inside the process of one engine only."""
+
+import importlib
+import importlib.metadata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from benchmark.jobs import Failure, Feed, Job, TensorSpec
+
+__all__ = ["CONTROLLED", "IMPORTS", "Engine", "environment", "load"]
+
+
+class Engine(Protocol):
+    """A model loaded in an engine."""
+
+    settings: dict[str, str]
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What it takes."""
+
+    def call(self, feed: Feed) -> Any:
+        """Run once: this is what is timed, the engine's own way to be called from Python."""
+
+    def arrays(self, result: Any) -> list[np.ndarray]:
+        """The outputs that a call gave, in the model's order; copies, valid after the next call."""
+
+
+CONTROLLED = ("KMP_BLOCKTIME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "STEPWELL_CACHE_DIR")
+"""Variables that an engine's process has as `environment` says, or not at all."""
+
+
+def environment(job: Job) -> dict[str, str]:
+    """Environment variables that the process of a job must start with."""
+    # OMP_WAIT_POLICY=active would have OpenMP's workers spin for ever, in other engines' turns too: 200 ms is libomp's own default.
+    variables = {"KMP_BLOCKTIME": "200"} if job.spin else {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}
+    if job.cache is not None:
+        variables["STEPWELL_CACHE_DIR"] = job.cache
+    return variables
+
+
+def load(job: Job) -> Engine:
+    """The model of a job, ready to run."""
+    return _LOADERS[job.contestant.engine](job)
+
+
+class _Stepwell:
+    def __init__(self, job: Job) -> None:
+        import stepwell
+        from stepwell.native.pool import shut_down
+
+        model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=job.contestant.disable)
+        shut_down()  # the compiler's processes: nothing more is compiled here
+        if not isinstance(model, stepwell.CompiledModel):
+            free = ", ".join(f"{info.name} {info}" for info in model.inputs)
+            raise Failure(f"the model has free dimensions; give shapes with --shape: {free}")
+        self.model = model
+        self.settings = {"threads": str(job.threads), "OpenMP idle workers": "spin for 200 ms" if job.spin else "sleep at once"}
+        self.call: Callable[[Feed], Any] = model.run
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(TensorSpec(i.name, tuple(int(size or 0) for size in i.shape), i.dtype.name) for i in self.model.inputs)
+
+    def arrays(self, result: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        return list(result.values())
+
+
+class _OnnxRuntime:
+    def __init__(self, job: Job) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = job.threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.log_severity_level = 3  # warnings about initializers that are listed as inputs say nothing here
+        spinning = "1" if job.spin else "0"
+        options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
+        options.add_session_config_entry("session.inter_op.allow_spinning", spinning)
+        self.session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
+        self.shapes = job.shapes
+        self.settings = {"intra_op_num_threads": str(job.threads), "session.intra_op.allow_spinning": spinning, "optimisation": "all"}
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        return tuple(_spec(i.name, i.shape, _ONNXRUNTIME_DTYPES.get(i.type, i.type), self.shapes) for i in self.session.get_inputs())
+
+    def call(self, feed: Feed) -> Any:
+        return self.session.run(None, feed)
+
+    def arrays(self, result: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return list(result)
+
+
+class _OpenVINO:
+    def __init__(self, job: Job) -> None:
+        import openvino
+
+        settings: dict[str, Any] = {"INFERENCE_NUM_THREADS": job.threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        settings["INFERENCE_PRECISION_HINT"] = "f32"  # it would use bf16 where the processor has it
+        core = openvino.Core()
+        if job.cache is not None:
+            core.set_property({"CACHE_DIR": job.cache})
+        model = core.read_model(job.model)
+        if job.shapes:
+            model.reshape({name: list(shape) for name, shape in job.shapes.items()})
+        self.compiled = core.compile_model(model, "CPU", settings)
+        self.request = self.compiled.create_infer_request()
+        self.shapes = job.shapes
+        self.settings = {**{key: str(value) for key, value in settings.items()}, "idle workers": "as TBB has it: no setting"}
+
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        specs = []
+        for port in self.compiled.inputs:
+            sizes = [d.get_length() if d.is_static else None for d in port.partial_shape]
+            specs.append(_spec(port.get_any_name(), sizes, np.dtype(port.element_type.to_dtype()).name, self.shapes))
+        return tuple(specs)
+
+    def call(self, feed: Feed) -> Any:
+        return self.request.infer(feed, share_inputs=True, share_outputs=True)
+
+    def arrays(self, result: Any) -> list[np.ndarray]:
+        return [np.array(result[port]) for port in self.compiled.outputs]
+
+
+_ONNXRUNTIME_DTYPES = {
+    "tensor(float)": "float32", "tensor(double)": "float64", "tensor(float16)": "float16", "tensor(bool)": "bool",
+    **{f"tensor({name})": name for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")},
+}  # fmt: skip
+
+
+def _spec(name: str, sizes: Sequence[Any], dtype: str, shapes: Mapping[str, tuple[int, ...]]) -> TensorSpec:
+    shape = shapes.get(name, tuple(sizes))
+    if not all(isinstance(size, int) for size in shape):
+        raise Failure(f"input '{name}' has free dimensions: give its shape with --shape")
+    return TensorSpec(name, tuple(shape), dtype)
+
+
+_LOADERS: dict[str, Callable[[Job], Engine]] = {"stepwell": _Stepwell, "onnxruntime": _OnnxRuntime, "openvino": _OpenVINO}
+
+
+def _import_stepwell() -> str:
+    importlib.import_module("stepwell.api")
+    try:
+        return importlib.metadata.version("stepwell")
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"  # imported from a checkout
+
+
+def _import_onnxruntime() -> str:
+    import onnxruntime
+
+    return str(onnxruntime.__version__)
+
+
+def _import_openvino() -> str:
+    import openvino
+
+    return str(openvino.__version__)
+
+
+IMPORTS: dict[str, Callable[[], str]] = {"stepwell": _import_stepwell, "onnxruntime": _import_onnxruntime, "openvino": _import_openvino}
+"""Import an engine; gives its version."""

@@ -1,0 +1,102 @@
+"""What the benchmark and its engine processes say to each other: plain data, and no import of an engine."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+__all__ = ["ENGINES", "Contestant", "Failure", "Feed", "Job", "KernelTime", "Loaded", "Profile", "TensorSpec", "Turn"]
+
+Feed = dict[str, np.ndarray]
+"""An array for each input, by name."""
+
+ENGINES = {"stepwell": "stepwell", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
+"""Module and title of each engine."""
+
+
+class Failure(Exception):
+    """An engine could not do what it was asked for; says which and why."""
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One column of the comparison: an engine, or a variant of it with techniques switched off."""
+
+    engine: str
+    disable: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """Its name in tables and files."""
+        return self.engine + "".join(f" without {name}" for name in self.disable)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine process loads, and how it runs it."""
+
+    contestant: Contestant
+    model: str
+    """The path of an ONNX file."""
+    threads: int
+    spin: bool
+    """Whether idle workers of the engine wait actively, as far as the engine lets us say."""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Sizes for inputs with free dimensions."""
+    cache: str | None = None
+    """A folder where the engine may keep what it compiled."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input: its name, shape and numpy's name of its dtype."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model is ready to run. Times are in seconds, memory in bytes."""
+
+    version: str
+    settings: dict[str, str]
+    """What was set, in the engine's own words."""
+    inputs: tuple[TensorSpec, ...]
+    import_seconds: float
+    load_seconds: float
+    resident_before: int | None
+    """Of the process with Python and numpy, before the engine was imported."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of timed runs, one after the other."""
+
+    seconds: list[float]
+    cpu: float
+    """Processor time that the process used in the turn, over all its threads, warm-up included."""
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """One call of a kernel in the list of calls that a model is."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    seconds: float
+    flops: int | None
+    """Operations of the computation as the network states it, whatever the algorithm; None if not known."""
+    bytes: int
+    """Of all its operands."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Where the time of a model goes."""
+
+    calls: list[KernelTime]
+    whole_seconds: float
+    """One run of the whole model, measured beside the calls."""
+    peak_flops: float
+    """Operations per second of nothing but fused multiply-adds in registers, on as many threads."""

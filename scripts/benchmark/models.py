@@ -1,0 +1,97 @@
+"""The networks that are compared: files of the zoo, made when they are missing, and anybody's; and data for their inputs."""
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmark.jobs import Failure, Feed, TensorSpec
+from benchmark.results import SEVEN
+
+__all__ = ["KNOWN", "ZOO", "Network", "call_network", "feeds", "find"]
+
+ZOO = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512")
+"""The eleven of the zoo, the seven that the goals are stated for first."""
+KNOWN = (*ZOO, "bert_layer")
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network and its file."""
+
+    name: str
+    path: Path
+
+    @property
+    def weights_bytes(self) -> int:
+        """The size of the file, of which all but some kilobytes are weights."""
+        return self.path.stat().st_size
+
+
+def find(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network]:
+    """The networks by name or by the path of a file. Raises Failure for what is neither.
+
+    Those of the zoo are written to a sub-folder of `folder` that is named after the code that makes them, unless they are there; the
+    tests of the networks keep theirs in the same place.
+    """
+    found = []
+    for name in names:
+        if name in KNOWN:
+            found.append(Network(name, _materialised(name, folder, seed)))
+        elif Path(name).is_file():
+            found.append(Network(Path(name).stem, Path(name)))
+        else:
+            raise Failure(f"'{name}' is no file and no network; the networks: {', '.join(KNOWN)}")
+    twice = {network.name for network in found if sum(other.name == network.name for other in found) > 1}
+    if twice:
+        raise Failure(f"two networks have the name {', '.join(sorted(twice))}")
+    return found
+
+
+def _materialised(name: str, folder: Path, seed: int) -> Path:
+    import onnx
+
+    import networks
+
+    digest = hashlib.sha256(onnx.__version__.encode())
+    for source in sorted(Path(networks.__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    target = folder / (digest.hexdigest()[:16] + (f"-seed{seed}" if seed else "")) / f"{name}.onnx"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(f".{os.getpid()}.tmp")  # somebody may be writing the same
+        onnx.save(networks.build(name, seed), partial)
+        partial.replace(target)
+    return target
+
+
+def call_network(folder: Path) -> Network:
+    """A network that does next to nothing, ReLU of four numbers: its time is what a call costs."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "call", [x], [y])
+    path = folder / "call.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return Network("call", path)
+
+
+def feeds(inputs: Sequence[TensorSpec], count: int, seed: int = 0) -> list[Feed]:
+    """`count` different sets of inputs: images for what has the shape of one, else standard normal; integers 0 and 1, which index anything."""
+    return [{spec.name: _array(spec, [seed, number, index]) for index, spec in enumerate(inputs)} for number in range(count)]
+
+
+def _array(spec: TensorSpec, seed: list[int]) -> np.ndarray:
+    dtype = np.dtype(spec.dtype)
+    if spec.shape == (1, 3, 224, 224) and dtype.kind == "f":
+        import networks
+
+        return networks.image(seed[0] + seed[1]).astype(dtype)
+    random = np.random.default_rng(seed)
+    if dtype.kind == "f":
+        return random.standard_normal(spec.shape).astype(dtype)
+    return random.integers(0, 2, spec.shape).astype(dtype)

@@ -1,0 +1,95 @@
+"""The benchmark's end of an engine process."""
+
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+from types import TracebackType
+from typing import Any
+
+from benchmark import engines
+from benchmark.jobs import Failure, Feed, Job, Loaded, Profile, Turn
+
+__all__ = ["EngineProcess"]
+
+# It sees the modules of this process, wherever they come from, and not those of the current folder.
+_START = "import sys; sys.path[:] = {path!r}; from benchmark.worker import main; main()"
+
+
+class EngineProcess:
+    """A process of its own for a job. It sleeps whenever it is not asked for anything. Every method raises Failure."""
+
+    def __init__(self, job: Job, timeout: float = 900.0) -> None:
+        self.job = job
+        self.timeout = timeout  # seconds for one answer
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process is)
+        self._pipe, theirs = multiprocessing.Pipe()
+        inherited = {name: value for name, value in os.environ.items() if name not in engines.CONTROLLED}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START.format(path=sys.path), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            env={**inherited, **engines.environment(job)},
+        )
+        theirs.close()
+
+    def load(self) -> Loaded:
+        """Load the model of the job."""
+        return self._ask("load", self.job)
+
+    def feed(self, feeds: list[Feed]) -> None:
+        """Hand over the inputs of all runs to come."""
+        self._ask("feed", feeds)
+
+    def outputs(self) -> list[list[Any]]:
+        """The outputs for each of the inputs."""
+        return self._ask("outputs")
+
+    def turn(self, warm_up: int, warm_seconds: float, runs: int) -> Turn:
+        """A turn of timed runs, after at least `warm_up` runs and, if that is not 0, at least `warm_seconds` that are not timed."""
+        return self._ask("turn", warm_up, warm_seconds, runs)
+
+    def memory(self) -> dict[str, int]:
+        """Memory of the process."""
+        return self._ask("memory")
+
+    def profile(self, repeats: int) -> Profile:
+        """The time of each kernel."""
+        return self._ask("profile", repeats)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._log.close()
+
+    def __enter__(self) -> "EngineProcess":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        try:
+            self._pipe.send((name, arguments))
+            if not self._pipe.poll(self.timeout):
+                self._process.kill()
+                raise Failure(f"no answer to '{name}' within {self.timeout:g} s")
+            good, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            raise Failure(f"the process ended in '{name}' with status {self._process.wait()}{self._last_words()}") from None
+        if not good:
+            raise Failure(answer)
+        return answer
+
+    def _last_words(self) -> str:
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        return f", having said: {' / '.join(lines[-3:])}" if lines else ""

@@ -1,0 +1,176 @@
+"""What a benchmark run gives: its samples, the statistics on them, and the JSON file they are kept in."""
+
+import dataclasses
+import json
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmark.jobs import Contestant
+
+__all__ = ["SEVEN", "TOLERANCE", "Cell", "Comparison", "Start", "Statistic", "geometric_mean", "means", "plural", "quartiles", "to_json"]
+
+SEVEN = ("vgg19", "alexnet", "resnet50v2", "densenet121", "mobilenetv2", "shufflenet", "squeezenet")
+"""The networks of the classical comparison that the goals are stated for."""
+
+TOLERANCE = 1e-4
+"""The largest error that counts as right, of the scale of an output."""
+
+
+@dataclass
+class Cell:
+    """A network in an engine on a number of threads."""
+
+    rounds: list[list[float]] = field(default_factory=list)
+    """Seconds of each timed run, by round."""
+    error: float | None = None
+    """Largest difference from ONNX Runtime's outputs, over their largest absolute value; None if it was not compared."""
+    memory: dict[str, int] = field(default_factory=dict)
+    """Bytes of the process after its runs, as the system names them; `before` is before the engine was imported."""
+    settings: dict[str, str] = field(default_factory=dict)
+    failure: str | None = None
+
+
+@dataclass
+class Start:
+    """How long an engine takes to its first result in a process of its own, in seconds, importing the engine not counted."""
+
+    cold: float | None = None
+    """With nothing kept from earlier."""
+    warm: float | None = None
+    """With what the cold start left in the engine's cache, where it has one."""
+    importing: float | None = None
+    """Importing the engine, in the warm start."""
+    failure: str | None = None
+
+
+@dataclass
+class Statistic:
+    """One number for many runs, and how far they spread: the middle half lies between `low` and `high`."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass
+class Comparison:
+    """All cells of a run. `networks` are in the order they are shown in."""
+
+    networks: list[str]
+    contestants: list[Contestant]
+    threads: list[int]
+    classical: bool = False
+    """Whether the number of a cell is the mean of its runs (the median otherwise)."""
+    cells: dict[tuple[str, str, int], Cell] = field(default_factory=dict)
+    """By network, label of the contestant, threads."""
+    starts: dict[tuple[str, str], Start] = field(default_factory=dict)
+    """By network, label of the contestant."""
+    overhead: dict[str, Statistic] = field(default_factory=dict)
+    """Of a call, by label: the time of a network that does next to nothing."""
+    weights_bytes: dict[str, int] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def cell(self, network: str, label: str, threads: int) -> Cell:
+        """The cell, made if it is not there."""
+        return self.cells.setdefault((network, label, threads), Cell())
+
+    def statistic(self, network: str, label: str, threads: int) -> Statistic | None:
+        """The time of a cell; None if it has no runs."""
+        runs = [seconds for turn in self.cell(network, label, threads).rounds for seconds in turn]
+        if not runs:
+            return None
+        low, high = quartiles(runs)
+        return Statistic(self.average(runs), low, high)
+
+    def average(self, runs: Sequence[float]) -> float:
+        """The one number for some runs."""
+        return statistics.fmean(runs) if self.classical else statistics.median(runs)
+
+    def ratio(self, network: str, threads: int, of: str, to: str) -> Statistic | None:
+        """How many times faster `to` is than `of` (labels), with the spread of that ratio from round to round; None without both."""
+        slow, fast = self.statistic(network, of, threads), self.statistic(network, to, threads)
+        if slow is None or fast is None:
+            return None
+        pairs = zip(self.cell(network, of, threads).rounds, self.cell(network, to, threads).rounds, strict=False)
+        low, high = quartiles([self.average(a) / self.average(b) for a, b in pairs])
+        return Statistic(slow.value / fast.value, low, high)
+
+    def best_peer(self, network: str, threads: int) -> str | None:
+        """The label of the fastest engine that is not ours; None if none ran."""
+        times = {c.label: self.statistic(network, c.label, threads) for c in self.contestants if c.engine != "stepwell"}
+        known = {label: statistic.value for label, statistic in times.items() if statistic is not None}
+        return min(known, key=known.__getitem__) if known else None
+
+    def best_ratio(self, network: str, threads: int) -> Statistic | None:
+        """The ratio of ours to the best peer's: above 1 ours is faster."""
+        peer = self.best_peer(network, threads)
+        return None if peer is None else self.ratio(network, threads, of=peer, to="stepwell")
+
+    def above_weights(self, network: str, label: str, threads: int) -> int | None:
+        """Bytes that the process grew by from before the engine was imported, less the weights; None where not known."""
+        memory, weights = self.cell(network, label, threads).memory, self.weights_bytes.get(network)
+        return None if weights is None or not {"VmRSS", "before"} <= memory.keys() else memory["VmRSS"] - memory["before"] - weights
+
+    def failures(self) -> list[str]:
+        """Everything that did not work or came out wrong, a line each."""
+        lines = []
+        for (network, label, threads), cell in self.cells.items():
+            wrong = f"its outputs differ by {cell.error:.2g} of their scale" if cell.error is not None and cell.error > TOLERANCE else None
+            lines += [f"{network}, {label}, {plural(threads, 'thread')}: {what}" for what in (cell.failure, wrong) if what]
+        return lines + [f"{network}, {label}, start: {s.failure}" for (network, label), s in self.starts.items() if s.failure]
+
+
+def plural(count: int, what: str) -> str:
+    """`1 thread`, `2 threads`."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float]:
+    """The first and the third quartile; of a single value itself, twice."""
+    if len(values) < 2:
+        return values[0], values[0]
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, high
+
+
+def geometric_mean(values: Iterable[float]) -> float | None:
+    """The geometric mean; None of nothing."""
+    logarithms = [math.log(value) for value in values]
+    return math.exp(statistics.fmean(logarithms)) if logarithms else None
+
+
+def to_json(comparison: Comparison) -> str:
+    """Everything, the single runs included, and the statistics and ratios that the tables show."""
+    c = comparison
+    cells = []
+    for (network, label, threads), cell in c.cells.items():
+        statistic = c.statistic(network, label, threads)
+        ratio = c.ratio(network, threads, of=label, to="stepwell") if label != "stepwell" else None
+        record = {"network": network, "engine": label, "threads": threads, **dataclasses.asdict(cell)}
+        record |= {"time": _plain(statistic), "stepwell_is_faster_by": _plain(ratio), "above_weights_bytes": c.above_weights(network, label, threads)}
+        cells.append(record)
+    starts = [{"network": network, "engine": label, **dataclasses.asdict(start)} for (network, label), start in c.starts.items()]
+    record = {"settings": c.settings, "statistic": "mean" if c.classical else "median", "weights_bytes": c.weights_bytes, "starts": starts}
+    record |= {"means": means(c), "call_overhead": {label: _plain(s) for label, s in c.overhead.items()}, "cells": cells}
+    return json.dumps(record, indent=1, allow_nan=False) + "\n"
+
+
+def means(comparison: Comparison) -> list[dict[str, Any]]:
+    """Geometric means of the ratios to the best peer, by threads: over the seven and over all networks of the run, where there are several."""
+    groups: Mapping[str, Sequence[str]] = {"the seven": SEVEN, "all": comparison.networks}
+    found = []
+    for threads in comparison.threads:
+        for title, members in groups.items():
+            ratios = [comparison.best_ratio(name, threads) for name in members if name in comparison.networks]
+            values = [ratio.value for ratio in ratios if ratio is not None]
+            mean = geometric_mean(values)
+            if mean is not None and len(values) > 1:
+                found.append({"threads": threads, "group": title, "networks": len(values), "of": len(members), "ratio": mean})
+    return found
+
+
+def _plain(statistic: Statistic | None) -> dict[str, float] | None:
+    return None if statistic is None else dataclasses.asdict(statistic)

@@ -1,0 +1,226 @@
+"""A benchmark run: engine processes started, fed, checked against each other, and timed turn by turn."""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from benchmark.jobs import Contestant, Failure, Feed, Job, Loaded
+from benchmark.models import Network, call_network, feeds
+from benchmark.process import EngineProcess
+from benchmark.results import Cell, Comparison, Start
+from benchmark.system import busy_seconds
+
+__all__ = ["Protocol", "Session", "scaled_error"]
+
+REFERENCE = Contestant("onnxruntime")
+CALLS = 1000  # timed runs in a turn of the network that does next to nothing
+
+Outputs = list[list[np.ndarray]]
+"""For each set of inputs, all outputs."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How it is timed."""
+
+    rounds: int = 10
+    runs: int = 10
+    """Timed runs in one turn of an engine."""
+    warm_up: int = 3
+    warm_seconds: float = 0.1
+    images: int = 3
+    """Different inputs, which the runs take in turn."""
+    spin: bool = True
+    pause: float = 0.5
+    """Seconds before each turn in which everything is asleep: workers of the engine before may spin a while after its last run."""
+    classical: bool = False
+    starts: bool = True
+    """Whether cold and warm starts and the overhead of a call are measured."""
+
+
+@dataclass
+class Session:
+    """Runs networks in contestants on numbers of threads, and fills a Comparison."""
+
+    contestants: Sequence[Contestant]
+    threads: Sequence[int]
+    protocol: Protocol
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    say: Callable[[str], None] = lambda text: None
+    """Is told what is being done."""
+
+    def run(self, networks: Sequence[Network]) -> Comparison:
+        """Measure everything. What fails is recorded, and the rest goes on."""
+        comparison = Comparison([n.name for n in networks], list(self.contestants), list(self.threads), self.protocol.classical)
+        self.foreign = self.timed = 0.0
+        self.versions: dict[str, str] = {}
+        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as scratch:
+            if self.protocol.starts:
+                self._overhead(comparison, Path(scratch))
+            for network in networks:
+                comparison.weights_bytes[network.name] = network.weights_bytes
+                cache = Path(scratch) / "cache"
+                if self.protocol.starts:
+                    self._starts(comparison, network, cache)
+                self._network(comparison, network, cache)
+                shutil.rmtree(cache, ignore_errors=True)
+        comparison.settings |= {"versions": self.versions}
+        if self.timed:
+            comparison.settings["cores kept busy by others while timing"] = round(self.foreign / self.timed, 3)
+        return comparison
+
+    def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
+        shapes = {} if network.name == "call" else self.shapes
+        return Job(contestant, str(network.path), threads, self.protocol.spin, shapes, None if cache is None else str(cache / contestant.engine))
+
+    def _starts(self, comparison: Comparison, network: Network, cache: Path) -> None:
+        """Cold and warm starts, one process after the other, on the largest number of threads."""
+        _read(network.path)
+        for contestant in self.contestants:
+            start = comparison.starts[network.name, contestant.label] = Start()
+            try:
+                for warmth in ("cold", "warm"):
+                    self.say(f"{network.name}: {warmth} start of {contestant.label}")
+                    with EngineProcess(self._job(contestant, network, max(self.threads), cache)) as process:
+                        loaded = process.load()
+                        process.feed(feeds(loaded.inputs, 1))
+                        first = process.turn(0, 0, 1).seconds[0]
+                    setattr(start, warmth, loaded.load_seconds + first)
+                    start.importing = loaded.import_seconds
+            except Failure as failure:
+                start.failure = str(failure)
+
+    def _network(self, comparison: Comparison, network: Network, cache: Path) -> None:
+        """Load, check and time a network in all contestants."""
+        with ExitStack() as stack:
+            live: dict[tuple[str, int], EngineProcess] = {}
+            given: list[Feed] = []
+            outputs: dict[tuple[str, int], Outputs] = {}
+            for contestant in self.contestants:
+                for threads in self.threads:
+                    key = contestant.label, threads
+                    cell = comparison.cell(network.name, *key)
+                    self.say(f"{network.name}: loading {contestant.label} on {threads}")
+                    # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
+                    job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
+                    try:
+                        process = stack.enter_context(EngineProcess(job))
+                        loaded = process.load()
+                        given = given or feeds(loaded.inputs, self.protocol.images)
+                        process.feed(given)
+                        outputs[key] = process.outputs()
+                        cell.settings = loaded.settings
+                        self._remember(contestant, loaded, cell)
+                        live[key] = process
+                    except Failure as failure:
+                        cell.failure = str(failure)
+            self._check(comparison, network, given, outputs)
+            self._rounds(comparison, network.name, live, self.protocol.rounds, self.protocol.runs)
+            for key, process in live.items():
+                cell = comparison.cell(network.name, *key)
+                try:
+                    cell.memory |= process.memory()
+                except Failure as failure:
+                    cell.failure = str(failure)
+
+    def _remember(self, contestant: Contestant, loaded: Loaded, cell: Cell) -> None:
+        self.versions[contestant.engine] = loaded.version
+        if loaded.resident_before is not None:
+            cell.memory["before"] = loaded.resident_before
+
+    def _check(self, comparison: Comparison, network: Network, given: list[Feed], outputs: dict[tuple[str, int], Outputs]) -> None:
+        """Compare all outputs with those of ONNX Runtime on one thread, of a process of its own if it is not among the contestants."""
+        want = outputs.get((REFERENCE.label, 1))
+        if want is None and given:
+            self.say(f"{network.name}: reference outputs")
+            try:
+                with EngineProcess(self._job(REFERENCE, network, 1, None)) as process:
+                    process.load()
+                    process.feed(given)
+                    want = process.outputs()
+            except Failure as failure:
+                comparison.settings.setdefault("not checked", {})[network.name] = str(failure)
+        for key, got in outputs.items():
+            cell = comparison.cell(network.name, *key)
+            try:
+                cell.error = None if want is None else max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
+            except Failure as failure:
+                cell.failure = str(failure)
+
+    def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: int, runs: int) -> None:
+        """The turns, round by round; who begins changes from round to round."""
+        for number in range(rounds):
+            keys = list(live)
+            shift = number % max(1, len(keys))
+            for key in keys[shift:] + keys[:shift]:
+                self.say(f"{network}: round {number + 1} of {rounds}, {key[0]} on {key[1]}")
+                cell = comparison.cell(network, *key)
+                time.sleep(self.protocol.pause)
+                before, start = busy_seconds(), time.perf_counter()
+                try:
+                    turn = live[key].turn(self.protocol.warm_up, self.protocol.warm_seconds, runs)
+                except Failure as failure:
+                    cell.failure = str(failure)
+                    del live[key]
+                    continue
+                after = busy_seconds()
+                if before is not None and after is not None:
+                    self.foreign += max(0.0, after - before - turn.cpu)
+                    self.timed += time.perf_counter() - start
+                cell.rounds.append(turn.seconds)
+
+    def _overhead(self, comparison: Comparison, folder: Path) -> None:
+        """What a call costs in each engine, on one thread."""
+        network = call_network(folder)
+        aside = Comparison([network.name], list(self.contestants), [1])
+        with ExitStack() as stack:
+            live = {}
+            for contestant in self.contestants:
+                self.say(f"overhead of a call of {contestant.label}")
+                try:
+                    process = stack.enter_context(EngineProcess(self._job(contestant, network, 1, None)))
+                    process.feed(feeds(process.load().inputs, 1))
+                    live[contestant.label, 1] = process
+                except Failure as failure:
+                    comparison.starts["call", contestant.label] = Start(failure=str(failure))
+            self._rounds(aside, network.name, live, min(5, self.protocol.rounds), CALLS)
+        for label, _ in live:
+            statistic = aside.statistic(network.name, label, 1)
+            if statistic is not None:
+                comparison.overhead[label] = statistic
+
+
+def scaled_error(got: np.ndarray, want: np.ndarray) -> float:
+    """The largest difference over the largest absolute value. Raises Failure for another shape, and for values that have no difference."""
+    if got.shape != want.shape:
+        raise Failure(f"an output has the shape {got.shape}, ONNX Runtime's has {want.shape}")
+    if not want.size:
+        return 0.0
+    a, b = (array.astype(np.float64) for array in (got, want))
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    with np.errstate(invalid="ignore"):
+        difference = float(np.where(same, 0.0, np.abs(a - b)).max())
+    finite = np.abs(b[np.isfinite(b)])
+    scale = float(finite.max()) if finite.size and finite.max() > 0 else 1.0
+    if not np.isfinite(difference):
+        raise Failure("an output is NaN or infinite where ONNX Runtime's is not, or the other way round")
+    return difference / scale
+
+
+def _error(got: list[np.ndarray], want: list[np.ndarray]) -> float:
+    if len(got) != len(want):
+        raise Failure(f"there are {len(got)} outputs, of ONNX Runtime {len(want)}")
+    return max(map(scaled_error, got, want), default=0.0)
+
+
+def _read(path: Path) -> None:
+    """Have the file in memory: what is measured is an engine, not a disk."""
+    with path.open("rb") as file:
+        while file.read(1 << 24):
+            pass

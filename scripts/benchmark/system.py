@@ -1,0 +1,55 @@
+"""What the operating system tells: memory of this process, processor time of the machine, the machine itself. Linux; None elsewhere."""
+
+import os
+import platform
+import time
+from pathlib import Path
+
+__all__ = ["busy_seconds", "describe_machine", "foreign_load", "memory", "resident"]
+
+
+def memory() -> dict[str, int]:
+    """Bytes of this process by the kernel's names: VmRSS (resident now), VmHWM (its peak), RssAnon, RssFile; empty where not known."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split(":", 1) for line in lines)
+    return {name: int(value.split()[0]) * 1024 for name, value in pairs if name in ("VmRSS", "VmHWM", "RssAnon", "RssFile")}
+
+
+def resident() -> int | None:
+    """Resident memory of this process, in bytes."""
+    return memory().get("VmRSS")
+
+
+def busy_seconds() -> float | None:
+    """Processor time that the whole machine has spent since it started, over all cores."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    except OSError:
+        return None
+    user, nice, system, _idle, _wait, interrupts, soft = (int(field) for field in fields[:7])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def foreign_load(seconds: float = 1.0) -> float | None:
+    """How many cores the rest of the machine keeps busy, watched for a while in which this process sleeps."""
+    before = busy_seconds()
+    time.sleep(seconds)
+    after = busy_seconds()
+    return None if before is None or after is None else max(0.0, after - before) / seconds
+
+
+def describe_machine() -> dict[str, str]:
+    """The processor, the number of cores that this process may use, the system and Python."""
+    model = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                model = line.split(":", 1)[1].strip()
+                break
+    except OSError:
+        pass  # not Linux: what platform says must do
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"processor": model, "cores": str(cores), "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version()}

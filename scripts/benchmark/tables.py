@@ -1,0 +1,186 @@
+"""The tables that a run ends with."""
+
+import sys
+from collections.abc import Iterable
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from benchmark.jobs import Contestant, KernelTime, Profile
+from benchmark.results import TOLERANCE, Comparison, Statistic, geometric_mean, means, plural
+
+__all__ = ["console", "show_ablation", "show_comparison", "show_profile"]
+
+NOTHING = "–"
+PLAIN_WIDTH = 200  # columns where no terminal says how many there are
+NODES_SHOWN = 4
+
+
+def console() -> Console:
+    """Standard output; text is printed as it is."""
+    made = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
+    return made if made.is_terminal else Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=PLAIN_WIDTH)
+
+
+def show_comparison(out: Console, c: Comparison) -> None:
+    """One table for each number of threads, geometric means below, then starts and memory."""
+    for threads in c.threads:
+        _show_times(out, c, threads)
+    _show_starts(out, c)
+    _show_notes(out, c)
+
+
+def _show_times(out: Console, c: Comparison, threads: int) -> None:
+    kind = "mean" if c.classical else "median"
+    title = f"{plural(threads, 'thread')}: {kind} ms of one run, its middle half in brackets; how many times faster stepwell is"
+    peers = [p.label for p in c.contestants if p.engine != "stepwell"]
+    ours = any(p.engine == "stepwell" for p in c.contestants)
+    compared = peers if ours else []
+    heads = [*(p.label for p in c.contestants), *(f"to {peer}" for peer in compared), *(["to the best"] if compared else []), "error"]
+    table = _table(title, "network", *heads)
+    for network in c.networks:
+        row = [network]
+        row += [_time(c, network, p.label, threads) for p in c.contestants]
+        row += [_ratio(c.ratio(network, threads, of=peer, to="stepwell")) for peer in compared]
+        row += [_ratio(c.best_ratio(network, threads), spread=True)] if compared else []
+        table.add_row(*row, _errors(c, network, threads))
+    found = [mean for mean in means(c) if mean["threads"] == threads] if compared else []
+    for i, mean in enumerate(found):
+        if i == 0:
+            table.add_section()
+        count = mean["group"] if mean["networks"] == mean["of"] else f"{mean['group']}, {mean['networks']} of {mean['of']}"
+        table.add_row(f"geometric mean of {count}", *[""] * (len(c.contestants) + len(compared)), f"{mean['ratio']:.2f}", "")
+    out.print(table)
+    out.print()
+
+
+def _show_starts(out: Console, c: Comparison) -> None:
+    most = max(c.threads)
+    labels = [p.label for p in c.contestants]
+    heads = [f"{label} {what}" for what in ("cold s", "warm s", "MB") for label in labels]
+    table = _table(
+        "start: seconds to the first result, engine imported, cold and with what its cache keeps; memory above the weights after the runs",
+        "network", *heads,
+    )  # fmt: skip
+    for network in c.networks:
+        starts = [c.starts.get((network, label)) for label in labels]
+        row = [_number(start.cold if start else None) for start in starts] + [_number(start.warm if start else None) for start in starts]
+        above = [c.above_weights(network, label, most) for label in labels]
+        table.add_row(network, *row, *(NOTHING if size is None else f"{size / 1e6:.0f}" for size in above))
+    out.print(table)
+    out.print()
+
+
+def _show_notes(out: Console, c: Comparison) -> None:
+    for label, statistic in c.overhead.items():
+        value, low, high = (f"{seconds * 1e6:.1f}" for seconds in (statistic.value, statistic.low, statistic.high))
+        out.print(f"a call of {label} costs {value} µs [{low} {high}]: ReLU of four numbers")
+    show_problems(out, c)
+
+
+def show_problems(out: Console, c: Comparison) -> None:
+    """What failed, what could not be checked, and whether the machine was busy with something else."""
+    for name, why in c.settings.get("not checked", {}).items():
+        out.print(f"not checked: {name}: {why}", style="yellow")
+    others = c.settings.get("cores kept busy by others while timing")
+    if others is not None and others > 0.05:
+        out.print(f"other processes kept {others:.2f} cores busy while it was timed: the figures are not to be relied on", style="yellow")
+    for line in c.failures():
+        out.print(f"failed: {line}", style="red")
+
+
+def show_ablation(out: Console, c: Comparison) -> None:
+    """What each technique is worth: how many times slower the network is without it."""
+    base, *variants = c.contestants
+    for threads in c.threads:
+        title = f"{plural(threads, 'thread')}: how many times the time is without each technique (quartiles of the rounds); below 1 it does harm"
+        table = _table(title, "without", *c.networks, "geometric mean")
+        times = [_time(c, network, base.label, threads) for network in c.networks]
+        table.add_row("(nothing), ms", *times, "")
+        for variant in variants:
+            ratios = [c.ratio(network, threads, of=variant.label, to=base.label) for network in c.networks]
+            mean = geometric_mean(ratio.value for ratio in ratios if ratio is not None)
+            table.add_row(_techniques(variant), *(_ratio(ratio, spread=True) for ratio in ratios), NOTHING if mean is None else f"{mean:.2f}")
+        out.print(table)
+        out.print()
+    show_problems(out, c)
+
+
+def _techniques(variant: Contestant) -> str:
+    return ", ".join(variant.disable)
+
+
+def show_profile(out: Console, network: str, threads: int, profile: Profile) -> None:
+    """The kernels, those that take longest first."""
+    total = sum(call.seconds for call in profile.calls)
+    peak = profile.peak_flops
+    title = f"{network}, {plural(threads, 'thread')}; peak {peak / 1e9:.1f} GFLOP/s (multiply-adds in registers)"
+    table = _table(title, "kernel", "calls", "ms", "% of time", "MFLOP", "GFLOP/s", "% of peak", "GB/s", "ONNX nodes")
+    for name, calls in sorted(by_kernel(profile.calls).items(), key=lambda entry: -sum(call.seconds for call in entry[1])):
+        seconds = sum(call.seconds for call in calls)
+        amounts = [call.flops for call in calls]
+        flops = None if None in amounts else sum(amount or 0 for amount in amounts)
+        nodes = list(dict.fromkeys(node for call in calls for node in call.nodes))
+        table.add_row(
+            name, str(len(calls)), f"{seconds * 1e3:.3f}", f"{100 * seconds / total:.1f}", *_rates(flops, seconds, peak),
+            f"{sum(call.bytes for call in calls) / seconds / 1e9:.1f}",
+            ", ".join(nodes[:NODES_SHOWN]) + (f" and {len(nodes) - NODES_SHOWN} more" if len(nodes) > NODES_SHOWN else ""),
+        )  # fmt: skip
+    known = sum(call.flops or 0 for call in profile.calls)
+    table.add_section()
+    table.add_row("all", str(len(profile.calls)), f"{total * 1e3:.3f}", "100", *_rates(known, total, peak), "", "")
+    out.print(table)
+    out.print(f"the whole model in one call: {profile.whole_seconds * 1e3:.3f} ms; the time of a kernel includes its call from Python")
+    out.print("arithmetic is counted as the network states it: a kernel that gets by with less (Winograd's) may show more than the peak")
+
+
+def by_kernel(calls: Iterable[KernelTime]) -> dict[str, list[KernelTime]]:
+    """The calls of each kernel."""
+    found: dict[str, list[KernelTime]] = {}
+    for call in calls:
+        found.setdefault(call.kernel, []).append(call)
+    return found
+
+
+def _rates(flops: int | None, seconds: float, peak: float) -> tuple[str, str, str]:
+    if not flops:
+        return NOTHING, NOTHING, NOTHING
+    return f"{flops / 1e6:.2f}", f"{flops / seconds / 1e9:.1f}", f"{100 * flops / seconds / peak:.0f}"
+
+
+def _time(c: Comparison, network: str, label: str, threads: int) -> str:
+    statistic = c.statistic(network, label, threads)
+    if statistic is None:
+        return "failed" if c.cell(network, label, threads).failure else NOTHING
+    return f"{_ms(statistic.value)} [{_ms(statistic.low)} {_ms(statistic.high)}]"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.{1 if seconds >= 0.1 else 2 if seconds >= 0.001 else 3}f}"
+
+
+def _ratio(statistic: Statistic | None, spread: bool = False) -> str:
+    if statistic is None:
+        return NOTHING
+    return f"{statistic.value:.2f}" + (f" [{statistic.low:.2f} {statistic.high:.2f}]" if spread else "")
+
+
+def _errors(c: Comparison, network: str, threads: int) -> str:
+    """The largest error of any engine of ours; of the peers where we do not take part."""
+    ours = [p for p in c.contestants if p.engine == "stepwell"] or c.contestants
+    errors = [error for p in ours if (error := c.cell(network, p.label, threads).error) is not None]
+    return NOTHING if not errors else f"{max(errors):.1e}" + (" WRONG" if max(errors) > TOLERANCE else "")
+
+
+def _number(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.2f}"
+
+
+def _table(title: str, first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False, title_style="bold")
+    table.add_column(first, overflow="fold")
+    for name in others:
+        table.add_column(name, justify="left" if name == "ONNX nodes" else "right", overflow="fold")
+    return table
+
