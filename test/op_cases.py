@@ -457,7 +457,8 @@ def resize(r: Random) -> Case:
     return Case([x], {
         "sizes": tuple(sizes), "scales": tuple(scales), "mode": mode, "coordinates": coordinates,
         "rounding": r.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]), "cubic_coefficient": r.choice([-0.75, -0.5]),
-        "exclude_outside": mode == "cubic" and r.boolean(), "antialias": False, "roi": roi, "extrapolation": 7.0,
+        "exclude_outside": mode == "cubic" and r.boolean(), "antialias": mode != "nearest" and not roi and r.boolean(),
+        "roi": roi, "extrapolation": 7.0,
     })  # fmt: skip
 
 

@@ -1,11 +1,11 @@
 """Checks that the inference functions share: each raises InferenceError saying which operand or attribute, what was expected, what came."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.base import broadcast
-from stepwell.dialects.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
+from stepwell.dialects.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
 
 INDEX = ("i32", "i64")
 _KINDS = {
@@ -129,7 +129,3 @@ def predicate(dtypes: Sequence[str]) -> Any:
 def no_arithmetic(*operands: Any, result: TensorType, **attributes: Any) -> int:
     """`flops` of an op that only moves data."""
     return 0
-
-
-ANY = DTYPES
-Infer = Callable[..., Any]
