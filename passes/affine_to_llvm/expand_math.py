@@ -1,0 +1,92 @@
+"""The pass that computes functions of the math dialect by polynomials on vectors, where the stock lowering would call libm per element."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.mlir import arith, defining_op, ir, math
+from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
+from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
+from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, pattern
+
+
+def element_type(kind: ir.Type) -> ir.Type:
+    """The type of a scalar or of a vector's elements."""
+    return ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
+
+
+def expansion_pattern(expansion: Expansion) -> Pattern:
+    """rewrite: math.f(x) : f32 lanes -> its polynomial;  math.f(x) : narrower lanes -> truncf(math.f(extf(x)))"""
+
+    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        operands, kind = list(op.operation.operands), op.operation.results[0].type
+        element = element_type(kind)
+        if isinstance(kind, ir.VectorType) and kind.scalable:
+            return NoMatch("its number of lanes is not known")
+        shape = Shape(kind)
+        if isinstance(element, (ir.F16Type, ir.BF16Type)):
+            wide = [arith.ExtFOp(shape.f32, operand).result for operand in operands]
+            whole = ir.Operation.create(expansion.op, results=[shape.f32], operands=wide).results[0]
+            return arith.TruncFOp(kind, whole).result
+        if not isinstance(element, ir.F32Type):
+            return NoMatch(f"{element} stays with libm")
+        result: ir.Value = expansion.function(*(Floats(shape, operand) for operand in operands)).value
+        return result
+
+    return Pattern(f"expand-{expansion.op.removeprefix('math.')}", expansion.op, rewrite)
+
+
+@pattern("math.powf", benefit=2)
+def expand_constant_power(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: math.powf(x, 3.0) -> x * x * x, and the like"""
+    x, y = op.operation.operands
+    exponent = splat_constant(y)
+    if exponent not in CONSTANT_EXPONENTS:
+        return NoMatch("its exponent is none of " + ", ".join(map(str, CONSTANT_EXPONENTS)))
+    if not isinstance(element_type(x.type), ir.F32Type):
+        return NoMatch("it is not of f32")
+    result: ir.Value = CONSTANT_EXPONENTS[exponent](Floats(Shape(x.type), x)).value
+    return result
+
+
+@pattern("math.rsqrt")
+def expand_rsqrt(op: Any, rw: Rewriter) -> ir.Value:
+    """rewrite: math.rsqrt(x) -> 1 / math.sqrt(x)"""
+    x = op.operation.operands[0]
+    kind = x.type
+    one: Any = ir.FloatAttr.get(element_type(kind), 1.0)
+    whole = ir.DenseElementsAttr.get_splat(kind, one) if isinstance(kind, ir.VectorType) else one
+    result: ir.Value = arith.DivFOp(arith.ConstantOp(kind, whole).result, math.SqrtOp(x).result).result
+    return result
+
+
+def splat_constant(value: ir.Value) -> float | None:
+    """The one number that all lanes of `value` are known to hold, or None."""
+    op = defining_op(value)
+    while op is not None and op.name == "vector.broadcast":
+        op = defining_op(op.operands[0])
+    if op is None or op.name != "arith.constant":
+        return None
+    attribute = op.attributes["value"]
+    if isinstance(attribute, ir.DenseElementsAttr) and attribute.is_splat:
+        attribute = attribute.get_splat_value()
+    return attribute.value if isinstance(attribute, ir.FloatAttr) else None
+
+
+PATTERNS = (expand_rsqrt, expand_constant_power, *(expansion_pattern(e) for e in EXPANSIONS.values()))
+
+
+@register_pass("expand-math", level="affine", techniques={"expand-math": "libm=true"})
+@dataclass
+class ExpandMath(Pass):
+    """Compute exp, log, tanh, erf, sin, pow and the like by polynomials on f32 vectors and scalars, both bit by bit the same.
+
+    Narrower floats go through f32; f64 is left to libm. docs/vector-math.md says how each is computed and how large its error can be.
+    """
+
+    libm: bool = False  # leave all to the system's libm, one element at a time
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not self.libm:
+            state.count(self.name, apply_patterns(op, PATTERNS, state))

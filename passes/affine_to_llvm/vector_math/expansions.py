@@ -1,0 +1,32 @@
+"""The registry of functions of the math dialect that we compute ourselves, with their largest errors."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """How one op of the math dialect is computed on f32."""
+
+    op: str
+    function: Callable[..., Floats]
+    """From the operands to the result; its docstring says how."""
+    ulps: float
+    """The largest error over all operands, in units of the last place of the exact result, as scripts/check_vector_math.py finds it."""
+
+
+EXPANSIONS: dict[str, Expansion] = {}
+C = TypeVar("C", bound=Callable[..., Floats])
+
+
+def expands(op: str, *, ulps: float) -> Callable[[C], C]:
+    """Register a function as what becomes of `op`."""
+
+    def add(function: C) -> C:
+        EXPANSIONS[op] = Expansion(op, function, ulps)
+        return function
+
+    return add

@@ -1,0 +1,117 @@
+"""exp, exp2, expm1, sinh, cosh and tanh: `x = k ln 2 + r` with an integer k, and a polynomial in the small r.
+
+The scheme is P. T. P. Tang's (1989) without his table: in f32 a polynomial of a few more terms is cheaper than a gather.
+"""
+
+from stepwell.passes.affine_to_llvm.vector_math import coefficients as c
+from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
+from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Ints, fma, polynomial
+
+ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in the low bits
+ROUNDER_BITS = 0x4B400000
+BIAS = 127
+SIGN = -(1 << 31)
+
+
+def nearest(x: Floats, factor: float = 1.0) -> tuple[Ints, Floats]:
+    """The integer nearest to `factor * x`, twice: as an integer and as a float. NaN gives some integer, and NaN."""
+    shifted = x + ROUNDER if factor == 1 else fma(x, factor, ROUNDER)
+    return shifted.bits() - ROUNDER_BITS, shifted - ROUNDER
+
+
+def power_of_two(n: Ints) -> Floats:
+    """2^n for -127 < n < 128."""
+    return ((n + BIAS) << 23).as_float()
+
+
+def scaled(x: Floats, n: Ints) -> Floats:
+    """`x * 2^n` for x around 1 and |n| < 250: in two steps, of which only the last one may overflow, or round."""
+    half = n >> 1
+    return x * power_of_two(half) * power_of_two(n - half)
+
+
+def split(x: Floats) -> tuple[Ints, Floats]:
+    """`k, r` with `x = k ln 2 + r`, |r| <= ln(2) / 2, for |x| < 200."""
+    k, multiple = nearest(x, c.LOG2_E[0])
+    return k, fma(multiple, -c.LN2[1], fma(multiple, -c.LN2[0], x))
+
+
+def exp_small(r: Floats) -> Floats:
+    """`e^r` for |r| <= ln(2) / 2."""
+    return fma(r * r, polynomial(r, c.EXP), r) + 1.0
+
+
+def expm1_small(r: Floats) -> Floats:
+    """`e^r - 1` for |r| <= ln(2) / 2."""
+    return fma(r * r, polynomial(r, c.EXPM1), r)
+
+
+@expands("math.exp", ulps=1.0)
+def exp(x: Floats) -> Floats:
+    """`2^k e^r` with `x = k ln 2 + r`."""
+    k, r = split(x.at_most(89.0).at_least(-104.0))
+    return scaled(exp_small(r), k)
+
+
+def exp2_small(r: Floats) -> Floats:
+    """`2^r` for |r| <= 1/2."""
+    return fma(r, polynomial(r, c.EXP2), 1.0)
+
+
+@expands("math.exp2", ulps=1.0)
+def exp2(x: Floats) -> Floats:
+    """`2^k 2^r` with the integer k nearest to x."""
+    x = x.at_most(129.0).at_least(-151.0)
+    k, multiple = nearest(x)
+    return scaled(exp2_small(x - multiple), k)
+
+
+@expands("math.expm1", ulps=1.5)
+def expm1(x: Floats) -> Floats:
+    """`2^k (e^r - 1) + (2^k - 1)` with `x = k ln 2 + r`; x itself where that is the nearest."""
+    k, r = split(x.at_most(89.0).at_least(-18.0))
+    half = power_of_two(k - 1)  # of 2^k, which may overflow before its product does
+    result = fma(half, expm1_small(r), half - 0.5) * 2.0
+    return (abs(x) < 2.0**-25).choose(x, result)
+
+
+@expands("math.tanh", ulps=1.5)
+def tanh(x: Floats) -> Floats:
+    """`|x| + |x|^3 P(x^2)` up to 0.55, `1 - 2 / (e^(2|x|) + 1)` from there, and the sign of x."""
+    magnitude = abs(x)
+    square = magnitude * magnitude
+    near = fma(magnitude * square, polynomial(square, c.TANH), magnitude)
+    k, r = split(magnitude.at_most(9.1) * 2.0)
+    far = 1.0 - 2.0 / fma(power_of_two(k), exp_small(r), 1.0)
+    return with_sign_of((magnitude < 0.55).choose(near, far), x)
+
+
+def with_sign_of(magnitude: Floats, x: Floats) -> Floats:
+    """`magnitude`, which is not negative, with the sign of x."""
+    return (magnitude.bits() | (x.bits() & SIGN)).as_float()
+
+
+def hyperbolic(x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """`a + b, a - b, sinh r, cosh r - 1` with `a = 2^k / 8`, `b = 2^-k / 8` and `|x| = k ln 2 + r`.
+
+    Then `sinh |x| = 4 ((a + b) sinh r + (a - b) cosh r)` and `cosh x = 4 ((a + b) cosh r + (a - b) sinh r)`.
+    """
+    k, r = split(abs(x).at_most(89.6))
+    a, b = power_of_two(k - 3), ((BIAS - 3 - k).at_least(0) << 23).as_float()  # b is 0 where it is too small to matter
+    square = r * r
+    return a + b, a - b, fma(r * square, polynomial(square, c.SINH), r), square * polynomial(square, c.COSH)
+
+
+@expands("math.sinh", ulps=2.0)
+def sinh(x: Floats) -> Floats:
+    """By the addition theorem from `|x| = k ln 2 + r`; x itself where that is the nearest."""
+    total, difference, s, cosh_less_1 = hyperbolic(x)
+    result = (difference + fma(difference, cosh_less_1, total * s)) * 4.0
+    return (abs(x) < 2.0**-13).choose(x, with_sign_of(result, x))
+
+
+@expands("math.cosh", ulps=2.0)
+def cosh(x: Floats) -> Floats:
+    """By the addition theorem from `|x| = k ln 2 + r`."""
+    total, difference, s, cosh_less_1 = hyperbolic(x)
+    return (total + fma(total, cosh_less_1, difference * s)) * 4.0

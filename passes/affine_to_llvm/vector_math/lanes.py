@@ -1,0 +1,241 @@
+"""Values that a formula computes with, lane by lane: a scalar or a vector of floats, integers or truth values, with Python's operators."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from math import prod
+from typing import Any, TypeVar
+
+from stepwell.dialects.mlir import arith, ir, math, scf, vector
+
+F = arith.CmpFPredicate
+
+
+class Shape:
+    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far."""
+
+    def __init__(self, like: ir.Type) -> None:
+        self.sizes = list(ir.VectorType(like).shape) if isinstance(like, ir.VectorType) else None
+        self._constants: dict[tuple[str, Any], ir.Value] = {}
+        self.f32, self.f64 = self.of(ir.F32Type.get()), self.of(ir.F64Type.get())
+        self.i32 = self.of(ir.IntegerType.get_signless(32))
+
+    def of(self, element: ir.Type) -> ir.Type:
+        """The type of lanes of `element`."""
+        return element if self.sizes is None else ir.VectorType.get(self.sizes, element)
+
+    def constant(self, kind: ir.Type, value: float) -> ir.Value:
+        """`value` in every lane; one op for each type and value."""
+        key = str(kind), repr(value)
+        if key not in self._constants:
+            element = ir.VectorType(kind).element_type if self.sizes is not None else kind
+            attribute = ir.IntegerAttr.get(element, value) if isinstance(element, ir.IntegerType) else ir.FloatAttr.get(element, value)
+            whole = attribute if self.sizes is None else ir.DenseElementsAttr.get_splat(kind, attribute)
+            self._constants[key] = arith.ConstantOp(kind, whole).result
+        return self._constants[key]
+
+    @contextmanager
+    def inside(self, block: ir.Block) -> Iterator[None]:
+        """Build in `block`; constants made there are not used outside."""
+        outside = dict(self._constants)
+        with ir.InsertionPoint(block):
+            yield
+        self._constants = outside
+
+
+class Lanes:
+    """Base of the three kinds of values."""
+
+    def __init__(self, shape: Shape, value: ir.Value) -> None:
+        self.shape, self.value = shape, value
+
+
+L = TypeVar("L", bound=Lanes)
+
+
+class Mask(Lanes):
+    """A truth value in each lane."""
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return Mask(self.shape, arith.AndIOp(self.value, other.value).result)
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return Mask(self.shape, arith.OrIOp(self.value, other.value).result)
+
+    def choose(self, then: L, otherwise: "L | float") -> L:
+        """`then` where true, else `otherwise`."""
+        other = otherwise.value if isinstance(otherwise, Lanes) else self.shape.constant(then.value.type, otherwise)
+        return type(then)(self.shape, arith.SelectOp(self.value, then.value, other).result)
+
+    def any(self) -> ir.Value:
+        """One i1: whether it is true in any lane."""
+        if self.shape.sizes is None:
+            return self.value
+        truth = ir.IntegerType.get_signless(1)
+        flat = vector.ShapeCastOp(ir.VectorType.get([prod(self.shape.sizes)], truth), self.value).result
+        return vector.ReductionOp(truth, vector.CombiningKind.OR, flat).result
+
+
+class Ints(Lanes):
+    """A 32-bit integer in each lane; arithmetic wraps."""
+
+    def _binary(self, op: Callable[[ir.Value, ir.Value], Any], other: "Ints | int") -> "Ints":
+        operand = other.value if isinstance(other, Ints) else self.shape.constant(self.shape.i32, other)
+        return Ints(self.shape, op(self.value, operand).result)
+
+    def __add__(self, other: "Ints | int") -> "Ints":
+        return self._binary(arith.AddIOp, other)
+
+    def __sub__(self, other: "Ints | int") -> "Ints":
+        return self._binary(arith.SubIOp, other)
+
+    def __rsub__(self, other: int) -> "Ints":
+        return Ints(self.shape, arith.SubIOp(self.shape.constant(self.shape.i32, other), self.value).result)
+
+    def __and__(self, other: "Ints | int") -> "Ints":
+        return self._binary(arith.AndIOp, other)
+
+    def __or__(self, other: "Ints | int") -> "Ints":
+        return self._binary(arith.OrIOp, other)
+
+    def __xor__(self, other: "Ints | int") -> "Ints":
+        return self._binary(arith.XOrIOp, other)
+
+    def __lshift__(self, other: int) -> "Ints":
+        return self._binary(arith.ShLIOp, other)
+
+    def __rshift__(self, other: int) -> "Ints":
+        """An arithmetic shift: it rounds down."""
+        return self._binary(arith.ShRSIOp, other)
+
+    def at_least(self, bound: int) -> "Ints":
+        """The greater of the two."""
+        return self._binary(arith.MaxSIOp, bound)
+
+    def equal(self, other: int) -> Mask:
+        """Whether it is `other`."""
+        return Mask(self.shape, arith.CmpIOp(arith.CmpIPredicate.eq, self.value, self.shape.constant(self.shape.i32, other)).result)
+
+    def as_float(self) -> "Floats":
+        """The f32 that has these bits."""
+        return Floats(self.shape, arith.BitcastOp(self.shape.f32, self.value).result)
+
+    def to_float(self) -> "Floats":
+        """The nearest f32."""
+        return Floats(self.shape, arith.SIToFPOp(self.shape.f32, self.value).result)
+
+
+class Floats(Lanes):
+    """An f32 or f64 in each lane. Every operation rounds once: nothing here may be contracted or reordered."""
+
+    def _operand(self, other: "Floats | float") -> ir.Value:
+        return other.value if isinstance(other, Floats) else self.shape.constant(self.value.type, other)
+
+    def _new(self, op: Any) -> "Floats":
+        return Floats(self.shape, op.result)
+
+    def __add__(self, other: "Floats | float") -> "Floats":
+        return self._new(arith.AddFOp(self.value, self._operand(other)))
+
+    __radd__ = __add__
+
+    def __sub__(self, other: "Floats | float") -> "Floats":
+        return self._new(arith.SubFOp(self.value, self._operand(other)))
+
+    def __rsub__(self, other: float) -> "Floats":
+        return self._new(arith.SubFOp(self._operand(other), self.value))
+
+    def __mul__(self, other: "Floats | float") -> "Floats":
+        return self._new(arith.MulFOp(self.value, self._operand(other)))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: "Floats | float") -> "Floats":
+        return self._new(arith.DivFOp(self.value, self._operand(other)))
+
+    def __rtruediv__(self, other: float) -> "Floats":
+        return self._new(arith.DivFOp(self._operand(other), self.value))
+
+    def __neg__(self) -> "Floats":
+        return self._new(arith.NegFOp(self.value))
+
+    def __abs__(self) -> "Floats":
+        return self._new(math.AbsFOp(self.value))
+
+    def constant(self, value: float) -> "Floats":
+        """`value` in every lane, in this one's type."""
+        return Floats(self.shape, self.shape.constant(self.value.type, value))
+
+    def floor(self) -> "Floats":
+        """The greatest integer not above it."""
+        return self._new(math.FloorOp(self.value))
+
+    def sqrt(self) -> "Floats":
+        """The square root, rounded once."""
+        return self._new(math.SqrtOp(self.value))
+
+    def _compare(self, predicate: Any, other: "Floats | float") -> Mask:
+        return Mask(self.shape, arith.CmpFOp(predicate, self.value, self._operand(other)).result)
+
+    def __lt__(self, other: "Floats | float") -> Mask:
+        return self._compare(F.OLT, other)
+
+    def __le__(self, other: "Floats | float") -> Mask:
+        return self._compare(F.OLE, other)
+
+    def __gt__(self, other: "Floats | float") -> Mask:
+        return self._compare(F.OGT, other)
+
+    def __ge__(self, other: "Floats | float") -> Mask:
+        return self._compare(F.OGE, other)
+
+    def equal(self, other: "Floats | float") -> Mask:
+        """Whether it is `other`; false for NaN."""
+        return self._compare(F.OEQ, other)
+
+    def differs(self, other: "Floats | float") -> Mask:
+        """Whether it is not `other`; true for NaN."""
+        return self._compare(F.UNE, other)
+
+    def at_most(self, bound: float) -> "Floats":
+        """The lesser of the two; NaN stays."""
+        return (self > bound).choose(self.constant(bound), self)
+
+    def at_least(self, bound: float) -> "Floats":
+        """The greater of the two; NaN stays."""
+        return (self < bound).choose(self.constant(bound), self)
+
+    def bits(self) -> Ints:
+        """An f32's bits."""
+        return Ints(self.shape, arith.BitcastOp(self.shape.i32, self.value).result)
+
+    def wide(self) -> "Floats":
+        """An f32 as f64."""
+        return self._new(arith.ExtFOp(self.shape.f64, self.value))
+
+    def narrow(self) -> "Floats":
+        """An f64 rounded to f32."""
+        return self._new(arith.TruncFOp(self.shape.f32, self.value))
+
+
+def fma(x: Floats, y: Floats | float, z: Floats | float) -> Floats:
+    """`x * y + z`, rounded once: one instruction where the target has it, elsewhere a function that gives the same."""
+    return Floats(x.shape, math.FmaOp(x.value, x._operand(y), x._operand(z)).result)
+
+
+def polynomial(x: Floats, coefficients: Sequence[float]) -> Floats:
+    """`c0 + c1 x + c2 x^2 + …` by W. G. Horner's rule: two coefficients or more, lowest degree first."""
+    result = fma(x, coefficients[-1], coefficients[-2])
+    for c in reversed(coefficients[:-2]):
+        result = fma(result, x, c)
+    return result
+
+
+def when_any(condition: Mask, then: Callable[[], Sequence[L]], otherwise: Sequence[L]) -> list[L]:
+    """What `then()` gives if `condition` is true in any lane, else `otherwise`: a branch around work that is hardly ever needed."""
+    shape = condition.shape
+    branch = scf.IfOp(condition.any(), [value.value.type for value in otherwise], has_else=True)
+    with shape.inside(branch.then_block):
+        scf.YieldOp([value.value for value in then()])
+    with ir.InsertionPoint(branch.else_block):
+        scf.YieldOp([value.value for value in otherwise])
+    return [type(value)(shape, result) for value, result in zip(otherwise, branch.results, strict=True)]
