@@ -25,7 +25,7 @@ __all__ = [
 ]  # fmt: skip
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
-_FLOAT_CLASSES = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
+_FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ set_category(SoftShrinkOp, Category.INJECTIVE)  # fusion may join it to what com
 
 @onnx_rule("SoftShrink", since=1, domain="com.example")
 def soft_shrink(b: ImportBuilder, x: Value, *, amount: float = 0.5) -> Value:
+    """The importer's rule: its signature is the operator's schema."""
     return b.soft_shrink(x, amount=amount)
 
 
