@@ -86,7 +86,8 @@ class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
 class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
     """The mean of each window over `x`: of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
 
-    `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). What hangs over the end with `ceil_mode` is never counted; the mean of nothing is NaN.
+    `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). What hangs over the end with `ceil_mode` is never counted; the
+    mean of nothing is NaN.
     """
 
     x: Operand

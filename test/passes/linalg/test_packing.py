@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Lifetime, aligned, lower_bound, pack
 
-lifetimes = st.lists(st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), st.integers(0, 30), st.integers(0, 30)), max_size=40)
+steps = st.integers(0, 30)
+lifetimes = st.lists(st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), steps, steps), max_size=40)
 
 
 @given(lifetimes)
