@@ -7,7 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwell.dialects.attributes import to_attribute, to_python
@@ -61,6 +61,7 @@ def test_refusals() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@settings(max_examples=40)
 @given(shape=st.lists(st.integers(0, 4), max_size=3), seed=st.integers(0, 2**32 - 1), splat=st.booleans())
 def test_arrays_keep_every_bit(dtype: str, shape: list[int], seed: int, splat: bool) -> None:
     generator = np.random.default_rng(seed)
