@@ -3,6 +3,7 @@
 `stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of the stair.
 """
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,14 @@ from stepwell.dialects.errors import (
 )
 
 if TYPE_CHECKING:
-    from stepwell.api import Lowered, build, compile, compile_ir, descend, lower, read_ir
+    from stepwell.api import Lowered, build, compile_ir, descend, lower, read_ir
+    from stepwell.compilation import compile
     from stepwell.dynamic import DynamicModel
     from stepwell.model import CompiledModel
     from stepwell.target import Target
+
+LOADED_AT = time.time()
+"""When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
 
 __all__ = [
     "CodegenError", "CompiledModel", "DynamicModel", "IRError", "InferenceError", "InputError", "Lowered", "ModelError", "PassError",
@@ -31,7 +36,8 @@ __all__ = [
 
 _LAZY = {
     "CompiledModel": "stepwell.model", "DynamicModel": "stepwell.dynamic", "Target": "stepwell.target",
-    **dict.fromkeys(("Lowered", "build", "compile", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
+    "compile": "stepwell.compilation",
+    **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
 }  # fmt: skip
 
 

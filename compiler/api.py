@@ -1,10 +1,12 @@
-"""The public entry points: compile a model, go down the stair part of the way, go on from IR."""
+"""Go down the stair part of the way, go on from IR, make native code: what `compile` is made of."""
 
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from stepwell.dialects.errors import IRError, ModelError
 from stepwell.dialects.mlir import ir, make_context, parse_module
@@ -14,17 +16,19 @@ from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import find_function
 from stepwell.passes.runner import Instrumentation, PassRunner
 
-from .dynamic import DynamicModel
+from .cache import Cache, key_of
+from .fingerprint import code_generation
 from .model import CompiledModel, TensorInfo
-from .native.artifacts import assembly, llvm_ir, node_names
-from .native.buffers import pack_arena
-from .native.loader import load
-from .native.objects import split_module
+from .native.artifacts import node_names
+from .native.buffers import arena_chunks, pack_arena
+from .native.objects import Unit, split_module
 from .native.openmp import openmp as find_openmp
-from .native.pool import compile_units, prestart
+from .native.pool import compile_units
+from .parts import Parts, assemble
 from .plugins import load_installed
-from .stair import LEVELS, check_disable, check_level, step, steps_between
-from .target import Target, available_cores, resolve
+from .stair import LEVELS, check_disable, check_level, last_step, step, steps_between
+from .target import Target, resolve
+from .texts import Texts
 
 if TYPE_CHECKING:
     import onnx
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
 SIGNATURE = ("stepwell.inputs", "stepwell.outputs")
+CODE_LEVELS = LEVELS[-2:]
+"""Code is made from either: from the first, each function goes the rest of the way by itself, beside the others."""
 
 
 @dataclass
@@ -46,8 +52,9 @@ class Lowered:
     state: PassState
     target: Target
     timings: dict[str, float] = field(default_factory=dict)
-    snapshots: dict[str, ir.Operation] = field(default_factory=dict)  # the module as it was at each level passed so far
     disable: tuple[str, ...] = ()  # techniques that are switched off on the way down
+    snapshots: dict[str, ir.Operation] = field(default_factory=dict)
+    """The module as it was at each level passed so far."""
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
         """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""
@@ -57,50 +64,6 @@ class Lowered:
         """Names and types of the model's "inputs" or "outputs"."""
         entries = ir.ArrayAttr(self.module.operation.attributes[f"stepwell.{which}"])
         return [(ir.StringAttr(e[0]).value, TensorType.from_mlir(ir.TypeAttr(e[1]).value)) for e in map(ir.ArrayAttr, entries)]
-
-
-def compile(
-    source: Source,
-    *,
-    threads: int | None = None,
-    target: str | Target = "host",
-    shapes: Mapping[str, Sequence[int]] | None = None,
-    disable: Sequence[str] = (),
-    on_level: OnLevel | None = None,
-    instrumentation: Instrumentation | None = None,
-) -> CompiledModel | DynamicModel:
-    """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
-
-    `threads` bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
-    dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
-    `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
-    `on_level(level, seconds)` is called as each level is reached. Raises ModelError, UnsupportedError or InputError with one clear
-    message if the model cannot be compiled.
-    """
-    chosen, disable = resolve(target), check_disable(disable)
-    imported, seconds = _import(source, shapes)
-    free = [name for name, t in imported.inputs if not t.is_static]
-    if free:
-
-        def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-            model = compile(
-                source, threads=threads, target=chosen, shapes=given, disable=disable, on_level=on_level, instrumentation=instrumentation
-            )
-            if isinstance(model, DynamicModel):
-                raise ModelError(f"the shapes {dict(given)} leave dimensions open")
-            return model
-
-        return DynamicModel(
-            inputs=[TensorInfo.of(n, t) for n, t in imported.inputs],
-            outputs=[TensorInfo.of(n, t) for n, t in imported.outputs],
-            compile_shapes=specialise,
-        )
-    if on_level is not None:
-        on_level("graph", seconds)
-    prestart()
-    lowered = _start(imported, chosen, seconds, disable)
-    descend(lowered, "llvm", on_level=on_level, instrumentation=instrumentation)
-    return build(lowered, threads=threads, on_level=on_level)
 
 
 def lower(
@@ -116,13 +79,13 @@ def lower(
     """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
     check_level(to_level)
     disable = check_disable(disable)
-    imported, seconds = _import(source, shapes)
+    imported, seconds = import_source(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free and to_level != "graph":
         raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
     if on_level is not None:
         on_level("graph", seconds)
-    return descend(_start(imported, resolve(target), seconds, disable), to_level, on_level=on_level, instrumentation=instrumentation)
+    return descend(start(imported, resolve(target), seconds, disable), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
 def read_ir(text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>") -> Lowered:
@@ -146,49 +109,86 @@ def compile_ir(
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
     lowered = read_ir(text, level, weights, target=target, name=name)
-    descend(lowered, "llvm", on_level=on_level, instrumentation=instrumentation)
+    descend(lowered, code_level(level, instrumentation), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
 
-def descend(lowered: Lowered, to_level: str, *, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None) -> Lowered:
-    """Take a model further down, level by level; returns it."""
-    runner = PassRunner(lowered.state, instrumentation=instrumentation)
+def code_level(level: str, instrumentation: Instrumentation | None) -> str:
+    """How far down the whole model goes before code is made of it: all the way if it is there already, or if somebody watches the passes."""
+    return LEVELS[-1] if level == LEVELS[-1] or instrumentation is not None else CODE_LEVELS[0]
+
+
+def descend(
+    lowered: Lowered, to_level: str, *, keep: bool = True, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None
+) -> Lowered:
+    """Take a model further down, level by level; returns it. `keep` is whether it is to have a snapshot of each level."""
+    runner = PassRunner(lowered.state, instrumentation=instrumentation, optimistic=True)
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
         for level in steps_between(lowered.level, to_level):
             begin = time.perf_counter()
             runner.run(lowered.module, step(level, openmp=find_openmp() is not None, disable=lowered.disable), level=level)
             lowered.timings[level] = time.perf_counter() - begin
             lowered.level = level
-            lowered.snapshots[level] = lowered.module.operation.clone()
+            if keep:
+                lowered.snapshots[level] = lowered.module.operation.clone()
             if on_level is not None:
                 on_level(level, lowered.timings[level])
     return lowered
 
 
 def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
-    """Native code for a model at level llvm."""
+    """Native code for a model at one of CODE_LEVELS, whose module is used up."""
+    texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
+    last = lowered.level
+    again = Texts(last, lambda: read_ir(texts[last](), last, lowered.weights, target=lowered.target)) if last in texts else None
+    parts = make_parts(lowered, None, on_level)
+    return assemble(parts, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
+
+
+def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, *, keep_weights: bool = True) -> Parts:
+    """The code and the packed weights of a model at one of CODE_LEVELS, whose module is used up.
+
+    `store` gives the code that was made before and gets the other; it gets the weights too if `keep_weights` is set.
+    """
     begin = time.perf_counter()
-    attributes = lowered.module.operation.attributes
-    units = split_module(lowered.module)
-    objects = compile_units(units)
-    code = load(objects)
-    offsets = {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
-    size = _bytes(lowered.module, "stepwell.weights_bytes")
-    arena = pack_arena(lowered.weights, offsets, size)
+    pipeline = ""
+    if lowered.level != LEVELS[-1]:
+        whole, pipeline = last_step(openmp=find_openmp() is not None, disable=lowered.disable)
+        PassRunner(lowered.state, optimistic=True).run(lowered.module, whole, level=LEVELS[-1])
+    units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
+    objects, object_keys = _objects(units, lowered.target, store)
+    weights, weights_key = _weights(lowered, store if keep_weights else None)
     lowered.timings["obj"] = time.perf_counter() - begin
     if on_level is not None:
         on_level("obj", lowered.timings["obj"])
-    texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
-    nodes = node_names(lowered.module)
-    texts["llvm-ir"] = lambda: llvm_ir(lowered.module)
-    texts["asm"] = lambda: assembly(objects, nodes)
-    return CompiledModel(
+    return Parts(
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
-        code=code, weights=arena, workspace_bytes=_bytes(lowered.module, "stepwell.workspace_bytes"),
-        threads=available_cores() if threads is None else threads, texts=texts, timings=lowered.timings, kernels=len(units) - 1,
-        objects=objects,
+        objects=objects, weights=weights, workspace_bytes=_bytes(lowered.module, "stepwell.workspace_bytes"),
+        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights_key,
     )  # fmt: skip
+
+
+def _objects(units: Sequence[Unit], target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The object of each unit by its name, and its key in the cache if it is there."""
+    generation = code_generation(target) if store is not None else None
+    if store is None or generation is None:
+        return compile_units(units), {}
+    keys = {unit.name: key_of(generation, unit.name, unit.bytecode, unit.pipeline) for unit in units}
+    known = {name: store.get("objects", key) for name, key in keys.items()}
+    made = compile_units([unit for unit in units if known[unit.name] is None])
+    kept = {name: key for name, key in keys.items() if name not in made or store.put("objects", key, made[name])}
+    return {name: data if data is not None else made[name] for name, data in known.items()}, kept
+
+
+def _weights(lowered: Lowered, store: Cache | None) -> tuple[np.ndarray, str | None]:
+    """The arena of all weights, in memory or in a file of the cache, and its key there."""
+    attributes = lowered.module.operation.attributes
+    offsets = {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
+    size = _bytes(lowered.module, "stepwell.weights_bytes")
+    key = store.put_chunks("weights", (c.data for c in arena_chunks(lowered.weights, offsets, size)), size) if store is not None else None
+    mapped = store.map("weights", key) if store is not None and key is not None else None
+    return (pack_arena(lowered.weights, offsets, size), None) if mapped is None else (mapped, key)
 
 
 def _bytes(module: ir.Module, attribute: str) -> int:
@@ -200,7 +200,8 @@ def _printer(op: ir.Operation) -> Callable[[], str]:
     return lambda: str(op.get_asm(enable_debug_info=True))
 
 
-def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
+def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
+    """The model at level graph, and the seconds it took."""
     from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
 
     load_installed()
@@ -208,7 +209,8 @@ def _import(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tupl
     return import_model(source, make_context(), shapes=shapes), time.perf_counter() - begin
 
 
-def _start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...]) -> Lowered:
+def start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...]) -> Lowered:
+    """An imported model at the top of the stair."""
     state = PassState(weights=imported.weights, target=target)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds}, disable=disable)
     with imported.module.context, imported.module.operation.location:

@@ -11,7 +11,7 @@ from onnx.backend.base import Device as OnnxDevice
 
 from stepwell.dialects.errors import InputError
 
-from .api import compile as compile_model
+from .compilation import compile as compile_model
 from .dynamic import DynamicModel
 from .model import CompiledModel
 

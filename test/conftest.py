@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # Test processes share the cores: a worker that spins while it waits takes another's time. Read when libomp is loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# What is tested is what the code does now, and nothing is to be left in the user's folders; the tests of the cache give their own folder.
+os.environ["STEPWELL_CACHE"] = "0"
+
 # Compiling takes as long as it takes; a run must be repeatable.
 hypothesis.settings.register_profile("stepwell", deadline=None, derandomize=True, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("stepwell")

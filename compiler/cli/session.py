@@ -30,6 +30,7 @@ def add_model_options(parser: Parser) -> None:
     add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
     add("--disable", action="append", default=[], metavar="TECHNIQUE", help=f"switch off a technique; may be repeated: {', '.join(techniques())}")
+    add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
@@ -95,7 +96,7 @@ class Session:
         load_plugins(self.options)
         self.shapes = parse_shapes(self.options.shape)
         try:
-            self.disable = check_disable(self.options.disable)
+            self.disable = check_disable([*self.options.disable, *(["expand-math"] if self.options.libm else [])])
         except InputError as error:
             raise UsageError(f"--disable: {error.args[0]}") from None
         if self.options.start is not None and self.shapes:
@@ -138,7 +139,7 @@ class Session:
 
     def compile(self, threads: int | None) -> "CompiledModel | DynamicModel":
         """Code for the model."""
-        from stepwell.api import compile
+        from stepwell.compilation import compile
 
         if self.options.start is not None:
             return self.build(self.lower(LEVELS[-1]), threads)

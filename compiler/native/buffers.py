@@ -1,6 +1,6 @@
 """Memory for compiled code: aligned buffers, and the arena that all weights lie in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -27,13 +27,29 @@ def pack_arena(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], si
     Raises ModelError for a weight that is not there or does not fit.
     """
     arena = aligned_empty(size)
-    arena[:] = 0  # what lies between the weights should not differ from run to run
-    for name, offset in offsets.items():
-        if name not in weights:
-            raise ModelError(f"weight '{name}': expected in the weight table, which does not have it")
-        array = np.ascontiguousarray(weights[name])
-        if offset < 0 or offset + array.nbytes > size:
-            raise ModelError(f"weight '{name}': {array.nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")
-        arena[offset : offset + array.nbytes] = array.reshape(-1).view(np.uint8)
+    end = 0
+    for chunk in arena_chunks(weights, offsets, size):
+        arena[end : end + len(chunk)] = chunk
+        end += len(chunk)
     arena.flags.writeable = False
     return arena
+
+
+def arena_chunks(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
+    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`."""
+    end = 0
+    for name, offset in sorted(offsets.items(), key=lambda item: item[1]):
+        if name not in weights:
+            raise ModelError(f"weight '{name}': expected in the weight table, which does not have it")
+        nbytes = weights[name].nbytes
+        if offset < 0 or offset + nbytes > size:
+            raise ModelError(f"weight '{name}': {nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")
+        if offset < end:
+            raise ModelError(f"weight '{name}' at offset {offset} overlaps the one before it, which ends at {end}")
+        if offset > end:
+            yield np.zeros(offset - end, np.uint8)
+        if nbytes:
+            yield np.ascontiguousarray(weights[name]).reshape(-1).view(np.uint8)
+        end = offset + nbytes
+    if size > end:
+        yield np.zeros(size - end, np.uint8)

@@ -1,0 +1,145 @@
+"""Compiling a model: from the cache if it is there, down the whole stair if not. Loads neither the bindings nor onnx before it must."""
+
+import operator
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepwell.dialects.errors import ModelError
+
+from .cache import Cache, key_of, open_cache
+from .dynamic import DynamicModel
+from .fingerprint import everything, model_digest
+from .model import CompiledModel, TensorInfo
+from .parts import Parts, Signature, assemble, keep, recall
+from .plugins import load_installed
+from .stair import LEVELS, check_disable
+from .target import Target, resolve
+from .texts import Texts
+
+if TYPE_CHECKING:
+    import onnx
+
+    from stepwell.passes.instrumentation import Instrumentation
+
+    from .api import Lowered
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+OnLevel = Callable[[str, float], None]
+Shapes = Mapping[str, Sequence[int]]
+
+
+def compile(
+    source: Source,
+    *,
+    threads: int | None = None,
+    target: str | Target = "host",
+    shapes: Shapes | None = None,
+    disable: Sequence[str] = (),
+    cache: bool = True,
+    on_level: OnLevel | None = None,
+    instrumentation: "Instrumentation | None" = None,
+) -> CompiledModel | DynamicModel:
+    """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
+
+    `threads` bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
+    dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
+    `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
+    Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
+    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
+    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError or InputError with one clear
+    message if the model cannot be compiled.
+    """
+    begin = time.perf_counter()
+    load_installed()
+    request = _Request(source, shapes, resolve(target), disable)
+    store = open_cache(cache)
+    key = request.key() if store is not None else None
+    timings = {}
+    made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None
+    if made is not None:
+        timings["cache"] = time.perf_counter() - begin
+        if on_level is not None:
+            on_level("cache", timings["cache"])
+    else:
+        made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
+        if store is not None and key is not None and not request.changed():
+            keep(store, key, made, files, request.folder)
+    if isinstance(made, Parts):
+        return assemble(made, threads=threads, texts=Texts(LEVELS[0], request.start).by_level(), timings=timings)
+
+    def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        model = compile(
+            source, threads=threads, target=target, shapes=given, disable=disable, cache=cache, on_level=on_level, instrumentation=instrumentation
+        )  # fmt: skip
+        if isinstance(model, DynamicModel):
+            raise ModelError(f"the shapes {dict(given)} leave dimensions open")
+        return model
+
+    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=specialise)
+
+
+class _Request:
+    """A model and how it is to be compiled: what the result depends on."""
+
+    def __init__(self, source: Source, shapes: Shapes | None, target: Target, disable: Sequence[str]) -> None:
+        self.source = source
+        self.shapes = shapes
+        self.target = target
+        self.disable = disable
+        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        self.folder = None if self.path is None else self.path.absolute().parent
+        self._stamp = self._file_stamp()
+
+    def key(self) -> str | None:
+        """The key of the result in the cache; None where it cannot be told, or where an argument is wrong (who reads it will say so)."""
+        surroundings, digest = everything(self.target), model_digest(self.source)
+        if surroundings is None or digest is None:
+            return None
+        try:
+            shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
+        except TypeError:
+            return None
+        return key_of(surroundings, digest, repr(shapes), repr(list(self.disable)))
+
+    def make(
+        self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
+    ) -> tuple[Parts | Signature, dict[str, float], Sequence[Path]]:
+        """Compile; returns the result, the seconds that each level took, and the files beside the model that hold its data."""
+        from .api import code_level, descend, import_source, make_parts, start
+        from .native.pool import prestart
+
+        disable = check_disable(self.disable)
+        imported, seconds = import_source(self.source, self.shapes)
+        if on_level is not None:
+            on_level(LEVELS[0], seconds)
+        if not all(kind.is_static for _, kind in imported.inputs):
+            sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
+            return Signature(*sides), {LEVELS[0]: seconds}, imported.files
+        prestart()
+        lowered = start(imported, self.target, seconds, disable)
+        descend(lowered, code_level(LEVELS[0], instrumentation), keep=False, on_level=on_level, instrumentation=instrumentation)
+        parts = make_parts(lowered, store, on_level, keep_weights=keep_weights)
+        return parts, lowered.timings, imported.files
+
+    def start(self) -> "Lowered":
+        """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""
+        from .api import import_source, start
+
+        if self.changed():
+            raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
+        imported, seconds = import_source(self.source, self.shapes)
+        return start(imported, self.target, seconds, check_disable(self.disable))
+
+    def changed(self) -> bool:
+        """Whether the model's file is another one than it was, or was written to."""
+        return self._file_stamp() != self._stamp
+
+    def _file_stamp(self) -> tuple[int, ...] | None:
+        try:
+            status = self.path.stat() if self.path is not None else None
+        except OSError:
+            return None
+        return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)

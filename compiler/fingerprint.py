@@ -1,0 +1,133 @@
+"""What compiled code depends on, as keys of the cache: the model, our own source, extensions, versions of libraries, the machine."""
+
+import importlib.util
+import os
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from mmap import ACCESS_READ, mmap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stepwell import LOADED_AT
+from stepwell.dialects.extensions import extending_modules
+
+from .cache import digest_of, key_of
+from .native.openmp import openmp
+from .target import Target, host
+
+if TYPE_CHECKING:
+    import onnx
+
+# Folding is numpy's arithmetic; reading and checking models is onnx's; the rest translates, compiles and links.
+_LIBRARIES = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "onnx", "cmeel-libomp")
+_ALL = (("stepwell", "**/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "**/*.py"))
+# What runs on a kernel once it is cut out of its model, where that is not upstream's.
+_CODE_GENERATION = (
+    ("stepwell", "native/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "*.py"), ("stepwell.passes", "affine_to_llvm/**/*.py"),
+)  # fmt: skip
+
+
+def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> bytes | None:
+    """The digest of a model's bytes, which are not looked at otherwise; None if they cannot be had."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return digest_of(memoryview(source).cast("B"))
+    if isinstance(source, (str, os.PathLike)):
+        return file_digest(Path(source))
+    try:
+        return digest_of(source.SerializeToString(deterministic=True))
+    except (AttributeError, ValueError):  # something else altogether, or a message above the limit of 2 GB
+        return None
+
+
+def file_digest(path: Path) -> bytes | None:
+    """The digest of a file's content; None if it cannot be read or is empty."""
+    try:
+        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
+            return digest_of(data)
+    except (OSError, ValueError):
+        return None
+
+
+def everything(target: Target) -> str | None:
+    """A key of all that a model's code depends on beside the model and its options; None if that cannot be told."""
+    return _key("model", _ALL, target)
+
+
+def code_generation(target: Target) -> str | None:
+    """As `everything`, for the code of a kernel whose IR and pipeline are given: changes to other passes of ours do not change it."""
+    return _key("object", _CODE_GENERATION, target)
+
+
+def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: Target) -> str | None:
+    sources, extensions = _sources(patterns), _extensions()
+    if sources is None or extensions is None:
+        return None
+    return key_of(kind, sources, extensions, *_surroundings(), described(target))
+
+
+def described(target: Target) -> str:
+    """All fields of a target as text."""
+    return repr({name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(target).items()})
+
+
+@cache
+def _surroundings() -> tuple[str, ...]:
+    """Versions, the OpenMP runtime and the machine. The code is always for the machine that compiles it."""
+    runtime = openmp()
+    versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
+    return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, described(host()))
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _sources(patterns: tuple[tuple[str, str], ...]) -> bytes | None:
+    """The digest of our own source, which in a checkout changes more often than its version; None if it changed since it was loaded."""
+    files = []
+    for package, pattern in patterns:
+        spec = importlib.util.find_spec(package)  # of these it imports none but `stepwell`
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            files += [(package, str(file.relative_to(folder)), file) for file in sorted(Path(folder).glob(pattern))]
+    if any(file.stat().st_mtime > LOADED_AT for _, _, file in files):
+        return None
+    return _content(tuple(files))
+
+
+@cache
+def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
+    return digest_of(b"\0".join(f"{package} {name}".encode() + b"\0" + file.read_bytes() for package, name, file in files))
+
+
+def _extensions() -> bytes | None:
+    """The digest of the modules that extend us and of what they have beside them; None if one has no file (it was typed in)."""
+    files: dict[str, bytes] = {}
+    for name in extending_modules():
+        path = _file(sys.modules.get(name))
+        if path is None:
+            return None
+        files[name] = path.read_bytes()
+        folder = _own_folder(name, path)
+        for other, module in list(sys.modules.items()):
+            beside = _file(module)
+            if beside is not None and folder is not None and beside.is_relative_to(folder):
+                files[other] = beside.read_bytes()
+    return digest_of(b"\0".join(name.encode() + b"\0" + content for name, content in sorted(files.items())))
+
+
+def _own_folder(name: str, path: Path) -> Path | None:
+    """The folder whose modules belong to the extension: its package's, or that of a single file unless others' files lie there too."""
+    if "." in name:
+        top = _file(sys.modules.get(name.partition(".")[0]))
+        return None if top is None else top.parent
+    return None if path.parent.name in ("site-packages", "dist-packages") else path.parent
+
+
+def _file(module: Any) -> Path | None:
+    name = getattr(module, "__file__", None)
+    path = Path(name) if isinstance(name, str) else None
+    return path if path is not None and path.suffix == ".py" and path.is_file() else None

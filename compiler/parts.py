@@ -1,0 +1,127 @@
+"""What a compiled model is made of: put together to run, kept in the cache, found there again."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.dtypes import from_numpy, to_numpy
+
+from .cache import Cache, key_of
+from .fingerprint import file_digest
+from .model import CompiledModel, TensorInfo
+from .native.loader import load
+from .target import available_cores
+
+Infos = Sequence[TensorInfo]
+
+
+@dataclass
+class Parts:
+    """All that running a model takes. The keys say where the cache has its code (by function) and its weights, if it has them."""
+
+    inputs: Infos
+    outputs: Infos
+    objects: dict[str, bytes]
+    weights: np.ndarray
+    workspace_bytes: int
+    nodes: list[str]
+    object_keys: dict[str, str]
+    weights_key: str | None
+
+
+@dataclass
+class Signature:
+    """What is known of a model with free dimensions before it is given shapes."""
+
+    inputs: Infos
+    outputs: Infos
+
+
+def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+    """Link the code of a model and make it ready to run. `texts` gives its IR by level; the assembly is added to them.
+
+    The time it takes counts towards the last of the `timings`.
+    """
+    begin = time.perf_counter()
+    code = load(parts.objects)
+    spent = {name: seconds + (time.perf_counter() - begin) * (name == list(timings)[-1]) for name, seconds in timings.items()}
+
+    def disassembled() -> str:
+        from .native.artifacts import assembly  # here, because the libraries for it take long to load
+
+        return assembly(parts.objects, parts.nodes)
+
+    return CompiledModel(
+        inputs=parts.inputs, outputs=parts.outputs, code=code, weights=parts.weights, workspace_bytes=parts.workspace_bytes,
+        threads=available_cores() if threads is None else threads, texts={**texts, "asm": disassembled}, timings=spent,
+        kernels=len(parts.objects) - 1, objects=parts.objects,
+    )  # fmt: skip
+
+
+def keep(store: Cache, key: str, made: Parts | Signature, files: Sequence[Path], folder: Path | None) -> None:
+    """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it."""
+    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
+    if isinstance(made, Parts):
+        if made.weights_key is None or len(made.object_keys) != len(made.objects):
+            return
+        record["code"] = {
+            "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
+        }  # fmt: skip
+    if files and folder is not None:
+        # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
+        names = [str(file.relative_to(folder.resolve())) for file in files]
+        deeper = _key_with(key, names, folder)
+        if deeper is None or not store.put("models", key, json.dumps({"files": names}).encode()):
+            return
+        key = deeper
+    store.put("models", key, json.dumps(record).encode())
+    store.trim()
+
+
+def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | None:
+    """The model that is kept under `key`; None if there is none or a part of it is missing."""
+    record = _record(store, key)
+    if record is not None and "files" in record:
+        deeper = _key_with(key, record["files"], folder) if folder is not None else None
+        record = None if deeper is None else _record(store, deeper)
+    if record is None:
+        return None
+    inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
+    code = record.get("code")
+    if code is None:
+        return Signature(inputs, outputs)
+    objects = {name: store.get("objects", where) for name, where in code["objects"].items()}
+    found = {name: data for name, data in objects.items() if data is not None}
+    weights = store.map("weights", code["weights"])
+    if weights is None or len(found) < len(objects):
+        return None
+    return Parts(inputs, outputs, found, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"])
+
+
+def _record(store: Cache, key: str) -> dict[str, Any] | None:
+    data = store.get("models", key)
+    return None if data is None else dict(json.loads(data))
+
+
+def _key_with(key: str, names: Sequence[str], folder: Path) -> str | None:
+    """The key of a model together with the content of files; None if one cannot be read."""
+    parts: list[str | bytes] = [key]
+    for name in names:
+        digest = file_digest(folder / name)
+        if digest is None:
+            return None
+        parts += [name, digest]
+    return key_of(*parts)
+
+
+def _to_json(infos: Infos) -> list[Any]:
+    return [[info.name, list(info.shape), from_numpy(info.dtype)] for info in infos]
+
+
+def _from_json(entries: list[Any]) -> list[TensorInfo]:
+    return [TensorInfo(name, tuple(shape), to_numpy(dtype)) for name, shape, dtype in entries]
