@@ -94,8 +94,8 @@ def compare(options: argparse.Namespace) -> int:
     settings = describe(protocol)
     with progress() as say:
         say("writing networks that are missing")
-        networks = find(options.networks or ZOO, options.zoo, options.seed)
-        session = Session([Contestant(engine) for engine in options.engines], options.threads, protocol, shapes(options), say)
+        networks = find(options.networks or ZOO, options.zoo, options.seed, shapes(options))
+        session = Session([Contestant(engine) for engine in options.engines], options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
     show_comparison(console(), comparison)
@@ -126,8 +126,8 @@ def ablate(options: argparse.Namespace) -> int:
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:
-        networks = find(options.networks or ZOO, options.zoo, options.seed)
-        comparison = Session(contestants, options.threads, protocol, shapes(options), say).run(networks)
+        networks = find(options.networks or ZOO, options.zoo, options.seed, shapes(options))
+        comparison = Session(contestants, options.threads, protocol, say).run(networks)
     comparison.settings |= settings
     show_ablation(console(), comparison)
     if options.json:
@@ -144,10 +144,10 @@ def profile(options: argparse.Namespace) -> int:
     from benchmark.process import EngineProcess
     from benchmark.tables import console, show_profile
 
-    [network] = find([options.profile], options.zoo, options.seed)
+    [network] = find([options.profile], options.zoo, options.seed, shapes(options))
     profiles = {}
     for threads in options.threads:
-        job = Job(Contestant("stepwell"), str(network.path), threads, options.spin == "on", shapes(options))
+        job = Job(Contestant("stepwell"), str(network.path), threads, options.spin == "on", network.shapes)
         with progress() as say, EngineProcess(job) as process:
             say(f"{network.name}: compiling")
             process.feed(feeds(process.load().inputs, 1))

@@ -2,8 +2,8 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ class Network:
 
     name: str
     path: Path
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Sizes for inputs with free dimensions, by name."""
 
     @property
     def weights_bytes(self) -> int:
@@ -31,8 +33,10 @@ class Network:
         return self.path.stat().st_size
 
 
-def find(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network]:
-    """The networks by name or by the path of a file. Raises Failure for what is neither.
+def find(names: Sequence[str], folder: Path, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None) -> list[Network]:
+    """The networks by name or by the path of a file; `shapes` is for the files that have inputs of these names.
+
+    Raises Failure for what is neither, and for a shape that no file has an input for.
 
     Those of the zoo are written to a sub-folder of `folder` that is named after the code that makes them, unless they are there; the
     tests of the networks keep theirs in the same place.
@@ -42,13 +46,27 @@ def find(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network]:
         if name in KNOWN:
             found.append(Network(name, _materialised(name, folder, seed)))
         elif Path(name).is_file():
-            found.append(Network(Path(name).stem, Path(name)))
+            here = {key: shape for key, shape in (shapes or {}).items() if key in _inputs(Path(name))}
+            found.append(Network(Path(name).stem, Path(name), here))
         else:
             raise Failure(f"'{name}' is no file and no network; the networks: {', '.join(KNOWN)}")
+    unused = (shapes or {}).keys() - {key for network in found for key in network.shapes}
+    if unused:
+        raise Failure(f"no file has an input {', '.join(sorted(unused))} to give a shape to")
     twice = {network.name for network in found if sum(other.name == network.name for other in found) > 1}
     if twice:
         raise Failure(f"two networks have the name {', '.join(sorted(twice))}")
     return found
+
+
+def _inputs(path: Path) -> set[str]:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return {value.name for value in onnx.load(path, load_external_data=False).graph.input}
+    except DecodeError:
+        raise Failure(f"{path} is not an ONNX model") from None
 
 
 def _materialised(name: str, folder: Path, seed: int) -> Path:

@@ -48,16 +48,18 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
     flops = kernel_flops(model.ir("graph-opt"))
     arrays = [np.ascontiguousarray(feed[info.name]) for info in model.inputs]
     want = list(model.run(feed).values())
-    outputs = [np.zeros_like(array) for array in want]
-    workspace = aligned_empty(model.memory.workspace_bytes)
+    # The whole model gets outputs and a workspace of its own, so that the replay cannot find there what it fails to compute.
+    outputs, other = ([np.zeros_like(array) for array in want] for _ in range(2))
+    workspace, other_workspace = (aligned_empty(model.memory.workspace_bytes) for _ in range(2))
     base = [address(array) for array in (*arrays, *outputs, model.weights, workspace)]
+    other_base = [address(array) for array in (*arrays, *other, model.weights, other_workspace)]
     code = load(model.objects, exports=list(model.objects))
     bound = [(code.function(c.kernel, len(c.operands)), [base[i] + offset for i, offset in c.operands]) for c in calls]
     main = code.function("main", len(base))
     runtime = openmp()
     if runtime is not None:
         runtime.set_threads(threads)
-    samples, whole = _replay(bound, lambda: main(*base), repeats)
+    samples, whole = _replay(bound, lambda: main(*other_base), repeats)
     for got, expected in zip(outputs, want, strict=True):
         if not np.array_equal(got, expected, equal_nan=got.dtype.kind == "f"):
             raise Failure("the replayed calls give another result than the model: the profile would not be of the same work")
@@ -69,7 +71,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
 
 
 def _replay(bound: list[tuple[Callable[..., None], list[int]]], main: Callable[[], None], repeats: int) -> tuple[list[list[float]], list[float]]:
-    """Seconds of each call and of the whole, in turns. The replay comes last: what it leaves in the outputs can be looked at."""
+    """Seconds of each call and of the whole, in turns."""
     clock = time.perf_counter
     samples: list[list[float]] = [[] for _ in bound]
     whole = []

@@ -5,7 +5,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +51,6 @@ class Session:
     contestants: Sequence[Contestant]
     threads: Sequence[int]
     protocol: Protocol
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     say: Callable[[str], None] = lambda text: None
     """Is told what is being done."""
 
@@ -76,8 +75,8 @@ class Session:
         return comparison
 
     def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
-        shapes = {} if network.name == "call" else self.shapes
-        return Job(contestant, str(network.path), threads, self.protocol.spin, shapes, None if cache is None else str(cache / contestant.engine))
+        folder = None if cache is None else str(cache / contestant.engine)
+        return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder)
 
     def _starts(self, comparison: Comparison, network: Network, cache: Path) -> None:
         """Cold and warm starts, one process after the other, on the largest number of threads."""

@@ -1,0 +1,306 @@
+"""The benchmark: what it measures is what it says, engines are told apart, profiles are of the work that the model does. No test looks at a time."""
+
+import importlib.util
+import json
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import bench
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import networks
+import stepwell
+from benchmark.engines import environment
+from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
+from benchmark.models import feeds, find
+from benchmark.peak import peak_flops, source
+from benchmark.process import EngineProcess
+from benchmark.profile import kernel_calls, profile
+from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
+from benchmark.session import Protocol, Session, scaled_error
+from stepwell.target import resolve
+
+RANDOM = np.random.default_rng(11)
+ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
+QUICK = ["--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off"]
+
+
+def array(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> Path:
+    """Convolution, batch normalisation, ReLU, pooling, fully connected; the batch is free."""
+    weights = {"w": array(8, 3, 3, 3), "s": array(8), "b": array(8), "m": array(8), "v": np.abs(array(8)) + 0.5, "f": array(8, 5)}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="first/conv", pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"], name="first/norm"),
+        helper.make_node("Relu", ["n"], ["r"], name="first/relu"),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"], name="pool"),
+        helper.make_node("Flatten", ["p"], ["l"], name="flatten"),
+        helper.make_node("MatMul", ["l", "f"], ["y"], name="last"),
+    ]
+    value = helper.make_tensor_value_info
+    inputs, outputs = [value("x", TensorProto.FLOAT, ["n", 3, 9, 7])], [value("y", TensorProto.FLOAT, ["n", 5])]
+    graph = helper.make_graph(nodes, "tiny", inputs, outputs, [numpy_helper.from_array(v, k) for k, v in weights.items()])
+    path = tmp_path_factory.mktemp("bench") / "tiny.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    return path
+
+
+def test_comparison_end_to_end(tiny, tmp_path, capsys):
+    table, picture = tmp_path / "run.json", tmp_path / "run.png"
+    drawn = ["--plot", str(picture)] if importlib.util.find_spec("matplotlib") else []
+    status = bench.main([str(tiny), "--shape", "x=2x3x9x7", "--engines", ",".join(ENGINES), "--json", str(table), *drawn, *QUICK])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    assert "1 thread: median ms" in shown
+    assert "2 threads: median ms" in shown
+    assert all(engine in shown for engine in ENGINES)
+    record = json.loads(table.read_text())
+    assert {(c["network"], c["engine"], c["threads"]) for c in record["cells"]} == {("tiny", e, t) for e in ENGINES for t in (1, 2)}
+    for cell in record["cells"]:
+        assert [len(turn) for turn in cell["rounds"]] == [3, 3]
+        assert all(0 < seconds < 60 for turn in cell["rounds"] for seconds in turn)
+        assert cell["error"] < 1e-5
+        assert cell["above_weights_bytes"] > 0
+        assert cell["engine"] != "onnxruntime" or cell["settings"]["session.intra_op.allow_spinning"] == "0"
+    assert set(record["call_overhead"]) == set(ENGINES)
+    assert all(start["cold"] > 0 and start["warm"] > 0 for start in record["starts"])
+    assert record["settings"]["protocol"]["rounds"] == 2
+    assert set(record["settings"]["versions"]) == set(ENGINES)
+    if drawn:
+        assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_classical_protocol(tiny, tmp_path, capsys):
+    table = tmp_path / "run.json"
+    options = ["--classical", "--no-starts", "--shape", "x=1x3x9x7", "--engines", "stepwell,onnxruntime", "--threads", "1", "--json", str(table)]
+    assert bench.main([str(tiny), *options, *QUICK]) == 0
+    record = json.loads(table.read_text())
+    for cell in record["cells"]:
+        [runs] = cell["rounds"]
+        assert len(runs) == 100
+        assert cell["time"]["value"] == pytest.approx(np.mean(runs))
+    assert record["statistic"] == "mean"
+    assert record["settings"]["protocol"]["images"] == 1
+    assert "mean ms" in capsys.readouterr().out
+
+
+def test_ablation_end_to_end(tiny, capsys):
+    options = ["--ablate", "--technique", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
+    assert bench.main([str(tiny), *options, *QUICK]) == 0
+    shown = capsys.readouterr().out
+    assert "fold-batch-norm" in shown
+    assert "fuse-operators" in shown
+    assert "simplify-algebra" not in shown
+
+
+def test_profile_end_to_end(tiny, tmp_path, capsys):
+    table = tmp_path / "profile.json"
+    assert bench.main(["--profile", str(tiny), "--shape", "x=2x3x9x7", "--threads", "2", "--json", str(table), *QUICK]) == 0
+    assert "% of peak" in capsys.readouterr().out
+    [found] = json.loads(table.read_text())["profiles"]
+    assert found["threads"] == 2
+    assert found["peak_flops"] > 1e8
+    convolutions = [call for call in found["calls"] if "first/conv" in call["nodes"] and call["flops"]]
+    multiply_adds = 2 * (2 * 8 * 9 * 7) * (3 * 3 * 3)  # two images, 8 channels of 9x7, each from 3 channels of 3x3
+    # The bias and the ReLU are a few operations for each element of the result.
+    assert multiply_adds <= sum(call["flops"] for call in convolutions) <= multiply_adds + 8 * (2 * 8 * 9 * 7)
+    [last] = [call for call in found["calls"] if "last" in call["nodes"]]
+    assert last["flops"] == 2 * (2 * 5) * 8
+
+
+def test_profile_refuses_a_replay_that_does_something_else(tiny):
+    model = stepwell.compile(tiny, threads=1, shapes={"x": (1, 3, 9, 7)})
+    x = array(1, 3, 9, 7)
+
+    class Tampered:
+        """The model, with the last call missing from its list of calls."""
+
+        def __getattr__(self, name):
+            return getattr(model, name)
+
+        def ir(self, level):
+            lines = model.ir(level).splitlines()
+            main = next((i for i, line in enumerate(lines) if "func.func @main" in line), 0)
+            last = max((i for i, line in enumerate(lines) if " call @" in line and i > main), default=-1)
+            return "\n".join(line for i, line in enumerate(lines) if level != "affine" or i != last)
+
+    calls = profile(model, {"x": x}, 1, 1).calls
+    assert [call.kernel for call in calls] == [call.kernel for call in kernel_calls(model.ir("affine"))]
+    with pytest.raises(Failure, match="another result"):
+        profile(Tampered(), {"x": x}, 1, 1)
+
+
+def test_calls_of_a_main_that_is_no_list_are_refused():
+    with pytest.raises(Failure, match=r"list of calls.*'memref.alloc'"):
+        kernel_calls("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
+
+
+def test_the_peak_keeps_its_multiply_adds():
+    target = resolve("host")
+    assert source(target, 1, 10).count("vector.fma") == target.vector_registers * 3 // 4
+    assert peak_flops(1, steps=1000, repeats=1) > 1e8
+
+
+def comparison(times: dict[str, list[list[float]]], classical: bool = False) -> Comparison:
+    made = Comparison(["net"], [Contestant(name) for name in times], [1], classical)
+    for name, rounds in times.items():
+        made.cells["net", name, 1] = Cell(rounds=rounds, error=1e-6)
+    return made
+
+
+def test_ratio_is_to_the_fastest_peer():
+    c = comparison({"stepwell": [[2.0, 2.0, 9.0], [2.0]], "onnxruntime": [[5.0], [7.0]], "openvino": [[3.0], [3.0]]})
+    assert c.best_peer("net", 1) == "openvino"
+    assert c.best_ratio("net", 1).value == 1.5  # above 1: ours is faster
+    ratio = c.ratio("net", 1, of="onnxruntime", to="stepwell")
+    assert (ratio.value, ratio.low, ratio.high) == (3.0, 2.75, 3.25)  # by round: 2.5 and 3.5
+    assert comparison({"stepwell": [[1.0, 2.0, 6.0]]}, classical=True).statistic("net", "stepwell", 1).value == 3.0
+    assert comparison({"stepwell": [[1.0, 2.0, 6.0]]}).statistic("net", "stepwell", 1).value == 2.0
+    assert comparison({"stepwell": [[1.0]], "onnxruntime": []}).best_ratio("net", 1) is None
+
+
+def test_means_are_geometric_and_say_of_how_many():
+    c = Comparison([*SEVEN[:2], "other"], [Contestant("stepwell"), Contestant("onnxruntime")], [2])
+    for network, time in zip(c.networks, (1.0, 4.0, 2.0), strict=True):
+        c.cells[network, "stepwell", 2], c.cells[network, "onnxruntime", 2] = Cell(rounds=[[1.0]]), Cell(rounds=[[time]])
+    assert [(m["group"], m["networks"], m["of"], pytest.approx(m["ratio"])) for m in means(c)] == [("the seven", 2, 7, 2.0), ("all", 3, 3, 2.0)]
+    assert geometric_mean([]) is None
+    assert quartiles([1.0, 2.0, 3.0, 4.0, 5.0]) == (2.0, 4.0)
+
+
+def test_wrong_results_and_failures_are_reported():
+    c = comparison({"stepwell": [[1.0]], "onnxruntime": [[1.0]]})
+    assert c.failures() == []
+    c.cells["net", "stepwell", 1].error = 2e-4
+    c.cells["net", "onnxruntime", 1].failure = "it crashed"
+    assert c.failures() == ["net, stepwell, 1 thread: its outputs differ by 0.0002 of their scale", "net, onnxruntime, 1 thread: it crashed"]
+
+
+def test_scaled_error():
+    want = np.array([1.0, -4.0, np.inf], np.float32)
+    assert scaled_error(want, want) == 0
+    assert scaled_error(np.array([1.0, -3.0, np.inf], np.float32), want) == 0.25
+    assert scaled_error(np.zeros((0, 2)), np.zeros((0, 2))) == 0
+    with pytest.raises(Failure, match="NaN"):
+        scaled_error(np.array([np.nan, -4.0, np.inf], np.float32), want)
+    with pytest.raises(Failure, match="shape"):
+        scaled_error(want[:2], want)
+
+
+def test_turns_go_round_and_another_begins_each_time():
+    order = []
+
+    class Fake:
+        def __init__(self, name):
+            self.name = name
+
+        def turn(self, warm_up, warm_seconds, runs):
+            if (self.name, len(order)) == ("b", 8):
+                raise Failure("gone")
+            order.append(self.name)
+            return Turn([1.0] * runs, 0.0)
+
+    contestants = [Contestant(name) for name in "abc"]
+    c = Comparison(["net"], contestants, [1])
+    session = Session(contestants, [1], Protocol(pause=0.0))
+    session.foreign = session.timed = 0.0
+    session._rounds(c, "net", {(name, 1): Fake(name) for name in "abc"}, 4, 2)
+    assert " ".join(order) == "a b c b c a c a c a"  # the third round begins with c; b fails at its end and is left out from then
+    assert c.cell("net", "a", 1).rounds == [[1.0, 1.0]] * 4
+    assert c.cell("net", "b", 1).failure == "gone"
+
+
+def test_an_engine_that_fails_says_so_and_the_rest_goes_on(tiny, tmp_path):
+    bad = tmp_path / "bad.onnx"
+    bad.write_bytes(b"not a model")
+    for engine in ENGINES:
+        with EngineProcess(Job(Contestant(engine), str(bad), 1, False)) as process, pytest.raises(Failure):
+            process.load()
+    with EngineProcess(Job(Contestant("stepwell"), str(tiny), 1, False)) as process:
+        with pytest.raises(Failure, match="no model was loaded"):
+            process.turn(1, 0, 1)
+        os.kill(process._process.pid, signal.SIGKILL)
+        with pytest.raises(Failure, match="ended in 'load'"):
+            process.load()
+
+
+def test_spinning_is_what_the_job_says(monkeypatch):
+    on, off = (environment(Job(Contestant("stepwell"), "m", 2, spin)) for spin in (True, False))
+    assert off == {"KMP_BLOCKTIME": "0", "OMP_WAIT_POLICY": "passive"}
+    assert on == {"KMP_BLOCKTIME": "200"}
+    assert environment(Job(Contestant("stepwell"), "m", 2, True, cache="here"))["STEPWELL_CACHE_DIR"] == "here"
+
+
+def test_feeds_fit_and_differ():
+    specs = [TensorSpec("x", (1, 3, 224, 224), "float32"), TensorSpec("i", (2, 5), "int64"), TensorSpec("h", (4,), "float16")]
+    first, second = feeds(specs, 2)
+    assert {name: (a.shape, a.dtype.name) for name, a in first.items()} == {s.name: (s.shape, s.dtype) for s in specs}
+    assert not np.array_equal(first["x"], second["x"])
+    np.testing.assert_array_equal(first["h"], feeds(specs, 1)[0]["h"])
+
+
+def test_networks_are_made_once_and_shapes_are_for_files(tiny, tmp_path):
+    [made] = find(["bert_layer"], tmp_path)
+    stamp = made.path.stat().st_mtime_ns
+    [again, given] = find(["bert_layer", str(tiny)], tmp_path, shapes={"x": (1, 3, 9, 7)})
+    assert (again.path, again.path.stat().st_mtime_ns, again.shapes) == (made.path, stamp, {})
+    assert given.shapes == {"x": (1, 3, 9, 7)}
+    for arguments, message in (((["vgg"], tmp_path), "is no file and no network"), (([str(tiny)] * 2, tmp_path), "two networks")):
+        with pytest.raises(Failure, match=message):
+            find(*arguments)
+    with pytest.raises(Failure, match="no file has an input z"):
+        find([str(tiny)], tmp_path, shapes={"z": (1,)})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--engines", "tvm"], "there is no 'tvm'"), (["--threads", "0"], "expected a number from 1"), (["--pause", "-1"], "expected seconds"),
+     (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
+)  # fmt: skip
+def test_wrong_usage(arguments, message, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        bench.main(arguments)
+    assert exit_.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nowhere.onnx"], "is no file"), (["--ablate", "--technique", "luck"], "there is no technique 'luck'"), (["--shape", "x"], "expected NAME")],
+)
+def test_faults_are_one_line(arguments, message, capsys):
+    assert bench.main([*arguments, *QUICK]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_bert_layer_is_one_and_agrees_with_onnxruntime(zoo):
+    path = zoo("bert_layer")
+    proto = onnx.load(path)
+    count = Counter(node.op_type for node in proto.graph.node)
+    assert (count["MatMul"], count["Softmax"], count["Erf"], count["LayerNormalization"]) == (8, 1, 1, 2)
+    parameters = sum(numpy_helper.to_array(t).size for t in proto.graph.initializer if t.data_type == TensorProto.FLOAT)
+    assert parameters == pytest.approx(12 * 768 * 768, rel=0.01)  # 4 projections and two 4 times as large
+    assert "bert_layer" not in networks.NETWORKS
+    session = onnxruntime.InferenceSession(path)
+    model = stepwell.compile(path)
+    for seed in range(2):
+        [feed] = feeds([TensorSpec("hidden", (1, 128, 768), "float32")], 1, seed)
+        (want,) = session.run(None, feed)
+        results = []
+        for threads in (1, 2):
+            model.threads = threads
+            (got,) = model.run(feed).values()
+            assert scaled_error(got, want) < 1e-5
+            results.append(got)
+        np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
+        assert want.std() > 0.5
