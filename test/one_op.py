@@ -14,6 +14,7 @@ from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.mlir import ExecutionEngine, func, ir, make_context, passmanager
 from stepwell.dialects.types import FLOATS, TensorType, from_numpy, to_numpy
 from stepwell.dialects.weights import WeightTable
+from stepwell.passes.affine_to_llvm.expand_math import ExpandMath
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.linalg_to_affine.kernels import copy_generic
 from stepwell.passes.registry import PassState
@@ -135,6 +136,7 @@ def execute(module: ir.Module, arrays: Sequence[np.ndarray], results: Sequence[t
         with ir.InsertionPoint(copy), copy.location:
             copy_generic(*copy.operands)
         copy.erase()
+    ExpandMath().run(module.operation, PassState())
     passmanager.PassManager.parse(LOWER).run(module.operation)
     engine = ExecutionEngine(module, opt_level=1, shared_libs=[])
     address = engine.raw_lookup("_mlir_ciface_k")

@@ -1,10 +1,12 @@
 """The pass that computes functions of the math dialect by polynomials on vectors, where the stock lowering would call libm per element."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.mlir import arith, defining_op, ir, math
-from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
+from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS
+from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
 from stepwell.passes.registry import Pass, PassState, register_pass
@@ -16,25 +18,44 @@ def element_type(kind: ir.Type) -> ir.Type:
     return ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
 
 
-def expansion_pattern(expansion: Expansion) -> Pattern:
-    """rewrite: math.f(x) : f32 lanes -> its polynomial;  math.f(x) : narrower lanes -> truncf(math.f(extf(x)))"""
+def lanes(kind: ir.Type) -> Shape | NoMatch:
+    """The lanes of a scalar or vector type."""
+    if isinstance(kind, ir.VectorType) and kind.scalable:
+        return NoMatch("its number of lanes is not known")
+    return Shape(kind)
 
-    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-        operands, kind = list(op.operation.operands), op.operation.results[0].type
-        element = element_type(kind)
-        if isinstance(kind, ir.VectorType) and kind.scalable:
-            return NoMatch("its number of lanes is not known")
-        shape = Shape(kind)
-        if isinstance(element, (ir.F16Type, ir.BF16Type)):
-            wide = [arith.ExtFOp(shape.f32, operand).result for operand in operands]
-            whole = ir.Operation.create(expansion.op, results=[shape.f32], operands=wide).results[0]
-            return arith.TruncFOp(kind, whole).result
-        if not isinstance(element, ir.F32Type):
-            return NoMatch(f"{element} stays with libm")
-        result: ir.Value = expansion.function(*(Floats(shape, operand) for operand in operands)).value
+
+def widening_pattern(name: str) -> Pattern:
+    """rewrite: math.f(x) : f16 or bf16 lanes -> truncf(math.f(extf(x)))"""
+
+    def widen(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        kind = op.operation.results[0].type
+        shape = lanes(kind)
+        if isinstance(shape, NoMatch):
+            return shape
+        if not isinstance(element_type(kind), (ir.F16Type, ir.BF16Type)):
+            return NoMatch("it is not of f16 or bf16")
+        operands = [arith.ExtFOp(shape.f32, operand).result for operand in op.operation.operands]
+        result: ir.Value = arith.TruncFOp(kind, ir.Operation.create(name, results=[shape.f32], operands=operands).results[0]).result
         return result
 
-    return Pattern(f"expand-{expansion.op.removeprefix('math.')}", expansion.op, rewrite)
+    return Pattern(f"widen-{name.removeprefix('math.')}", name, widen)
+
+
+def pattern_of(name: str, prefix: str, function: Callable[..., Floats], elements: tuple[type[ir.Type], ...]) -> Pattern:
+    """rewrite: math.f(x) -> function(x), for lanes of `elements`"""
+
+    def expand(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        kind = op.operation.results[0].type
+        shape = lanes(kind)
+        if isinstance(shape, NoMatch):
+            return shape
+        if not isinstance(element_type(kind), elements):
+            return NoMatch(f"not for {element_type(kind)}")
+        result: ir.Value = function(*(Floats(shape, operand) for operand in op.operation.operands)).value
+        return result
+
+    return Pattern(f"{prefix}-{name.removeprefix('math.')}", name, expand)
 
 
 @pattern("math.powf", benefit=2)
@@ -74,7 +95,15 @@ def splat_constant(value: ir.Value) -> float | None:
     return attribute.value if isinstance(attribute, ir.FloatAttr) else None
 
 
-PATTERNS = (expand_rsqrt, expand_constant_power, *(expansion_pattern(e) for e in EXPANSIONS.values()))
+WIDENING = tuple(widening_pattern(name) for name in EXPANSIONS)
+BY_POLYNOMIALS = (
+    expand_rsqrt,
+    expand_constant_power,
+    *WIDENING,
+    *(pattern_of(e.op, "expand", e.function, (ir.F32Type,)) for e in EXPANSIONS.values()),
+    *(pattern_of(name, "correct", function, (ir.F64Type,)) for name, function in BY_LIBM.items()),
+)
+BY_SYSTEM = (expand_rsqrt, *WIDENING, *(pattern_of(name, "correct", function, (ir.F32Type, ir.F64Type)) for name, function in BY_LIBM.items()))
 
 
 @register_pass("expand-math", level="affine", techniques={"expand-math": "libm=true"})
@@ -85,8 +114,7 @@ class ExpandMath(Pass):
     Narrower floats go through f32; f64 is left to libm. docs/vector-math.md says how each is computed and how large its error can be.
     """
 
-    libm: bool = False  # leave all to the system's libm, one element at a time
+    libm: bool = False  # leave f32 to the system's libm too, one element at a time
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if not self.libm:
-            state.count(self.name, apply_patterns(op, PATTERNS, state))
+        state.count(self.name, apply_patterns(op, BY_SYSTEM if self.libm else BY_POLYNOMIALS, state))

@@ -50,30 +50,7 @@ def sigmoid(s: Scalars, x: ir.Value) -> ir.Value:
 
 def softplus(s: Scalars, x: ir.Value) -> ir.Value:
     """`log(1 + exp(x))` = `max(x, 0) + log1p(exp(-|x|))`."""
-    return s.add(s.maximum(x, s.const(0)), log1p(s, s.call(math.ExpOp, s.neg(s.abs(x)))))
-
-
-# math.log1p and math.expm1 become `log(1 + x)` and `exp(x) - 1` on the way to LLVM, which lose the digits that they are for. W. Kahan's
-# formulas correct the rounding of `1 + x` and `exp(x)` by what the inverse function makes of it.
-
-
-def log1p(s: Scalars, x: ir.Value) -> ir.Value:
-    """`log(1 + x)` to a few ulps, for `x > -1`: `log(u) * x / (u - 1)` with `u = 1 + x` as rounded."""
-    one = s.const(1)
-    u = s.add(one, x)
-    rounded = s.sub(u, one)
-    corrected = s.mul(s.call(math.LogOp, u), s.div(x, rounded))
-    return s.select(s.compare("eq", rounded, s.const(0)), x, corrected)
-
-
-def expm1(s: Scalars, x: ir.Value) -> ir.Value:
-    """`exp(x) - 1` to a few ulps, for `x` that does not overflow: `(u - 1) * x / log(u)` with `u = exp(x)` as rounded."""
-    one = s.const(1)
-    u = s.call(math.ExpOp, x)
-    difference = s.sub(u, one)
-    corrected = s.mul(difference, s.div(x, s.call(math.LogOp, u)))
-    far = s.select(s.compare("eq", difference, s.const(-1)), difference, corrected)
-    return s.select(s.compare("eq", u, one), x, far)
+    return s.add(s.maximum(x, s.const(0)), s.call(math.Log1pOp, s.call(math.ExpOp, s.neg(s.abs(x)))))
 
 
 def leaky_relu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
@@ -83,7 +60,7 @@ def leaky_relu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
 
 def elu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
     """`x` where it is not negative, else `alpha * (exp(x) - 1)`."""
-    return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), expm1(s, x)), x)
+    return s.select(s.compare("lt", x, s.const(0)), s.mul(s.const(alpha), s.call(math.ExpM1Op, x)), x)
 
 
 def clamp(s: Scalars, x: ir.Value, *, min: float, max: float) -> ir.Value:

@@ -46,7 +46,7 @@ def expm1_small(r: Floats) -> Floats:
     return fma(r * r, polynomial(r, c.EXPM1), r)
 
 
-@expands("math.exp", ulps=1.0)
+@expands("math.exp", ulps=1.1)
 def exp(x: Floats) -> Floats:
     """`2^k e^r` with `x = k ln 2 + r`."""
     k, r = split(x.at_most(89.0).at_least(-104.0))
@@ -77,13 +77,13 @@ def expm1(x: Floats) -> Floats:
 
 @expands("math.tanh", ulps=1.5)
 def tanh(x: Floats) -> Floats:
-    """`|x| + |x|^3 P(x^2)` up to 0.55, `1 - 2 / (e^(2|x|) + 1)` from there, and the sign of x."""
+    """`|x| + |x|^3 P(x^2)` up to 5/8, `1 - 2 / (e^(2|x|) + 1)` from there, and the sign of x."""
     magnitude = abs(x)
     square = magnitude * magnitude
     near = fma(magnitude * square, polynomial(square, c.TANH), magnitude)
     k, r = split(magnitude.at_most(9.1) * 2.0)
     far = 1.0 - 2.0 / fma(power_of_two(k), exp_small(r), 1.0)
-    return with_sign_of((magnitude < 0.55).choose(near, far), x)
+    return with_sign_of((magnitude < 0.625).choose(near, far), x)
 
 
 def with_sign_of(magnitude: Floats, x: Floats) -> Floats:

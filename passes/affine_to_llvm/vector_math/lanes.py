@@ -159,7 +159,7 @@ class Floats(Lanes):
         return self._new(arith.NegFOp(self.value))
 
     def __abs__(self) -> "Floats":
-        return self._new(math.AbsFOp(self.value))
+        return self.apply(math.AbsFOp)
 
     def constant(self, value: float) -> "Floats":
         """`value` in every lane, in this one's type."""
@@ -167,11 +167,15 @@ class Floats(Lanes):
 
     def floor(self) -> "Floats":
         """The greatest integer not above it."""
-        return self._new(math.FloorOp(self.value))
+        return self.apply(math.FloorOp)
+
+    def apply(self, op: Callable[[ir.Value], Any]) -> "Floats":
+        """An op of the math dialect on it."""
+        return self._new(op(self.value))
 
     def sqrt(self) -> "Floats":
         """The square root, rounded once."""
-        return self._new(math.SqrtOp(self.value))
+        return self.apply(math.SqrtOp)
 
     def _compare(self, predicate: Any, other: "Floats | float") -> Mask:
         return Mask(self.shape, arith.CmpFOp(predicate, self.value, self._operand(other)).result)
