@@ -166,3 +166,16 @@ func.func @not_bounds(%x: tensor<2xf32>, %y: tensor<2xf32>) -> tensor<2xf32> {
   %1 = "graph.minimum"(%0, %y) : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xf32>
   return %1 : tensor<2xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @cube
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<2xf32>
+// CHECK-NEXT: %[[S:.*]] = "graph.mul"(%[[X]], %[[X]])
+// CHECK-NEXT: %[[C:.*]] = "graph.mul"(%[[S]], %[[X]])
+// CHECK-NEXT: return %[[C]]
+func.func @cube(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %three = "graph.constant"() {value = dense<3.0> : tensor<1xf32>} : () -> tensor<1xf32>
+  %0 = "graph.pow"(%x, %three) : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
