@@ -21,23 +21,22 @@ from pathlib import Path
 import environment
 
 ROOT = Path(__file__).resolve().parent.parent
-NEEDED = ("rich", "onnx", "onnxruntime", "stepwell")
+NEEDED = ("stepwell", "onnxruntime")
+EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment of one's own, but not in the checkout's
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
-    if any(importlib.util.find_spec(module) is None for module in NEEDED):
-        environment.enter("bench")
     from benchmark.jobs import Failure
 
     parser = make_parser()
     options = parser.parse_args(arguments)
     for engine in options.engines:
-        if importlib.util.find_spec(engine) is None:
+        if not installed(engine):
             parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
     if options.plot and (options.ablate or options.profile or "stepwell" not in options.engines or len(options.engines) < 2):
         parser.error("--plot draws how stepwell compares with peers: it needs both")
-    if options.plot and importlib.util.find_spec("matplotlib") is None:
+    if options.plot and not installed("matplotlib"):
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
     try:
         if options.profile:
@@ -267,5 +266,13 @@ def names(known: Sequence[str] | dict[str, str]) -> Callable[[str], list[str]]:
     return parse
 
 
+def installed(*modules: str) -> bool:
+    """Whether all of these can be imported."""
+    return all(importlib.util.find_spec(module) is not None for module in modules)
+
+
 if __name__ == "__main__":
+    ours = Path(sys.prefix).resolve() == environment.VENV.resolve()
+    if not installed(*NEEDED, *(EXTRA if ours else ())):
+        environment.enter("bench")
     sys.exit(main())

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.metadata
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -27,7 +28,7 @@ class Engine(Protocol):
         """The outputs that a call gave, in the model's order; copies, valid after the next call."""
 
 
-CONTROLLED = ("KMP_BLOCKTIME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "STEPWELL_CACHE_DIR")
+CONTROLLED = ("KMP_BLOCKTIME", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "STEPWELL_CACHE", "STEPWELL_CACHE_DIR")
 """Variables that an engine's process has as `environment` says, or not at all."""
 
 
@@ -48,10 +49,11 @@ def load(job: Job) -> Engine:
 class _Stepwell:
     def __init__(self, job: Job) -> None:
         import stepwell
-        from stepwell.native.pool import shut_down
 
         model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=job.contestant.disable)
-        shut_down()  # the compiler's processes: nothing more is compiled here
+        pool = sys.modules.get("stepwell.native.pool")
+        if pool is not None:
+            pool.shut_down()  # the compiler's processes: nothing more is compiled here
         if not isinstance(model, stepwell.CompiledModel):
             free = ", ".join(f"{info.name} {info}" for info in model.inputs)
             raise Failure(f"the model has free dimensions; give shapes with --shape: {free}")
@@ -141,7 +143,7 @@ _LOADERS: dict[str, Callable[[Job], Engine]] = {"stepwell": _Stepwell, "onnxrunt
 
 
 def _import_stepwell() -> str:
-    importlib.import_module("stepwell.api")
+    importlib.import_module("stepwell.compilation")  # what is needed to load a model from the cache; the rest on demand
     try:
         return importlib.metadata.version("stepwell")
     except importlib.metadata.PackageNotFoundError:

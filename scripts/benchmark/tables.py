@@ -73,10 +73,20 @@ def _show_starts(out: Console, c: Comparison) -> None:
 
 
 def _show_notes(out: Console, c: Comparison) -> None:
+    show_protocol(out, c)
     for label, statistic in c.overhead.items():
         value, low, high = (f"{seconds * 1e6:.1f}" for seconds in (statistic.value, statistic.low, statistic.high))
         out.print(f"a call of {label} costs {value} µs [{low} {high}]: ReLU of four numbers")
     show_problems(out, c)
+
+
+def show_protocol(out: Console, c: Comparison) -> None:
+    """How it was timed, in a line or two."""
+    p = c.settings["protocol"]
+    inputs = plural(p["images"], "image")
+    out.print(f"{plural(p['rounds'], 'round')} of {plural(p['runs'], 'run')} of {inputs} in turn, one process for each engine and number of threads")
+    for name, settings in {key[1]: cell.settings for key, cell in c.cells.items() if cell.settings}.items():
+        out.print(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items() if 'thread' not in key.lower())}")
 
 
 def show_problems(out: Console, c: Comparison) -> None:
@@ -104,6 +114,7 @@ def show_ablation(out: Console, c: Comparison) -> None:
             table.add_row(_techniques(variant), *(_ratio(ratio, spread=True) for ratio in ratios), NOTHING if mean is None else f"{mean:.2f}")
         out.print(table)
         out.print()
+    show_protocol(out, c)
     show_problems(out, c)
 
 
