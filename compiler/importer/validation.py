@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 
 import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, defs
@@ -86,6 +87,15 @@ def unique_name(name: str, taken: set[str]) -> str:
     return unique
 
 
+def unify_domains(model: ModelProto) -> None:
+    """Spell ONNX's own domain in one way, in place: its checker knows only one of the two."""
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
+    for message in [*imports, *(node for nodes in bodies for node in nested_nodes(nodes))]:
+        if message.domain != domain_of(message.domain):
+            message.domain = domain_of(message.domain)
+
+
 def spell_out_defaults(model: ModelProto) -> None:
     """Give nodes of operators that ONNX defines as functions their default attributes, in place: its strict inference stumbles without."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
@@ -161,7 +171,17 @@ def unknown_reason(node: NodeProto, domain: str, opset: int) -> str:
     """Why an operator is not known to ONNX."""
     if opset == 0:
         return f"the model imports no opset of the domain '{node.domain or 'ai.onnx'}'"
-    versions = sorted(s.since_version for s in defs.get_all_schemas_with_history() if s.name == node.op_type and s.domain == domain)
-    if versions:
-        return f"it is an operator from opset {versions[0]} on only"
+    first = first_versions().get((domain, node.op_type))
+    if first is not None:
+        return f"it is an operator from opset {first} on only"
     return f"there is no such operator in the domain '{domain or 'ai.onnx'}', and no rule for it"
+
+
+@cache
+def first_versions() -> dict[tuple[str, str], int]:
+    """The opset version that every operator known to ONNX came with, by domain and name."""
+    first: dict[tuple[str, str], int] = {}
+    for schema in defs.get_all_schemas_with_history():
+        key = (schema.domain, schema.name)
+        first[key] = min(first.get(key, schema.since_version), schema.since_version)
+    return first

@@ -13,6 +13,7 @@ from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
 from stepwell.importer.source import nested_nodes
+from stepwell.importer.tensors import onnx_tensor_type
 
 UNROLLED_NODES = 2048  # rounds are imported one after the other up to this many nodes in all
 
@@ -49,7 +50,7 @@ def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[Te
 
 
 @onnx_rule("Loop", since=1)
-def loop(b: ImportBuilder, trip_count: Value | None, condition: Value | None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
+def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
         raise ModelError(f"its body takes {len(body.input)} and gives {len(body.output)} values for {len(initial)} carried ones")
     rounds = None if trip_count is None else b.constant_value(trip_count)
@@ -74,7 +75,8 @@ def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: 
     carried = tuple(initial)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
     for i in range(count):
-        goes, *results = b.node.import_graph(body, (b.literal(np.array(i, np.int64)), b.literal(np.array(True)), *carried))
+        state = as_declared(b, [b.literal(np.array(i, np.int64)), b.literal(np.array(True))], body)
+        goes, *results = b.node.import_graph(body, (*state, *carried))
         carried = tuple(results[: len(initial)])
         for parts, value in zip(collected, results[len(initial) :], strict=True):
             parts.append(with_new_axes(b, value, [0]))
@@ -84,6 +86,12 @@ def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: 
         if going_on is not None and not going_on.reshape(-1)[0]:
             break
     return *carried, *(stacked(b, parts, len(initial) + i) for i, parts in enumerate(collected))
+
+
+def as_declared(b: ImportBuilder, scalars: Sequence[Value], body: GraphProto) -> list[Value]:
+    """Round and condition as the body declares them: some models have vectors of one element there."""
+    declared = [onnx_tensor_type(value.type) for value in body.input]
+    return [b.with_shape(v, (1,)) if t is not None and t.rank == 1 else v for v, t in zip(scalars, declared, strict=False)]
 
 
 def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
@@ -107,7 +115,8 @@ def rolled_loop(b: ImportBuilder, limit: Value, condition: Value, initial: Seque
     arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
     block = made.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[made.location] * len(arguments))
     with ir.InsertionPoint(block):
-        goes, *results = b.node.import_graph(body, list(block.arguments))
+        state = as_declared(b, list(block.arguments)[:2], body)
+        goes, *results = b.node.import_graph(body, (*state, *list(block.arguments)[2:]))
         if joined(types, [type_of(v) for v in results]) != types:
             shown = ", ".join(str(type_of(v)) for v in results)
             raise UnsupportedError(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 
@@ -19,23 +20,30 @@ def supported(name: str, value: str, choices: Sequence[str]) -> str:
 
 
 def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
-    """Resampling before opset 11: no choice of coordinates."""
-    dims = static_dims(x, "an input")
-    if len(scales) != len(dims):
-        raise ModelError(f"scales must have {len(dims)} entries for an input of rank {len(dims)}, got {list(scales)}")
-    return b.resize(
-        x,
-        sizes=tuple(math.floor(d * s) for d, s in zip(dims, scales, strict=True)),
-        scales=tuple(map(float, scales)),
-        mode=supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear")),
-        coordinates="asymmetric",
-        rounding="floor",
-        cubic_coefficient=-0.75,
-        exclude_outside=False,
-        antialias=False,
-        roi=(),
-        extrapolation=0.0,
-    )
+    """Resampling before opset 11: no choice of coordinates.
+
+    What the nearest element is was left open; as in ONNX Runtime it is the next one where a dimension shrinks, the one before elsewhere.
+    """
+    rank = type_of(x).rank
+    if len(scales) != rank:
+        raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
+    mode = supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
+    for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
+        if any(s != 1.0 for s in factors):
+            x = b.resize(
+                x,
+                sizes=tuple(math.floor(d * s) for d, s in zip(static_dims(x, "an input"), factors, strict=True)),
+                scales=tuple(map(float, factors)),
+                mode=mode,
+                coordinates="asymmetric",
+                rounding=rounding,
+                cubic_coefficient=-0.75,
+                exclude_outside=False,
+                antialias=False,
+                roi=(),
+                extrapolation=0.0,
+            )
+    return x
 
 
 @onnx_rule("Upsample", since=7)

@@ -1,0 +1,164 @@
+"""If, Loop and Scan: in place where they are known, as regions where they are not."""
+
+import numpy as np
+import onnx
+import pytest
+from importing import check, context, floats, ints, model, node, ops
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+
+from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.locations import node_names
+from stepwell.importer import ImportedModel, import_model
+
+X = floats(2, 3)
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+
+
+def graph(
+    nodes: list[NodeProto], inputs: list[tuple[str, int, list[int] | None]], outputs: list[tuple[str, int, list[int] | None]], **weights: np.ndarray
+) -> onnx.GraphProto:
+    values = [[helper.make_tensor_value_info(*value) for value in side] for side in (inputs, outputs)]
+    return helper.make_graph(nodes, "inner", *values, [numpy_helper.from_array(array, name) for name, array in weights.items()])
+
+
+def choice(
+    then: list[NodeProto], other: list[NodeProto], shapes: tuple[list[int] | None, list[int] | None] = (None, None), **weights: np.ndarray
+) -> NodeProto:
+    branches = [graph(nodes, [], [("r", FLOAT, shape)], **weights) for nodes, shape in zip((then, other), shapes, strict=True)]
+    return node("If", ["c"], then_branch=branches[0], else_branch=branches[1], name="if")
+
+
+def inner_names(imported: ImportedModel) -> list[str]:
+    found: list[str] = []
+    for op in imported.module.body.operations[0].regions[0].blocks[0].operations:
+        for region in op.operation.regions:
+            for block in region.blocks:
+                found += [name for inner in block.operations for name in node_names(inner.location)]
+    return found
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_a_known_condition_leaves_one_branch(value: bool) -> None:
+    made = choice([node("Neg", ["x"], ["r"], name="n")], [node("Relu", ["x"], ["r"], name="r")])
+    imported = check(made, {"x": X}, {"c": np.array(value)})
+    assert ops(imported) == ["parameter", "neg" if value else "relu"]
+    assert imported.nodes == ["if", "if/n" if value else "if/r"]
+
+
+@pytest.mark.parametrize("value", [False, True])
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_condition_at_run_time_keeps_both(value: bool, shape: tuple[int, ...]) -> None:
+    """The branches use a value around them, a weight of the main graph and one of their own."""
+    then = [node("Add", ["x", "w"], ["t"], name="a"), node("Mul", ["t", "own"], ["r"], name="m")]
+    made = choice(then, [node("Relu", ["x"], ["r"], name="r")], own=floats(3, seed=8))
+    imported = check(made, {"x": X, "c": np.full(shape, value)}, {"w": floats(3, seed=7)})
+    assert "if" in ops(imported)
+    assert imported.nodes == ["if", "if/a", "if/m", "if/r"]
+    assert set(inner_names(imported)) == {"if", "if/a", "if/m", "if/r"}
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_branches_of_different_sizes(value: bool) -> None:
+    then, other = [node("Slice", ["x", "zero", "one"], ["r"])], [node("Neg", ["x"], ["r"])]
+    weights = {"zero": ints(0), "one": ints(1)}
+    imported = check(choice(then, other), {"x": X, "c": np.array(value)}, weights)
+    assert imported.outputs[0][1].shape == (None, 3)
+
+
+def test_branches_of_different_ranks() -> None:
+    made = choice([node("ReduceSum", ["x"], ["r"], keepdims=0)], [node("Neg", ["x"], ["r"])])
+    with pytest.raises(UnsupportedError, match=r'If "if" .*different types \(tensor<f32> or tensor<2x3xf32>\) are not supported'):
+        import_model(model([made], {"x": X, "c": np.array(True)}, {"y": X}), context())
+
+
+def test_problems_inside_are_reported_with_those_outside() -> None:
+    made = choice([node("RandomNormalLike", ["x"], ["r"], name="noise")], [node("Bernoulli", ["x"], ["r"], name="coin")])
+    with pytest.raises(UnsupportedError) as error:
+        import_model(model([made, node("Det", ["s"], ["d"], name="det")], {"x": X, "c": np.array(True), "s": floats(3, 3)}, {"y": X}), context())
+    lines = str(error.value).splitlines()
+    assert lines[0] == "SW002 3 parts of the model are not supported:"
+    assert '"if/noise"' in lines[1]
+    assert '"if/coin"' in lines[2]
+    assert '"det"' in lines[3]
+
+
+def body(
+    nodes: list[NodeProto], carried: list[tuple[str, int, list[int] | None]], outputs: list[tuple[str, int, list[int] | None]]
+) -> onnx.GraphProto:
+    return graph(nodes, [("i", INT64, []), ("go", BOOL, []), *carried], [("go_on", BOOL, []), *outputs])
+
+
+DOUBLING = [node("Identity", ["go"], ["go_on"]), node("Add", ["v", "v"], ["v2"], name="double"), node("Add", ["v2", "x"], ["v3"], name="add")]
+
+
+def doubling(scan: bool = False) -> onnx.GraphProto:
+    outputs: list[tuple[str, int, list[int] | None]] = [("v3", FLOAT, [2, 3])]
+    return body(DOUBLING, [("v", FLOAT, [2, 3])], outputs + ([("v2", FLOAT, [2, 3])] if scan else []))
+
+
+def test_a_known_number_of_rounds_is_unrolled() -> None:
+    made = node("Loop", ["n", "", "x"], ["y", "all"], body=doubling(scan=True), name="loop")
+    imported = check(made, {"x": X}, {"n": np.array(3)}, outputs=("y", "all"))
+    assert "loop" not in ops(imported)
+    assert imported.nodes == ["loop"] + [f"loop/{name}{again}" for again in ("", ".1", ".2") for name in ("the_identity", "double", "add")]
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_a_number_of_rounds_known_at_run_time(count: int) -> None:
+    made = node("Loop", ["n", "c", "x"], body=doubling(), name="loop")
+    imported = check(made, {"x": X, "n": np.array(count), "c": np.array(True)})
+    assert "loop" in ops(imported)
+    assert {"loop/double", "loop/add"} <= set(inner_names(imported))
+    check(made, {"x": X, "n": np.array(count), "c": np.array(False)})
+
+
+def test_rounds_without_end_but_a_condition() -> None:
+    """Doubles until the sum is above a bound."""
+    nodes = [
+        node("Add", ["v", "v"], ["v2"]),
+        node("ReduceSum", ["v2"], ["s"], keepdims=0),
+        node("Less", ["s", "bound"], ["go_on"]),
+    ]
+    made = node("Loop", ["", "c", "x"], body=body(nodes, [("v", FLOAT, [2, 3])], [("v2", FLOAT, [2, 3])]))
+    check(made, {"x": np.abs(X), "c": np.array(True), "bound": np.array(100, np.float32)})
+    check(made, {"x": np.abs(X), "bound": np.array(100, np.float32)}, {"c": np.array(True)})
+
+
+def test_a_condition_that_is_known_ends_the_rounds() -> None:
+    nodes = [node("Less", ["i", "two"], ["go_on"]), node("Add", ["v", "x"], ["v2"])]
+    made = node("Loop", ["n", "", "x"], ["y", "all"], body=body(nodes, [("v", FLOAT, [2, 3])], [("v2", FLOAT, [2, 3]), ("v", FLOAT, [2, 3])]))
+    imported = check(made, {"x": X}, {"n": np.array(100), "two": np.array(2)}, outputs=("y", "all"))
+    assert imported.outputs[1][1].shape == (3, 2, 3)
+
+
+def test_rounds_counted_by_a_vector_of_one_element() -> None:
+    nodes = [node("Identity", ["go"], ["go_on"]), node("Cast", ["i"], ["f"], to=FLOAT), node("Add", ["v", "f"], ["v2"])]
+    inner = graph(nodes, [("i", INT64, [1]), ("go", BOOL, [1]), ("v", FLOAT, [2, 3])], [("go_on", BOOL, [1]), ("v2", FLOAT, [2, 3])])
+    made = node("Loop", ["n", "c", "x"], body=inner)
+    for weights in ({"n": ints(3), "c": np.array([True])}, {}):
+        check(made, {"x": X} | ({} if weights else {"n": ints(3), "c": np.array([True])}), weights, expected=[X + 3])
+
+
+def test_carried_values_that_grow() -> None:
+    nodes = [node("Identity", ["go"], ["go_on"]), node("Concat", ["v", "x"], ["v2"], axis=0)]
+    made = node("Loop", ["n", "", "x"], body=body(nodes, [("v", FLOAT, [None, 3])], [("v2", FLOAT, [None, 3])]))  # type: ignore[list-item]
+    check(made, {"x": X, "n": np.array(3)})
+    assert check(made, {"x": X}, {"n": np.array(3)}).outputs[0][1].shape == (8, 3)
+
+
+def test_collecting_over_rounds_known_at_run_time_is_not_supported() -> None:
+    made = node("Loop", ["n", "", "x"], ["y", "all"], body=doubling(scan=True), name="loop")
+    with pytest.raises(UnsupportedError, match=r'Loop "loop" .*values collected over a number of rounds known only at run time'):
+        import_model(model([made], {"x": X, "n": np.array(3)}, {"y": X, "all": floats(1, 2, 3)}), context())
+
+
+@pytest.mark.parametrize(
+    "attributes", [{}, {"scan_input_axes": [1], "scan_input_directions": [1], "scan_output_axes": [-1], "scan_output_directions": [1]}]
+)
+def test_scan(attributes: dict[str, list[int]]) -> None:
+    data = floats(3, 4)
+    width = 3 if attributes else 4
+    nodes = [node("Add", ["s", "e"], ["s2"]), node("Mul", ["s2", "e"], ["out"])]
+    inner = graph(nodes, [("s", FLOAT, [width]), ("e", FLOAT, [width])], [("s2", FLOAT, [width]), ("out", FLOAT, [width])])
+    made = node("Scan", ["start", "x"], ["y", "all"], body=inner, num_scan_inputs=1, **attributes)
+    check(made, {"x": data, "start": floats(width, seed=4)}, outputs=("y", "all"))

@@ -1,0 +1,156 @@
+"""Functions of the model, and ONNX's own definitions of operators without a rule."""
+
+import numpy as np
+import onnx
+import pytest
+from importing import assert_close, check, context, floats, model, node, run
+from onnx import AttributeProto, FunctionProto, NodeProto, helper
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.locations import node_names
+from stepwell.importer import find_rule, import_model
+from stepwell.importer.functions import schema_of
+
+X = floats(2, 3)
+HERE = "test.functions"
+
+
+def refer(made: NodeProto, attribute: str, to: str, kind: int) -> NodeProto:
+    """A node one of whose attributes is an attribute of the function around it."""
+    made.attribute.append(AttributeProto(name=attribute, ref_attr_name=to, type=kind))
+    return made
+
+
+def leaky(opset: int = 21) -> FunctionProto:
+    """LeakyRelu of the negated input, its slope an attribute with the default 0.25."""
+    body = [node("Neg", ["a"], ["n"], name="negate"), refer(node("LeakyRelu", ["n"], ["b"], name=""), "alpha", "slope", AttributeProto.FLOAT)]
+    function = helper.make_function(HERE, "NegLeaky", ["a"], ["b"], body, [helper.make_opsetid("", opset)])
+    function.attribute_proto.append(helper.make_attribute("slope", 0.25))
+    return function
+
+
+def calling(nodes: list[NodeProto], *functions: FunctionProto, inputs: dict[str, np.ndarray] | None = None) -> onnx.ModelProto:
+    return model(nodes, inputs or {"x": X}, {"y": X}, domains={HERE: 1}, functions=list(functions))
+
+
+def negated_leaky(x: np.ndarray, slope: float) -> np.ndarray:
+    return np.where(-x < 0, np.float32(slope) * -x, -x)
+
+
+def test_calls_give_attributes_and_names() -> None:
+    nodes = [node("NegLeaky", ["x"], ["t"], domain=HERE, slope=0.5, name="one"), node("NegLeaky", ["t"], domain=HERE, name="two")]
+    proto = calling(nodes, leaky())
+    imported = import_model(proto, context())
+    assert imported.nodes == ["one", "two", "one/negate", "one/LeakyRelu_1", "two/negate", "two/LeakyRelu_1"]
+    body = imported.module.body.operations[0].regions[0].blocks[0]
+    assert [node_names(op.location) for op in body.operations][:-1] == [[name] for name in imported.nodes[2:]]
+    assert_close(run(proto, {"x": X})["y"], negated_leaky(negated_leaky(X, 0.5), 0.25))
+
+
+def test_functions_call_functions_with_attributes_handed_on() -> None:
+    inner = leaky()
+    body = [
+        refer(node("NegLeaky", ["p"], ["q"], domain=HERE, name="call"), "slope", "factor", AttributeProto.FLOAT),
+        node("Relu", ["q"], ["r"], name="relu"),
+    ]
+    outer = helper.make_function(
+        HERE, "Outer", ["p"], ["r"], body, [helper.make_opsetid("", 21), helper.make_opsetid(HERE, 1)], attributes=["factor"]
+    )
+    proto = calling([node("Outer", ["x"], domain=HERE, factor=-0.5, name="out")], inner, outer)
+    assert import_model(proto, context()).nodes == ["out", "out/call", "out/call/negate", "out/call/LeakyRelu_1", "out/relu"]
+    assert_close(run(proto, {"x": X})["y"], np.maximum(negated_leaky(X, -0.5), 0))
+
+
+@pytest.mark.parametrize("opset", [16, 20, 21])
+def test_a_function_has_its_own_opset(opset: int) -> None:
+    proto = calling([node("NegLeaky", ["x"], domain=HERE)], leaky(opset))
+    assert_close(run(proto, {"x": X})["y"], negated_leaky(X, 0.25))
+
+
+def test_an_opset_of_a_function_in_which_its_operators_mean_something_else() -> None:
+    function = helper.make_function(HERE, "Old", ["a"], ["b"], [node("Softmax", ["a"], ["b"])], [helper.make_opsetid("", 11)])
+    with pytest.raises(ModelError, match="imports version 11 whereas model imports version 21"):
+        import_model(calling([node("Old", ["x"], domain=HERE)], function), context())
+
+
+def test_inputs_and_outputs_may_be_left_out() -> None:
+    body = [node("Clip", ["a", "low", "high"], ["b"]), node("Neg", ["a"], ["c"])]
+    function = helper.make_function(HERE, "Bounded", ["a", "low", "high"], ["c", "b"], body, [helper.make_opsetid("", 21)])
+    proto = calling([node("Bounded", ["x", "", "high"], ["", "y"], domain=HERE)], function, inputs={"x": X, "high": np.array(0.5, np.float32)})
+    assert_close(run(proto, {"x": X, "high": np.array(0.5, np.float32)})["y"], np.minimum(X, np.float32(0.5)))
+
+
+def test_a_function_may_take_an_operators_place() -> None:
+    body = [node("Neg", ["a"], ["b"])]
+    function = helper.make_function("", "Relu", ["a"], ["b"], body, [helper.make_opsetid("", 21)])
+    proto = model([node("Relu", ["x"])], {"x": X}, {"y": X}, functions=[function])
+    assert_close(run(proto, {"x": X})["y"], -X)
+
+
+def test_what_a_function_uses_is_reported_under_its_call() -> None:
+    body = [node("Det", ["a"], ["d"], name="determinant"), node("NoSuch", ["d"], ["b"], domain="elsewhere")]
+    function = helper.make_function(HERE, "Odd", ["a"], ["b"], body, [helper.make_opsetid("", 21), helper.make_opsetid("elsewhere", 3)])
+    proto = model(
+        [node("Odd", ["x"], domain=HERE, name="odd")],
+        {"x": floats(3, 3)},
+        {"y": np.float32(0)},
+        domains={HERE: 1, "elsewhere": 3},
+        functions=[function],
+    )
+    with pytest.raises(UnsupportedError) as error:
+        import_model(proto, context())
+    assert 'Det "determinant" (opset 21): there is no rule for it' in str(error.value)
+    assert 'elsewhere.NoSuch "the_nosuch" (opset 3): there is no such operator' in str(error.value)
+
+
+def test_functions_that_call_themselves() -> None:
+    functions = []
+    for name, other in (("A", "B"), ("B", "A")):
+        imports = [helper.make_opsetid("", 21), helper.make_opsetid(HERE, 1)]
+        functions.append(helper.make_function(HERE, name, ["a"], ["b"], [node(other, ["a"], ["b"], domain=HERE)], imports))
+    with pytest.raises(ModelError, match=r"the model's function '[AB]' .* calls itself"):
+        import_model(calling([node("A", ["x"], domain=HERE)], *functions), context())
+
+
+def test_functions_that_grow_beyond_bounds() -> None:
+    """Each function calls the one before twice: 2^40 nodes in all, found without expanding them."""
+    functions = [leaky()]
+    imports = [helper.make_opsetid("", 21), helper.make_opsetid(HERE, 1)]
+    before = "NegLeaky"
+    for i in range(40):
+        body = [node(before, ["a"], ["t"], domain=HERE), node(before, ["t"], ["b"], domain=HERE)]
+        functions.append(helper.make_function(HERE, f"F{i}", ["a"], ["b"], body, imports))
+        before = f"F{i}"
+    with pytest.raises(ModelError, match="nodes after the expansion of its functions; at most"):
+        import_model(calling([node(before, ["x"], domain=HERE)], *functions), context())
+
+
+def test_a_function_in_the_model_twice() -> None:
+    with pytest.raises(ModelError, match="two functions of the model have the name 'NegLeaky'"):
+        import_model(calling([node("NegLeaky", ["x"], domain=HERE)], leaky(), leaky()), context())
+
+
+@pytest.mark.parametrize(
+    ("op", "opset"), [("Shrink", 9), ("Shrink", 21), ("SoftmaxCrossEntropyLoss", 12), ("SoftmaxCrossEntropyLoss", 13), ("CenterCropPad", 18)]
+)
+def test_operators_that_onnx_defines(op: str, opset: int) -> None:
+    """They have no rule; all that their definition makes belongs to the node."""
+    assert find_rule("", op, opset) is None
+    assert schema_of("", op, opset) is not None
+    if op == "Shrink":
+        imported = check(node(op, ["x"], lambd=0.4, bias=0.3), {"x": X}, opset=opset)
+    elif op == "CenterCropPad":
+        imported = check(node(op, ["x", "size"]), {"x": floats(5, 8)}, {"size": np.array([7, 3])}, opset=opset)
+    else:
+        imported = check(node(op, ["x", "t"], reduction="mean"), {"x": floats(4, 5), "t": np.array([3, 0, 4, 1])}, opset=opset)
+    assert imported.nodes == [f"the_{op.lower()}"]
+    body = imported.module.body.operations[0].regions[0].blocks[0]
+    assert {tuple(node_names(op.location)) for op in list(body.operations)[:-1]} == {(imported.nodes[0],)}
+
+
+def test_a_definition_that_needs_something_unsupported_says_so() -> None:
+    proto = model([node("Bernoulli", ["x"], name="coin")], {"x": X}, {"y": X})
+    with pytest.raises(
+        UnsupportedError, match=r'Bernoulli "coin" \(opset 21\): by ONNX\'s definition it takes RandomUniformLike \(opset \d+\): there is no rule'
+    ):
+        import_model(proto, context())

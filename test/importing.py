@@ -1,0 +1,165 @@
+"""Small ONNX models for the importer's tests, imported and compared with ONNX Runtime or ONNX's own evaluator."""
+
+import functools
+import os
+import pickle
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+from onnx.backend.test import loader
+from onnx.reference import ReferenceEvaluator
+from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
+
+from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.mlir import ir, make_context
+from stepwell.importer import ImportedModel, import_model
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@functools.cache
+def node_cases() -> list[Any]:
+    """ONNX's operator tests, every third. Making them takes many seconds, so they stay in build/."""
+    stored = Path(__file__).parent.parent / "build" / f"node-cases-{onnx.__version__}.pickle"
+    if not stored.exists():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            cases = loader.load_model_tests(kind="node")
+        plain = [(c.name, c.model.SerializeToString(), c.data_sets, c.rtol, c.atol) for c in cases[::3]]
+        stored.parent.mkdir(exist_ok=True)
+        partial = stored.with_suffix(f".{os.getpid()}.tmp")
+        partial.write_bytes(pickle.dumps(plain))
+        partial.replace(stored)
+    return list(pickle.loads(stored.read_bytes()))
+
+
+@functools.cache
+def context() -> ir.Context:
+    """One context for all tests: loading the dialects takes longer than importing a small model."""
+    return make_context()
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def floats(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
+    """Random values, both signs, no symmetry."""
+    return (rng(seed + sum(shape)).normal(0.3, 1.0, shape)).astype(dtype)
+
+
+def ints(*values: int, dtype: Any = np.int64) -> np.ndarray:
+    return np.array(values, dtype)
+
+
+def value_info(name: str, array: np.ndarray, dims: Sequence[Any] | None = None) -> onnx.ValueInfoProto:
+    """The declaration of a value of the array's type, with its shape or the dims given."""
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape if dims is None else dims)
+
+
+def model(
+    nodes: Sequence[NodeProto],
+    inputs: Arrays,
+    outputs: Arrays,
+    weights: Arrays | None = None,
+    *,
+    opset: int = 21,
+    ir_version: int = 10,
+    domains: Mapping[str, int] | None = None,
+    **fields: Any,
+) -> ModelProto:
+    """A model of these nodes; inputs and outputs as arrays of the types they have (outputs by rank alone)."""
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [value_info(name, array) for name, array in inputs.items()],
+        [value_info(name, array, [f"{name}{i}" for i in range(array.ndim)]) for name, array in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, v) for d, v in (domains or {}).items())]
+    return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **fields)
+
+
+def expected_outputs(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequence[str], weights: Arrays, opset: int) -> list[np.ndarray]:
+    """What ONNX Runtime gives, or ONNX's own evaluator where that has no kernel."""
+    graph = helper.make_graph(
+        list(nodes),
+        "test",
+        [value_info(name, array) for name, array in inputs.items()],
+        [onnx.ValueInfoProto(name=name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return list(session.run(list(outputs), dict(inputs)))
+    except (Fail, InvalidArgument, InvalidGraph, NotImplemented):
+        return [np.asarray(a) for a in ReferenceEvaluator(proto).run(list(outputs), dict(inputs))]
+
+
+def run(proto: ModelProto | bytes | str, inputs: Arrays, **options: Any) -> dict[str, np.ndarray]:
+    """Import, verify and evaluate a model."""
+    imported = import_model(proto, context(), **options)
+    return run_imported(imported, inputs)
+
+
+def run_imported(imported: ImportedModel, inputs: Arrays) -> dict[str, np.ndarray]:
+    assert imported.module.operation.verify()
+    taken = {name for name, _ in imported.inputs}
+    return evaluate(imported.module, imported.weights, {name: array for name, array in inputs.items() if name in taken})
+
+
+def assert_close(got: np.ndarray, want: np.ndarray, terms: int = 32) -> None:
+    """Equal type and shape, and values within the rounding of that many additions of the type (exactly equal integers)."""
+    want = np.asarray(want)
+    assert got.dtype == want.dtype
+    assert got.shape == want.shape
+    if want.dtype.kind in "iub":
+        np.testing.assert_array_equal(got, want)
+        return
+    eps = float(ml_dtypes.finfo(want.dtype).eps)
+    wide_got, wide_want = got.astype(np.float64), want.astype(np.float64)
+    finite = wide_want[np.isfinite(wide_want)]
+    scale = float(np.abs(finite).max()) if finite.size else 1.0
+    np.testing.assert_allclose(wide_got, wide_want, rtol=terms * eps, atol=eps * scale * np.sqrt(terms))
+
+
+def check(
+    nodes: NodeProto | Sequence[NodeProto],
+    inputs: Arrays,
+    weights: Arrays | None = None,
+    *,
+    outputs: Sequence[str] = ("y",),
+    opset: int = 21,
+    terms: int = 32,
+    expected: Sequence[np.ndarray] | None = None,
+) -> ImportedModel:
+    """Compare the imported model with what it should give (ONNX Runtime's results unless told); returns it."""
+    nodes = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    wanted = list(expected) if expected is not None else expected_outputs(nodes, inputs, outputs, weights or {}, opset)
+    proto = model(nodes, inputs, dict(zip(outputs, map(np.asarray, wanted), strict=True)), weights, opset=opset)
+    imported = import_model(proto, context())
+    got = run_imported(imported, inputs)
+    for name, want in zip(outputs, wanted, strict=True):
+        assert_close(got[name], want, terms)
+    return imported
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), **attributes: Any) -> NodeProto:
+    """A node called after its operator."""
+    return helper.make_node(op, list(inputs), list(outputs), name=attributes.pop("name", f"the_{op.lower()}"), **attributes)
+
+
+def ops(imported: ImportedModel) -> list[str]:
+    """The mnemonics of the ops of @main in order, the return left out."""
+    body = imported.module.body.operations[0].regions[0].blocks[0]
+    return [op.operation.name.removeprefix("graph.") for op in body.operations][:-1]
