@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -26,7 +27,7 @@ from .native.openmp import openmp as find_openmp
 from .native.pool import compile_units
 from .parts import Parts, assemble
 from .plugins import load_installed
-from .stair import LEVELS, check_disable, check_level, last_step, step, steps_between
+from .stair import LEVELS, LIBM, check_disable, check_level, last_step, step, steps_between
 from .target import Target, resolve
 from .texts import Texts
 
@@ -73,12 +74,13 @@ def lower(
     target: str | Target = "host",
     shapes: Mapping[str, Sequence[int]] | None = None,
     disable: Sequence[str] = (),
+    libm: bool = False,
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Lowered:
     """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
     check_level(to_level)
-    disable = check_disable(disable)
+    disable = check_disable((*disable, LIBM) if libm else disable)
     imported, seconds = import_source(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free and to_level != "graph":
@@ -156,8 +158,11 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
         whole, pipeline = last_step(openmp=find_openmp() is not None, disable=lowered.disable)
         PassRunner(lowered.state, optimistic=True).run(lowered.module, whole, level=LEVELS[-1])
     units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
-    objects, object_keys = _objects(units, lowered.target, store)
-    weights, weights_key = _weights(lowered, store if keep_weights else None)
+    offsets, size = _arena(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
+    with ThreadPoolExecutor(1) as beside:  # copying, hashing and writing leave the interpreter to others
+        packed = beside.submit(_weights, lowered.weights, offsets, size, store if keep_weights else None)
+        objects, object_keys = _objects(units, lowered.target, store)
+        weights, weights_key = packed.result()
     lowered.timings["obj"] = time.perf_counter() - begin
     if on_level is not None:
         on_level("obj", lowered.timings["obj"])
@@ -181,14 +186,17 @@ def _objects(units: Sequence[Unit], target: Target, store: Cache | None) -> tupl
     return {name: data if data is not None else made[name] for name, data in known.items()}, kept
 
 
-def _weights(lowered: Lowered, store: Cache | None) -> tuple[np.ndarray, str | None]:
+def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> tuple[np.ndarray, str | None]:
     """The arena of all weights, in memory or in a file of the cache, and its key there."""
-    attributes = lowered.module.operation.attributes
-    offsets = {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
-    size = _bytes(lowered.module, "stepwell.weights_bytes")
-    key = store.put_chunks("weights", (c.data for c in arena_chunks(lowered.weights, offsets, size)), size) if store is not None else None
-    mapped = store.map("weights", key) if store is not None and key is not None else None
-    return (pack_arena(lowered.weights, offsets, size), None) if mapped is None else (mapped, key)
+    key = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
+    mapped = store.map("weights", key, check=False) if store is not None and key is not None else None
+    return (pack_arena(weights, offsets, size), None) if mapped is None else (mapped, key)
+
+
+def _arena(module: ir.Module) -> dict[str, int]:
+    """The offset of each weight in the arena."""
+    attributes = module.operation.attributes
+    return {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
 
 
 def _bytes(module: ir.Module, attribute: str) -> int:

@@ -15,7 +15,7 @@ from .fingerprint import everything, model_digest
 from .model import CompiledModel, TensorInfo
 from .parts import Parts, Signature, assemble, keep, recall
 from .plugins import load_installed
-from .stair import LEVELS, check_disable
+from .stair import LEVELS, LIBM, check_disable
 from .target import Target, resolve
 from .texts import Texts
 
@@ -38,6 +38,7 @@ def compile(
     target: str | Target = "host",
     shapes: Shapes | None = None,
     disable: Sequence[str] = (),
+    libm: bool = False,
     cache: bool = True,
     on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None,
@@ -47,6 +48,7 @@ def compile(
     `threads` bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
     dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
     `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
+    With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
     `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError or InputError with one clear
@@ -54,6 +56,8 @@ def compile(
     """
     begin = time.perf_counter()
     load_installed()
+    if libm:
+        disable = (*disable, LIBM)
     request = _Request(source, shapes, resolve(target), disable)
     store = open_cache(cache)
     key = request.key() if store is not None else None

@@ -69,6 +69,14 @@ def function_text(name: str, op: str, width: int, operands: int, element: str = 
 """
 
 
+def lower(functions: str, disable: Sequence[str] = ()) -> ir.Module:
+    """Functions at level affine as the llvm dialect."""
+    with make_context(), ir.Location.file("vector-math.mlir", 1, 1):
+        module = ir.Module.parse(f"func.func @main() {{\n  return\n}}\n{functions}")
+        PassRunner(PassState()).run(module, step("llvm", openmp=False, disable=disable))
+        return module
+
+
 def operand_count(expansion: Expansion) -> int:
     """How many operands its op has."""
     return len(inspect.signature(expansion.function).parameters)
@@ -80,14 +88,8 @@ class Compiled:
     def __init__(self, expansions: Iterable[Expansion], widths: Sequence[int], *, disable: Sequence[str] = ()) -> None:
         self._operands = {short(e.op): operand_count(e) for e in expansions}
         names = [(f"{name}_{width}", name, width) for name in self._operands for width in widths]
-        text = "func.func @main() {\n  return\n}\n" + "".join(
-            function_text(symbol, f"math.{name}", width, self._operands[name]) for symbol, name, width in names
-        )
-        with make_context(), ir.Location.file("check_vector_math.mlir", 1, 1):
-            module = ir.Module.parse(text)
-            PassRunner(PassState()).run(module, step("llvm", openmp=False, disable=disable))
-            units = split_module(module)
-        self.code: LoadedCode = load(compile_units(units), [symbol for symbol, _, _ in names])
+        text = "".join(function_text(symbol, f"math.{name}", width, self._operands[name]) for symbol, name, width in names)
+        self.code: LoadedCode = load(compile_units(split_module(lower(text, disable))), [symbol for symbol, _, _ in names])
 
     def __call__(self, name: str, width: int, *operands: Array) -> Array:
         """`name` on f32 operands of one length, computed `width` lanes at a time."""

@@ -12,7 +12,7 @@ from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.display import Progress
 from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR
-from stepwell.stair import LEVELS, check_disable, techniques
+from stepwell.stair import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
     from stepwell.api import Lowered
@@ -96,7 +96,7 @@ class Session:
         load_plugins(self.options)
         self.shapes = parse_shapes(self.options.shape)
         try:
-            self.disable = check_disable([*self.options.disable, *(["expand-math"] if self.options.libm else [])])
+            self.disable = check_disable([*self.options.disable, *([LIBM] if self.options.libm else [])])
         except InputError as error:
             raise UsageError(f"--disable: {error.args[0]}") from None
         if self.options.start is not None and self.shapes:
