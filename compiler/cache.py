@@ -56,9 +56,12 @@ class Cache:
         with self._opened(kind, key) as data:
             return None if data is None else bytes(data)
 
-    def map(self, kind: str, key: str) -> np.ndarray | None:
-        """The content of an entry as read-only bytes that lie in the file itself: processes share them. As `get` otherwise."""
-        with self._opened(kind, key) as data:
+    def map(self, kind: str, key: str, *, check: bool = True) -> np.ndarray | None:
+        """The content of an entry as read-only bytes that lie in the file itself: processes share them. As `get` otherwise.
+
+        `check` is whether to compare its digest: not needed for what was written a moment ago.
+        """
+        with self._opened(kind, key, check=check) as data:
             return None if data is None else np.frombuffer(data, np.uint8)
 
     def put(self, kind: str, key: str, data: bytes) -> bool:
@@ -101,17 +104,16 @@ class Cache:
         return self._root / kind / key[:2] / key[2:]
 
     @contextmanager
-    def _opened(self, kind: str, key: str) -> Iterator[memoryview | None]:
+    def _opened(self, kind: str, key: str, *, check: bool = True) -> Iterator[memoryview | None]:
         path = self._path(kind, key)
         try:
             with path.open("rb") as file:
-                data: mmap | bytes = mmap(file.fileno(), 0, access=ACCESS_READ) if path.stat().st_size else b""
-        except (OSError, ValueError):
+                data = memoryview(mmap(file.fileno(), 0, access=ACCESS_READ))
+        except (OSError, ValueError):  # there is none, or an empty one, which cannot be mapped
             yield None
             return
-        content = memoryview(data)
-        content, footer = content[:-_FOOTER_BYTES], bytes(content[-_FOOTER_BYTES:])
-        if footer != _MAGIC + digest_of(content):
+        content, footer = data[:-_FOOTER_BYTES], bytes(data[-_FOOTER_BYTES:])
+        if check and footer != _MAGIC + digest_of(content):
             _remove(path)
             yield None
             return
@@ -148,15 +150,18 @@ class Cache:
         return key
 
 
-def open_cache(enabled: bool = True) -> Cache | None:
-    """The cache that the environment describes, or None where `enabled` is false or STEPWELL_CACHE is 0.
+def user_cache() -> Cache:
+    """The cache that the environment describes.
 
-    STEPWELL_CACHE_DIR is its folder (default: the user's folder for caches), STEPWELL_CACHE_BYTES its limit. Raises InputError if
-    that is no number.
+    STEPWELL_CACHE_DIR is its folder (default: the user's folder for caches),
+    STEPWELL_CACHE_BYTES its limit. Raises InputError if that is no number.
     """
-    if not enabled or os.environ.get("STEPWELL_CACHE") == "0":
-        return None
     return Cache(cache_folder(), _limit())
+
+
+def is_switched_off() -> bool:
+    """Whether the environment says that no cache is to be used."""
+    return os.environ.get("STEPWELL_CACHE") == "0"
 
 
 def cache_folder() -> Path:

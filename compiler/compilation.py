@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.dialects.errors import ModelError
 
-from .cache import Cache, key_of, open_cache
+from .cache import Cache, is_switched_off, key_of, user_cache
 from .dynamic import DynamicModel
 from .fingerprint import everything, model_digest
 from .model import CompiledModel, TensorInfo
@@ -59,7 +59,7 @@ def compile(
     if libm:
         disable = (*disable, LIBM)
     request = _Request(source, shapes, resolve(target), disable)
-    store = open_cache(cache)
+    store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
     made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None

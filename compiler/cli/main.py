@@ -10,6 +10,7 @@ COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
     "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
     "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported",
+    "cache": "show what is kept of compiled models on disk, say where, or clear it",
 }
 
 DESCRIPTION = """A deep learning compiler: ONNX models down the stair of graph, linalg, affine and llvm to native code.

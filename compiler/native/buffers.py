@@ -8,6 +8,8 @@ from stepwell.dialects.errors import ModelError
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
+_LARGE = 1 << 20  # bytes: smaller arrays are in a cache anyway
+_BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that is to be
 
 
 def aligned_empty(size: int) -> np.ndarray:
@@ -19,6 +21,23 @@ def aligned_empty(size: int) -> np.ndarray:
 def address(array: np.ndarray) -> int:
     """The address of an array's first element."""
     return int(array.__array_interface__["data"][0])
+
+
+def dense(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is row-major without gaps, or a copy that is. A transposed matrix is copied in blocks that the caches hold."""
+    if array.flags.c_contiguous or array.nbytes < _LARGE:
+        return np.ascontiguousarray(array)
+    out = np.empty(array.shape, array.dtype)
+    fastest = array.strides.index(min(array.strides))
+    if fastest == array.ndim - 1:
+        out[...] = array
+        return out
+    part: list[slice] = [slice(None)] * array.ndim
+    for start in range(0, array.shape[fastest], _BLOCK[0]):
+        for last in range(0, array.shape[-1], _BLOCK[1]):
+            part[fastest], part[-1] = slice(start, start + _BLOCK[0]), slice(last, last + _BLOCK[1])
+            out[tuple(part)] = array[tuple(part)]
+    return out
 
 
 def pack_arena(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], size: int) -> np.ndarray:
@@ -49,7 +68,7 @@ def arena_chunks(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], 
         if offset > end:
             yield np.zeros(offset - end, np.uint8)
         if nbytes:
-            yield np.ascontiguousarray(weights[name]).reshape(-1).view(np.uint8)
+            yield dense(weights[name]).reshape(-1).view(np.uint8)
         end = offset + nbytes
     if size > end:
         yield np.zeros(size - end, np.uint8)

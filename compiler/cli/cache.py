@@ -1,0 +1,47 @@
+"""stepwell cache: shows what the cache on disk holds, says where it is, clears it."""
+
+import argparse
+import time
+
+from stepwell.cache import KINDS, Cache, cache_folder, is_switched_off, user_cache
+from stepwell.cli.common import OK, Parser
+from stepwell.cli.display import plural, print_table, quantity
+
+DESCRIPTION = """Show what the cache of compiled models and kernels holds, say where it is, or clear it.
+
+STEPWELL_CACHE_DIR is its folder, STEPWELL_CACHE_BYTES how much it may hold; STEPWELL_CACHE=0 switches it off."""
+_CONTENT = {"models": "compiled models", "weights": "packed weights", "objects": "code of kernels"}
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell cache`."""
+    parser.add_argument("action", nargs="?", default="show", choices=("show", "clear", "path"), help="what to do (default: show)")
+    parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status. Raises InputError or OSError."""
+    if options.action == "path":
+        print(cache_folder())
+        return OK
+    cache = user_cache()
+    if options.action == "clear":
+        count, size = cache.clear()
+        print(f"removed {plural(count, 'file')}, {quantity(size, 'B')}, from {cache.folder}")
+        return OK
+    _show(cache)
+    return OK
+
+
+def _show(cache: Cache) -> None:
+    entries = cache.entries()
+    print(f"{cache.folder}{' (switched off by STEPWELL_CACHE=0)' if is_switched_off() else ''}")
+    rows = []
+    for kind in KINDS:
+        found = [entry for entry in entries if entry.kind == kind]
+        if found:
+            oldest = time.strftime("%Y-%m-%d %H:%M", time.localtime(found[0].used))
+            rows.append([_CONTENT[kind], str(len(found)), quantity(sum(entry.size for entry in found), "B"), oldest])
+    print_table(("what", "files", "size", "least recently used"), rows, numbers=(1, 2))
+    total = sum(entry.size for entry in entries)
+    print(f"{plural(len(entries), 'file')}, {quantity(total, 'B')} of at most {quantity(cache.limit, 'B')}")
