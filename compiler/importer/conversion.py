@@ -136,7 +136,7 @@ class Conversion:
         A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an
         operator it is raised, for the node that the definition stands for to be reported.
         """
-        tainted = any(frame.is_tainted(name) for user in nested_nodes([node]) for name in user.input)
+        tainted = frame.depends_on_problems(node)
         values: tuple[Binding, ...] | None = None
         try:
             values = self._values(resolved(node, frame.attributes), frame, index)

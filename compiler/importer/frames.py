@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from onnx import AttributeProto, GraphProto
+from onnx import AttributeProto, GraphProto, NodeProto
 
 from stepwell.dialects.errors import ModelError
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType
+from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
 
@@ -49,6 +50,13 @@ class Frame:
         if name in self.tainted:
             return True
         return self.parent is not None and name not in self.values and self.parent.is_tainted(name)
+
+    def depends_on_problems(self, node: NodeProto) -> bool:
+        """Whether a node, or one of a graph inside it, uses such a value."""
+        frame: Frame | None = self
+        while frame is not None and not frame.tainted:
+            frame = frame.parent
+        return frame is not None and any(self.is_tainted(name) for user in nested_nodes([node]) for name in user.input)
 
 
 def graph_types(graph: GraphProto) -> dict[str, TensorType]:

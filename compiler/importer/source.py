@@ -73,7 +73,7 @@ def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], externa
     for tensor in model.graph.initializer:
         is_external = tensor.data_location == TensorProto.EXTERNAL
         _add(loaders, tensor, partial(external.array if is_external else tensor_array, tensor))
-        if max(tensor.ByteSize(), data_bytes(tensor)) >= LARGE_BYTES:
+        if data_bytes(tensor) >= LARGE_BYTES:
             large.append(tensor)
         else:
             light.graph.initializer.append(_held_inside(tensor, external))
