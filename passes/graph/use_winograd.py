@@ -12,7 +12,7 @@ from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
 
-@register_pass("use-winograd", level="graph")
+@register_pass("use-winograd", level="graph", optional=True)
 @dataclass
 class UseWinograd(Pass):
     """Replace blocked 3x3 convolutions with stride 1 by Winograd ones with filters transformed now.

@@ -85,7 +85,8 @@ def show_protocol(out: Console, c: Comparison) -> None:
     p = c.settings["protocol"]
     inputs = plural(p["images"], "image")
     out.print(f"{plural(p['rounds'], 'round')} of {plural(p['runs'], 'run')} of {inputs} in turn, one process for each engine and number of threads")
-    for name, settings in {key[1]: cell.settings for key, cell in c.cells.items() if cell.settings}.items():
+    engines = {contestant.label: contestant.engine for contestant in c.contestants}
+    for name, settings in {engines[label]: cell.settings for (_, label, _), cell in c.cells.items() if cell.settings}.items():
         out.print(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items() if 'thread' not in key.lower())}")
 
 
