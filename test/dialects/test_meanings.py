@@ -194,3 +194,13 @@ def test_arithmetic_is_counted() -> None:
         assert flops(mnemonic, x, **attributes) == 0
     transposed = {**window, "group": 2, "output_padding": (0, 0)}
     assert flops("conv_transpose", TensorType("f32", (1, 4, 5, 5)), TensorType("f32", (4, 3, 3, 2)), **transposed) == 2 * 100 * (3 * 3 * 2)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "expected"),
+    [(-9, -8, -1, [0]), (-9, -4, -1, []), (9, -9, -2, [4, 2, 0]), (-2, 9, 1, [3, 4]), (9, 0, 1, []), (3, 0, -1, [3, 2, 1])],
+)
+def test_slices_are_moved_into_range(start: int, end: int, step: int, expected: list[int]) -> None:
+    """Backwards from before the first element begins at the first: there ONNX differs from numpy."""
+    got = run("dynamic_slice", np.arange(5), *(np.array([v]) for v in (start, end, 0, step)))
+    np.testing.assert_array_equal(got, expected)
