@@ -6,7 +6,7 @@ from stepwell.passes.affine_to_llvm.vector_math.exponential import exp2_small, n
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, fma, polynomial
 
 
-@expands("math.erf", ulps=1.0)
+@expands("math.erf", ulps=1.2)
 def erf(x: Floats) -> Floats:
     """`|x| + |x| P(x^2)` up to 1, `1 - 2^Q(|x|)` up to 4, 1 from there, and the sign of x."""
     magnitude = abs(x).at_most(4.0)

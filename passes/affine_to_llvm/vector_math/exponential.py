@@ -58,7 +58,7 @@ def exp2_small(r: Floats) -> Floats:
     return fma(r, polynomial(r, c.EXP2), 1.0)
 
 
-@expands("math.exp2", ulps=1.0)
+@expands("math.exp2", ulps=0.9)
 def exp2(x: Floats) -> Floats:
     """`2^k 2^r` with the integer k nearest to x."""
     x = x.at_most(129.0).at_least(-151.0)
@@ -75,7 +75,7 @@ def expm1(x: Floats) -> Floats:
     return (abs(x) < 2.0**-25).choose(x, result)
 
 
-@expands("math.tanh", ulps=1.5)
+@expands("math.tanh", ulps=1.4)
 def tanh(x: Floats) -> Floats:
     """`|x| + |x|^3 P(x^2)` up to 5/8, `1 - 2 / (e^(2|x|) + 1)` from there, and the sign of x."""
     magnitude = abs(x)
@@ -102,7 +102,7 @@ def hyperbolic(x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
     return a + b, a - b, fma(r * square, polynomial(square, c.SINH), r), square * polynomial(square, c.COSH)
 
 
-@expands("math.sinh", ulps=2.0)
+@expands("math.sinh", ulps=1.9)
 def sinh(x: Floats) -> Floats:
     """By the addition theorem from `|x| = k ln 2 + r`; x itself where that is the nearest."""
     total, difference, s, cosh_less_1 = hyperbolic(x)
@@ -110,7 +110,7 @@ def sinh(x: Floats) -> Floats:
     return (abs(x) < 2.0**-13).choose(x, with_sign_of(result, x))
 
 
-@expands("math.cosh", ulps=2.0)
+@expands("math.cosh", ulps=1.9)
 def cosh(x: Floats) -> Floats:
     """By the addition theorem from `|x| = k ln 2 + r`."""
     total, difference, s, cosh_less_1 = hyperbolic(x)

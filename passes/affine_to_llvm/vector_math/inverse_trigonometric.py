@@ -15,15 +15,17 @@ def asin_parts(magnitude: Floats) -> tuple[Mask, Floats, Floats]:
     return above, s, s * square * polynomial(square, c.ASIN)
 
 
-@expands("math.asin", ulps=2.0)
+@expands("math.asin", ulps=1.2)
 def asin(x: Floats) -> Floats:
     """`asin s`, above 1/2 `pi/2 - 2 asin s`, and the sign of x; NaN above 1."""
     above, s, rest = asin_parts(abs(x))
-    outer = fma(s, -2.0, c.PI[0] / 2) - fma(rest, 2.0, -c.PI[1] / 2)
+    high = fma(s, -2.0, c.PI[0] / 2)
+    lost = fma(s, -2.0, c.PI[0] / 2 - high)
+    outer = high + (lost - fma(rest, 2.0, -c.PI[1] / 2))
     return with_sign_of(above.choose(outer, s + rest), x)
 
 
-@expands("math.acos", ulps=2.0)
+@expands("math.acos", ulps=1.2)
 def acos(x: Floats) -> Floats:
     """`pi/2 - asin x`; above 1/2 `2 asin s`, below -1/2 `pi - 2 asin s`; NaN above 1."""
     above, s, rest = asin_parts(abs(x))
@@ -34,7 +36,7 @@ def acos(x: Floats) -> Floats:
     return above.choose(outer, middle)
 
 
-@expands("math.atan", ulps=2.0)
+@expands("math.atan", ulps=1.4)
 def atan(x: Floats) -> Floats:
     """`atan |x|`, above 1 `pi/2 - atan(1 / |x|)`, and the sign of x."""
     magnitude = abs(x)

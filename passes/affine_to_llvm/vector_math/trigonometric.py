@@ -89,19 +89,19 @@ def circular(a: Angle, turn: int) -> Floats:
     return (value.bits() ^ ((quadrant & 2) << 30)).as_float()
 
 
-@expands("math.sin", ulps=1.0)
+@expands("math.sin", ulps=0.9)
 def sin(x: Floats) -> Floats:
     """The sine or cosine of r by quadrant, with the sign of x."""
     return (circular(reduce(abs(x)), 0).bits() ^ (x.bits() & SIGN)).as_float()
 
 
-@expands("math.cos", ulps=1.0)
+@expands("math.cos", ulps=0.9)
 def cos(x: Floats) -> Floats:
     """The cosine or sine of r by quadrant."""
     return circular(reduce(abs(x)), 1)
 
 
-@expands("math.tan", ulps=2.0)
+@expands("math.tan", ulps=1.7)
 def tan(x: Floats) -> Floats:
     """`tan r`, or `-1 / tan r` in the odd quadrants, with the sign of x."""
     a = reduce(abs(x))
