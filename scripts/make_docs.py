@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import stepwell.passes  # noqa: F401  (registers the passes)
-from stepwell.dialects.graph import op_classes
+from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
 from stepwell.dialects.mlir import operand_fields, result_fields
 from stepwell.importer.registry import all_rules
@@ -38,7 +38,7 @@ def fields(pairs: list[tuple[str, str]]) -> str:
 def graph_ops() -> str:
     """The table of the graph dialect, by file."""
     text = "# The `graph` dialect\n\n" + NOTE + "`?` marks an optional operand, `…` any number of them.\n"
-    by_module: dict[str, list[type]] = {}
+    by_module: dict[str, list[type[GraphOp]]] = {}
     for cls in op_classes().values():
         by_module.setdefault(cls.__module__, []).append(cls)
     for name, classes in sorted(by_module.items()):
