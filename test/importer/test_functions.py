@@ -8,8 +8,9 @@ from onnx import AttributeProto, FunctionProto, NodeProto, helper
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.locations import node_names
+from stepwell.dialects.types import TensorType
 from stepwell.importer import find_rule, import_model
-from stepwell.importer.functions import schema_of
+from stepwell.importer.functions import schema_function, schema_of
 
 X = floats(2, 3)
 HERE = "test.functions"
@@ -154,3 +155,14 @@ def test_a_definition_that_needs_something_unsupported_says_so() -> None:
         UnsupportedError, match=r'Bernoulli "coin" \(opset 21\): by ONNX\'s definition it takes RandomUniformLike \(opset \d+\): there is no rule'
     ):
         import_model(proto, context())
+
+
+@pytest.mark.parametrize(("opset", "version"), [(17, 17), (18, 18), (20, 18), (28, 18)])
+def test_the_body_that_fits_the_opset_is_taken(opset: int, version: int) -> None:
+    """ONNX has two of LayerNormalization, as ReduceMean changed in between."""
+    types = [TensorType("f32", (2, 3)), TensorType("f32", (3,))]
+    function = schema_function(node("LayerNormalization", ["x", "s"]), "", opset, types)
+    assert function is not None
+    assert [entry.version for entry in function.opset_import] == [version]
+    assert schema_function(node("Add", ["x", "s"]), "", opset, types) is None
+    assert schema_function(node("LayerNormalization", ["x", "s"]), "", 16, types) is None

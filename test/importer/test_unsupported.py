@@ -37,6 +37,16 @@ def test_all_nodes_are_listed_with_what_comes_after_them() -> None:
     ]
 
 
+def test_what_would_be_constant_but_for_a_problem_is_no_problem_of_its_own() -> None:
+    nodes = [
+        node("RandomUniform", [], ["r"], shape=[1], name="noise"),
+        node("Cast", ["r"], ["n"], to=7),
+        node("Tile", ["v", "n"], ["t"]),
+        node("Add", ["x", "t"]),
+    ]
+    assert message(nodes, weights={"v": floats(3)}) == 'SW002 RandomUniform "noise" (opset 21): there is no rule for it'
+
+
 def test_one_problem_is_one_line() -> None:
     text = message([node("RandomNormalLike", ["x"], name="noise")])
     assert text == 'SW002 RandomNormalLike "noise" (opset 21): there is no rule for it'

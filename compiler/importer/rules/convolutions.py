@@ -126,7 +126,7 @@ def conv_transpose(
         totals = []
         for i, size in enumerate(sizes):
             total = win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i]
-            extra[i] += max(-total, 0)  # what is wanted beyond the windows is zero
+            extra[i] += max(-total, 0) if output_shape else 0  # what is wanted beyond the windows is zero
             totals.append(max(total, 0))
         edges = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
     if any(e < 0 for e in extra):
