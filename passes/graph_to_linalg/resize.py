@@ -75,12 +75,8 @@ def affine_places(loop: int, places: np.ndarray) -> Any:
     step = int(places[1] - places[0]) if len(places) > 1 else 0
     if np.array_equal(places, i * step + places[0]):
         return here * step + int(places[0])
-    factor = int(np.searchsorted(places, places[-1], side="left"))
-    factor = max(2, round(factor / max(1, int(places[-1] - places[0]))))
-    for shift in range(factor):
-        if np.array_equal(places, (i + shift) // factor):
-            return ir.AffineExpr.get_floor_div(here + shift, factor)
-    return None
+    factor = int(np.count_nonzero(places == places[0]))
+    return ir.AffineExpr.get_floor_div(here, factor) if np.array_equal(places, i // factor) else None
 
 
 def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, weights: np.ndarray) -> ir.Value:
