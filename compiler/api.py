@@ -1,7 +1,6 @@
 """Go down the stair part of the way, go on from IR, make native code: what `compile` is made of."""
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from stepwell.dialects.errors import IRError, ModelError
 from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.dialects.types import TensorType
 from stepwell.dialects.weights import WeightTable
+from stepwell.passes.instrumentation import stopwatch
 from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import find_function
 from stepwell.passes.runner import Instrumentation, PassRunner
@@ -111,13 +111,13 @@ def compile_ir(
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
     lowered = read_ir(text, level, weights, target=target, name=name)
-    descend(lowered, code_level(level, instrumentation), on_level=on_level, instrumentation=instrumentation)
+    descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
 
-def code_level(level: str, instrumentation: Instrumentation | None) -> str:
-    """How far down the whole model goes before code is made of it: all the way if it is there already, or if somebody watches the passes."""
-    return LEVELS[-1] if level == LEVELS[-1] or instrumentation is not None else CODE_LEVELS[0]
+def code_level(level: str, *, watched: bool) -> str:
+    """How far down a model goes as a whole before code is made of it: all the way if it is there already, or if somebody watches the passes."""
+    return LEVELS[-1] if level == LEVELS[-1] or watched else CODE_LEVELS[0]
 
 
 def descend(
@@ -127,15 +127,20 @@ def descend(
     runner = PassRunner(lowered.state, instrumentation=instrumentation, optimistic=True)
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
         for level in steps_between(lowered.level, to_level):
-            begin = time.perf_counter()
+            clock = stopwatch()
             runner.run(lowered.module, step(level, openmp=find_openmp() is not None, disable=lowered.disable), level=level)
-            lowered.timings[level] = time.perf_counter() - begin
+            seconds = clock()
             lowered.level = level
             if keep:
                 lowered.snapshots[level] = lowered.module.operation.clone()
-            if on_level is not None:
-                on_level(level, lowered.timings[level])
+            _reached(lowered, level, seconds, on_level)
     return lowered
+
+
+def _reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | None) -> None:
+    lowered.timings[level] = seconds
+    if on_level is not None:
+        on_level(level, seconds)
 
 
 def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
@@ -152,20 +157,20 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
 
     `store` gives the code that was made before and gets the other; it gets the weights too if `keep_weights` is set.
     """
-    begin = time.perf_counter()
-    pipeline = ""
+    clock, pipeline = stopwatch(), ""
     if lowered.level != LEVELS[-1]:
         whole, pipeline = last_step(openmp=find_openmp() is not None, disable=lowered.disable)
         PassRunner(lowered.state, optimistic=True).run(lowered.module, whole, level=LEVELS[-1])
     units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
+    if pipeline:  # the rest of this level is part of making the objects
+        _reached(lowered, LEVELS[-1], clock(), on_level)
+        clock = stopwatch()
     offsets, size = _arena(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
     with ThreadPoolExecutor(1) as beside:  # copying, hashing and writing leave the interpreter to others
         packed = beside.submit(_weights, lowered.weights, offsets, size, store if keep_weights else None)
         objects, object_keys = _objects(units, lowered.target, store)
         weights, weights_key = packed.result()
-    lowered.timings["obj"] = time.perf_counter() - begin
-    if on_level is not None:
-        on_level("obj", lowered.timings["obj"])
+    _reached(lowered, "obj", clock(), on_level)
     return Parts(
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
@@ -213,8 +218,8 @@ def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) ->
     from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
 
     load_installed()
-    begin = time.perf_counter()
-    return import_model(source, make_context(), shapes=shapes), time.perf_counter() - begin
+    clock = stopwatch()
+    return import_model(source, make_context(), shapes=shapes), clock()
 
 
 def start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...]) -> Lowered:

@@ -124,7 +124,7 @@ class _Request:
             return Signature(*sides), {LEVELS[0]: seconds}, imported.files
         prestart()
         lowered = start(imported, self.target, seconds, disable)
-        descend(lowered, code_level(LEVELS[0], instrumentation), keep=False, on_level=on_level, instrumentation=instrumentation)
+        descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
         parts = make_parts(lowered, store, on_level, keep_weights=keep_weights)
         return parts, lowered.timings, imported.files
 

@@ -22,12 +22,20 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
+        self.late_help: dict[argparse.Action, Callable[[], str]] = {}
+        """Help that takes long to make, made when it is shown."""
         super().__init__(allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def add_argument(self, *names: Any, **options: Any) -> argparse.Action:
         """As argparse's; keeps the names of options in `option_names`."""
         self.option_names.update(name for name in names if name.startswith("-"))
         return super().add_argument(*names, **options)
+
+    def format_help(self) -> str:
+        """As argparse's, with the late help put in."""
+        for action, text in self.late_help.items():
+            action.help = text()
+        return super().format_help()
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:

@@ -18,21 +18,25 @@ DESCRIPTION = """A deep learning compiler: ONNX models down the stair of graph, 
 Exit status: 0 fine, 1 the model or the data is at fault, 2 the command line is."""
 
 
-def make_parser() -> Parser:
-    """The parser of the command, with one for each subcommand."""
+def make_parser(only: str | None = None) -> Parser:
+    """The parser of the command, with one for each subcommand. Where it is known which one is wanted, the others' options are left out."""
     parser = Parser(prog="stepwell", description=DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     for name, help_text in COMMANDS.items():
-        module = import_module(f"stepwell.cli.{name}")
-        module.add_options(commands.add_parser(name, help=help_text, description=module.DESCRIPTION))
+        if only in (None, name):
+            module = import_module(f"stepwell.cli.{name}")
+            module.add_options(commands.add_parser(name, help=help_text, description=module.DESCRIPTION))
+        else:
+            commands.add_parser(name, help=help_text)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = make_parser()
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    parser = make_parser(given[0] if given and given[0] in COMMANDS else None)
+    options = parser.parse_args(given)
     if options.version:
         print(version_line("stepwell"))
         return OK

@@ -31,6 +31,7 @@ def add_options(parser: Parser) -> None:
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
     add("--threads", type=positive, metavar="N", help="how many cores to use (default: all)")
+    add("--no-cache", action="store_true", help="compile even if this model was compiled before, and keep nothing of it")
     add("--repeat", type=positive, metavar="N", help="run N times more and show the median, least and mean time")
     add(
         "--check", metavar="|".join(CHECKS),
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
     session = Session(options)
     against = _parse_check(options)
-    model = session.compile(options.threads)
+    model = session.compile(options.threads, cache=not options.no_cache)
     inputs = gather(options.input, model.inputs)
     with Progress() as progress:
         progress.say("run")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.display import Progress
 from stepwell.dialects.errors import InputError, IRError, ModelError
-from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR
 from stepwell.stair import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.weights import WeightTable
     from stepwell.dynamic import DynamicModel
     from stepwell.model import CompiledModel
+    from stepwell.passes.instrumentation import Instrumentation
 
 
 def add_model_options(parser: Parser) -> None:
@@ -29,7 +29,8 @@ def add_model_options(parser: Parser) -> None:
     add_shape_option(parser)
     add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
-    add("--disable", action="append", default=[], metavar="TECHNIQUE", help=f"switch off a technique; may be repeated: {', '.join(techniques())}")
+    disable = add("--disable", action="append", default=[], metavar="TECHNIQUE", help="switch off a technique; may be repeated")
+    parser.late_help[disable] = lambda: f"switch off a technique; may be repeated: {', '.join(techniques())}"
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
@@ -89,7 +90,6 @@ class Session:
     """One command's way from a model to IR or code, watched as its options say."""
 
     options: argparse.Namespace
-    timings: PassTimings = field(default_factory=PassTimings)
     progress: Progress = field(default_factory=Progress)
 
     def __post_init__(self) -> None:
@@ -107,9 +107,16 @@ class Session:
             raise UsageError(f"{self.options.model}: say at which level this IR is, with --from {'|'.join(LEVELS)}")
 
     @contextmanager
-    def watched(self) -> Iterator[Instrumentation]:
-        """Progress on screen while the block runs, and the instrumentation for the pass runner; the report of passes at the end."""
-        parts: list[Instrumentation] = [self.timings]
+    def watched(self) -> "Iterator[Instrumentation | None]":
+        """Progress on screen while the block runs, and the instrumentation that was asked for, if any; the report of passes at the end."""
+        if not self.watches:
+            with Progress(self.options.start) as self.progress:
+                yield None
+            return
+        from stepwell.passes.instrumentation import DumpIR, Instruments, PassTimings, PrintIR  # here, because they load the bindings
+
+        timings = PassTimings()
+        parts: list[Instrumentation] = [timings]
         if self.options.print_ir_after_all:
             parts.append(PrintIR())
         if self.options.dump_ir is not None:
@@ -119,7 +126,12 @@ class Session:
                 yield Instruments(*parts)
         finally:
             if self.options.time_passes:
-                sys.stderr.write(self.timings.report())
+                sys.stderr.write(timings.report())
+
+    @property
+    def watches(self) -> bool:
+        """Whether anything is to be seen of the passes."""
+        return bool(self.options.print_ir_after_all or self.options.dump_ir is not None or self.options.time_passes)
 
     def lower(self, level: str) -> "Lowered":
         """The model at a level. Raises UsageError if `--from` names a lower one."""
@@ -137,23 +149,25 @@ class Session:
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
-    def compile(self, threads: int | None) -> "CompiledModel | DynamicModel":
-        """Code for the model."""
+    def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
+        """Code for the model; `cache` is whether it may be one that was compiled before."""
+        if self.options.start is not None:
+            from stepwell.api import code_level
+
+            return self.build(self.lower(code_level(self.options.start, watched=self.watches)), threads)
         from stepwell.compilation import compile
 
-        if self.options.start is not None:
-            return self.build(self.lower(LEVELS[-1]), threads)
         with self.watched() as instrumentation:
             return compile(
-                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable,
+                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable, cache=cache,
                 on_level=self.progress.level, instrumentation=instrumentation,
             )  # fmt: skip
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
-        """Native code for a model at the lowest level."""
+        """Native code for a model at one of the levels that it is made from."""
         from stepwell.api import build
 
-        with Progress(LEVELS[-1]) as progress:
+        with Progress(lowered.level) as progress:
             return build(lowered, threads=threads, on_level=progress.level)
 
     def read(self) -> "Lowered":

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from stepwell.dialects.errors import CodegenError
 from stepwell.dialects.mlir import ir, llvm
 
-from .disassemble import disassemble
 from .objects import compile_unit, make_engine_context, whole_module
 from .openmp import openmp
 
@@ -20,6 +19,8 @@ def llvm_ir(module: ir.Module) -> str:
 
 def assembly(objects: Mapping[str, bytes], nodes: Sequence[str]) -> str:
     """The disassembly of the real objects, the ONNX node of each stretch as a comment."""
+    from .disassemble import disassemble  # here, because the libraries that it takes are of no use to anybody else
+
     return disassemble(objects, nodes)
 
 
