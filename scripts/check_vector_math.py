@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measure the errors of the vector maths against f64: of every f32, or of every N-th one.
+"""Measure the errors of the vector maths against f64: of every f32, or of one in N.
 
     scripts/check_vector_math.py [--stride N] [--docs] [FUNCTION …]
 
@@ -131,15 +131,10 @@ def ulps(got: Array, wanted: Array) -> Array:
     return np.where(wrong, np.inf, np.where(np.isnan(wanted), 0.0, error))
 
 
-def floats(start: int, stop: int, stride: int = 1) -> Array:
-    """The f32s whose bits are start, start + stride, … below stop."""
-    return np.arange(start, stop, stride, dtype=np.int64).astype(np.uint32).view(np.float32)
-
-
 def around(value: float, count: int = 256) -> Array:
     """The f32s next to `value`, `count` on each side, with both signs."""
     middle = int(np.array(abs(value), np.float32).view(np.uint32))
-    near = floats(max(middle - count, 0), min(middle + count, 0x7FFFFFFF))
+    near = np.arange(max(middle - count, 0), min(middle + count, 0x7FFFFFFF)).astype(np.uint32).view(np.float32)
     return np.concatenate([near, -near])
 
 
@@ -154,10 +149,14 @@ THRESHOLDS = (
 
 
 def sample(stride: int) -> Iterator[Array]:
-    """f32s to measure at, in pieces: every `stride`-th one, and those around thresholds."""
+    """f32s to measure at, in pieces: those around thresholds, and one in `stride` of all.
+
+    These follow each other in leaps over the whole range, so that large and small ones meet in a vector. (The bits are multiples of an odd
+    number modulo 2^32 near its golden section: each comes once, and any stretch of them is spread evenly. D. E. Knuth, TAOCP 6.4.)
+    """
     yield np.concatenate([around(value) for value in THRESHOLDS])
-    for start in range(0, ALL, CHUNK * 4 * stride):
-        yield floats(start, min(start + CHUNK * 4 * stride, ALL), stride)
+    for start in range(0, ALL // stride, CHUNK * 4):
+        yield (np.arange(start, min(start + CHUNK * 4, ALL // stride), dtype=np.uint64) * 0x9E3779B1).astype(np.uint32).view(np.float32)
 
 
 SPECIALS = np.array(
@@ -244,7 +243,7 @@ def main() -> int:
     """Measure what the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("functions", nargs="*", metavar="FUNCTION", help=f"of {', '.join(map(short, EXPANSIONS))} (default: all)")
-    parser.add_argument("--stride", type=int, default=1, metavar="N", help="take every N-th f32 (default: 1, all of them: minutes for each function)")
+    parser.add_argument("--stride", type=int, default=1, metavar="N", help="take one f32 in N (default: 1, all of them: minutes for each function)")
     parser.add_argument("--docs", action="store_true", help="write the table of docs/vector-math.md instead")
     options = parser.parse_args()
     if options.docs:
