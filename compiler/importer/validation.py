@@ -97,12 +97,12 @@ def unify_domains(model: ModelProto) -> None:
 
 
 def spell_out_defaults(model: ModelProto) -> None:
-    """Give nodes of operators that ONNX defines as functions their default attributes, in place: its strict inference stumbles without."""
+    """Give nodes their default attributes, in place, where ONNX's strict inference stumbles without: functions, and STFT."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     for node in nested_nodes(model.graph.node):
         domain = domain_of(node.domain)
         schema = schema_of(domain, node.op_type, versions.get(domain, 0))
-        if schema is not None and schema.has_function:
+        if schema is not None and (schema.has_function or node.op_type == "STFT"):
             given = {a.name for a in node.attribute}
             node.attribute.extend(a.default_value for a in schema.attributes.values() if a.default_value.name and a.name not in given)
 

@@ -28,8 +28,7 @@ UNCOVERED = {
     **dict.fromkeys(["Optional", "OptionalGetElement", "OptionalHasElement"], "optional values"),
     **dict.fromkeys(["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit", "TfIdfVectorizer"], "strings"),
     **dict.fromkeys(["Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"], "random values"),
-    **dict.fromkeys(["ImageDecoder", "MaxRoiPool", "RoiAlign", "NonMaxSuppression", "GridSample", "DeformConv", "Col2Im"], "images"),
-    **dict.fromkeys(["DFT", "STFT"], "signals"),
+    **dict.fromkeys(["ImageDecoder", "MaxRoiPool", "RoiAlign", "NonMaxSuppression", "DeformConv"], "images"),
     **dict.fromkeys(["Det", "Unique"], "no decomposition into the op set"),
 }
 

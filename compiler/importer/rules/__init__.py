@@ -14,6 +14,8 @@ from stepwell.importer.rules import (
     pooling,
     reductions,
     resampling,
+    sampling,
+    signals,
 )
 
 __all__ = [
@@ -30,4 +32,6 @@ __all__ = [
     "pooling",
     "reductions",
     "resampling",
+    "sampling",
+    "signals",
 ]

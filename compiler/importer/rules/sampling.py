@@ -1,0 +1,138 @@
+"""Rules that take images apart or sample them at computed places: GridSample and Col2Im."""
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError
+from stepwell.dialects.types import to_numpy, type_of
+from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.resampling import supported
+from stepwell.importer.rules.slicing import slice_axis
+
+CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample takes
+
+
+@onnx_rule("GridSample", since=16)
+def grid_sample_of_images(
+    b: ImportBuilder, x: Value, grid: Value, *, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: int = 0
+) -> Value:
+    return grid_sample(
+        b, x, grid, mode={"bilinear": "linear", "bicubic": "cubic"}.get(mode, mode), padding_mode=padding_mode, align_corners=align_corners
+    )
+
+
+@onnx_rule("GridSample", since=20)
+def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Value:
+    """Each place is a weighted sum of the elements around it: one for nearest, two along each dimension for linear, four for cubic."""
+    supported("mode", mode, ("nearest", "linear", "cubic"))
+    supported("padding_mode", padding_mode, ("zeros", "border", "reflection"))
+    dims, places = static_dims(x, "an input"), static_dims(grid, "a grid")
+    spatial = len(dims) - 2
+    if spatial < 1 or len(places) != spatial + 2 or places[0] != dims[0] or places[-1] != spatial:
+        raise ModelError(f"a grid of type {type_of(grid)} does not fit an input of type {type_of(x)}")
+    last = b.transposed(x, (0, *range(2, len(dims)), 1))  # channels last: an index names all channels of an element
+    axes = []
+    for i, size in enumerate(dims[2:]):
+        where = slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1)  # a grid counts dimensions from the last one on
+        axes.append(taps(b, where, size, mode, padding_mode, bool(align_corners)))
+    total: Value | None = None
+    for chosen in itertools.product(*axes):
+        indices = b.concat([index for index, _ in chosen], axis=len(places) - 1)
+        part = b.gather_nd(last, indices, batch_dims=1)
+        for _, weight in chosen:
+            part = part if weight is None else b.mul(part, weight)
+        total = part if total is None else b.add(total, part)
+    assert total is not None
+    return b.transposed(total, (0, len(dims) - 1, *range(1, len(dims) - 1)))
+
+
+def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, aligned: bool) -> list[tuple[Value, Value | None]]:
+    """Along one dimension, the indices of the elements around each place (from -1 to 1) and their weights."""
+
+    def number(value: float) -> Value:
+        return b.scalar(value, like=where)
+
+    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
+    place = b.add(b.mul(where, number((high - low) / 2)), number((high + low) / 2))
+    if mode != "cubic":
+        place = padded_place(b, place, low, high, size, padding)
+    if mode == "nearest":
+        sources, weights = [b.round(place)], [number(1)]
+    else:
+        first = b.floor(place)
+        offsets = (0, 1) if mode == "linear" else (-1, 0, 1, 2)
+        sources = [b.add(first, number(offset)) for offset in offsets]
+        weights = [kernel(b, b.abs(b.sub(place, source)), mode) for source in sources]
+    found: list[tuple[Value, Value | None]] = []
+    for source, weight in zip(sources, weights, strict=True):
+        inside = b.and_(b.greater_equal(source, number(0)), b.less_equal(source, number(size - 1)))
+        if mode == "cubic":
+            source = padded_place(b, source, low, high, size, padding)
+        index = b.convert(b.clamp(source, min=0.0, max=size - 1.0), "i64")
+        found.append((index, b.select(inside, weight, number(0)) if padding == "zeros" else None if mode == "nearest" else weight))
+    return found
+
+
+def padded_place(b: ImportBuilder, place: Value, low: float, high: float, size: int, padding: str) -> Value:
+    """A place moved into the image, as the padding mode says."""
+    if padding == "border":
+        return b.clamp(place, min=0.0, max=size - 1.0)
+    if padding == "reflection":
+        span = high - low
+        if span <= 0:
+            return b.clamp(place, min=0.0, max=0.0)
+        beyond = b.mod(b.abs(b.sub(place, b.scalar(low, like=place))), b.scalar(2 * span, like=place), fmod=True)
+        mirrored = b.minimum(beyond, b.sub(b.scalar(2 * span, like=place), beyond))
+        return b.clamp(b.add(mirrored, b.scalar(low, like=place)), min=0.0, max=size - 1.0)
+    return place
+
+
+def kernel(b: ImportBuilder, distance: Value, mode: str) -> Value:
+    """The weight of an element at that distance."""
+
+    def polynomial(*coefficients: float) -> Value:
+        value = b.scalar(coefficients[0], like=distance)
+        for coefficient in coefficients[1:]:
+            value = b.add(b.mul(value, distance), b.scalar(coefficient, like=distance))
+        return value
+
+    if mode == "linear":
+        return polynomial(-1, 1)
+    near = polynomial(CUBIC + 2, -(CUBIC + 3), 0, 1)
+    far = polynomial(CUBIC, -5 * CUBIC, 8 * CUBIC, -4 * CUBIC)
+    return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, far)
+
+
+@onnx_rule("Col2Im", since=18)
+def col2im(
+    b: ImportBuilder,
+    x: Value,
+    image_shape: Value,
+    block_shape: Value,
+    *,
+    dilations: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    strides: Sequence[int] = (),
+) -> Value:
+    """Blocks added up where they lay in the image: a transposed convolution whose filters each place one element."""
+    image, block = b.known_ints(image_shape, "the shape of the image"), b.known_ints(block_shape, "the shape of a block")
+    n, columns, count = static_dims(x, "an input")
+    spatial = len(image)
+    steps, gaps, edges = tuple(strides) or (1,) * spatial, tuple(dilations) or (1,) * spatial, tuple(pads) or (0,) * 2 * spatial
+    taps = math.prod(block)
+    if len(block) != spatial or {len(steps), len(gaps), len(edges) // 2} != {spatial} or min(*steps, *gaps, *block) < 1 or columns % taps:
+        asked = f"strides {list(steps)}, dilations {list(gaps)}, pads {list(edges)}"
+        raise ModelError(f"blocks {list(block)} of an image {list(image)} do not fit {type_of(x)}, {asked}")
+    rooms = [image[i] + edges[i] + edges[spatial + i] - gaps[i] * (block[i] - 1) - 1 for i in range(spatial)]
+    counts = [room // step + 1 for room, step in zip(rooms, steps, strict=True)]
+    if min(rooms) < 0 or math.prod(counts) != count:
+        raise ModelError(f"blocks {list(block)} of an image {list(image)} come at {counts} places, its input {type_of(x)} has {count}")
+    filters = np.eye(taps, dtype=to_numpy(type_of(x).dtype)).reshape(taps, 1, *block)
+    rest = tuple(room % step for room, step in zip(rooms, steps, strict=True))
+    each = b.with_shape(x, (n * (columns // taps), taps, *counts))
+    made = b.conv_transpose(each, b.literal(filters), strides=steps, pads=edges, dilations=gaps, group=1, output_padding=rest)
+    return b.with_shape(made, (n, columns // taps, *image))

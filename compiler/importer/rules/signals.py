@@ -1,0 +1,85 @@
+"""Rules for Fourier transforms: a matrix product with the table of cosines and sines."""
+
+import math
+
+import numpy as np
+
+from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.types import type_of
+from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
+from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.slicing import slice_axis
+
+MAX_TABLE = 1 << 24  # elements of a table
+
+
+@onnx_rule("DFT", since=17)
+def dft_by_attribute(b: ImportBuilder, x: Value, dft_length: Value | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0) -> Value:
+    return transform(b, x, dft_length, axis, bool(inverse), bool(onesided))
+
+
+@onnx_rule("DFT", since=20)
+def dft(b: ImportBuilder, x: Value, dft_length: Value | None = None, axis: Value | None = None, *, inverse: int = 0, onesided: int = 0) -> Value:
+    chosen = -2 if axis is None else int(b.known_scalar(axis, "the axis"))
+    return transform(b, x, dft_length, chosen, bool(inverse), bool(onesided))
+
+
+@onnx_rule("STFT", since=17)
+def stft(b: ImportBuilder, x: Value, step: Value, window: Value | None = None, length: Value | None = None, *, onesided: int = 1) -> Value:
+    """Frames cut out of the signal (batch, samples, 1 or 2), weighted by the window, each transformed."""
+    dims = static_dims(x, "a signal")
+    if len(dims) != 3:
+        raise ModelError(f"its signal must have rank 3, got {type_of(x)}")
+    if length is None and window is None:
+        raise ModelError("it must have a window or a frame length")
+    hop = int(b.known_scalar(step, "the frame step"))
+    size = (
+        int(b.known_scalar(length, "the frame length")) if length is not None else static_dims(window, "the window")[0] if window is not None else 0
+    )
+    if hop < 1 or not 1 <= size <= dims[1]:
+        raise ModelError(f"frames of {size}, {hop} apart, do not fit a signal of {dims[1]} samples")
+    starts = np.arange(0, dims[1] - size + 1, hop)
+    if len(starts) * size > MAX_TABLE:
+        raise UnsupportedError(f"{len(starts)} frames of {size} are not supported; supported: {MAX_TABLE} samples in all")
+    frames = b.gather(x, b.literal(starts[:, np.newaxis] + np.arange(size)), axis=1)
+    if window is not None:
+        frames = b.mul(frames, b.reshape(window, shape=(size, 1)))
+    return transform(b, frames, None, 2, False, bool(onesided))
+
+
+def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
+    """The transform of `x`, whose last dimension holds real parts alone or real and imaginary ones, along `axis`.
+
+    `onesided` gives the first half of the spectrum of real data, or with `inverse` real data of such a half.
+    """
+    dims = static_dims(x, "an input")
+    axis = normalized_axis(axis, len(dims))
+    if len(dims) < 2 or dims[-1] not in (1, 2) or axis == len(dims) - 1:
+        raise ModelError(f"its input must end in a dimension of 1 or 2, which is not transformed; got {type_of(x)} and axis {axis}")
+    whole = onesided and inverse  # the half of a spectrum stands for the whole one
+    size = 2 * (dims[axis] - 1) if whole else dims[axis]
+    if dft_length is not None:
+        size = int(b.known_scalar(dft_length, "the length of the transform"))
+    if size < 1 or size * size > MAX_TABLE:
+        raise UnsupportedError(f"of length {size} is not supported; supported: 1 to {math.isqrt(MAX_TABLE)}")
+    taken = min(dims[axis], size // 2 + 1 if whole else size)
+    made = size // 2 + 1 if onesided and not inverse else size
+    parts = [
+        b.reshape(slice_axis(b, slice_axis(b, x, len(dims) - 1, i, 1), axis, 0, taken), shape=(*dims[:axis], taken, *dims[axis + 1 : -1]))
+        for i in range(dims[-1])
+    ]
+    order = [*(i for i in range(len(dims) - 1) if i != axis), axis]
+    angles = 2 * np.pi * np.outer(np.arange(taken), np.arange(made)) / size * (1 if inverse else -1)
+    weights = np.full((taken, 1), 1 / size if inverse else 1.0)
+    if whole:  # all frequencies but the first and the middle one stand for two
+        weights[1 : (size + 1) // 2] *= 2
+    cosines, sines = (b.literal(table * weights) for table in (np.cos(angles), np.sin(angles)))
+    real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # what cancels out should be as small as with an FFT
+    results = [b.matmul(real, cosines)] if whole else [b.matmul(real, cosines), b.matmul(real, sines)]
+    if imaginary:
+        turned = [b.neg(b.matmul(imaginary[0], sines)), b.matmul(imaginary[0], cosines)]
+        results = [b.add(result, part) for result, part in zip(results, turned, strict=False)]
+    back = [order.index(i) for i in range(len(order))]
+    shape = (*dims[:axis], made, *dims[axis + 1 : -1], 1)
+    made_parts = [b.with_shape(b.transposed(b.convert(result, type_of(x).dtype), back), shape) for result in results]
+    return b.concat(made_parts, axis=len(dims) - 1) if len(made_parts) > 1 else made_parts[0]

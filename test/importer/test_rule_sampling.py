@@ -1,0 +1,75 @@
+"""GridSample, Col2Im and Fourier transforms against ONNX Runtime and numpy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from importing import check, floats, ints, node, rng
+
+IMAGE, VOLUME = floats(2, 3, 5, 6), floats(1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["linear", "nearest", "cubic"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_grid_sample(mode: str, padding: str, aligned: int) -> None:
+    """Places inside the image and up to half its size outside."""
+    grid = rng(3).uniform(-1.5, 1.5, (2, 4, 3, 2)).astype(np.float32)
+    check(node("GridSample", ["x", "g"], mode=mode, padding_mode=padding, align_corners=aligned), {"x": IMAGE, "g": grid}, opset=20, terms=256)
+
+
+def test_grid_sample_of_volumes_and_of_old_opsets() -> None:
+    grid = rng(4).uniform(-1.3, 1.3, (1, 2, 3, 4, 3)).astype(np.float32)
+    check(node("GridSample", ["x", "g"]), {"x": VOLUME, "g": grid}, opset=20, terms=256)
+    flat = rng(5).uniform(-1.3, 1.3, (2, 4, 3, 2)).astype(np.float32)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        check(node("GridSample", ["x", "g"], mode=mode), {"x": IMAGE, "g": flat}, opset=16, terms=256)
+
+
+@pytest.mark.parametrize(
+    ("image", "block", "count", "attributes"),
+    [
+        ((5, 6), (2, 3), 16, {}),
+        ((5, 6), (2, 3), 9, {"strides": [2, 2], "pads": [1, 0, 0, 1]}),
+        ((6, 7), (2, 2), 16, {"dilations": [2, 3]}),
+        ((7,), (3,), 3, {"strides": [2]}),
+    ],
+)
+def test_col2im(image: tuple[int, ...], block: tuple[int, ...], count: int, attributes: dict[str, Any]) -> None:
+    data = floats(2, 3 * int(np.prod(block)), count)
+    check(node("Col2Im", ["x", "i", "b"], **attributes), {"x": data}, {"i": ints(*image), "b": ints(*block)}, opset=18)
+
+
+@pytest.mark.parametrize("opset", [17, 20])
+@pytest.mark.parametrize("length", [None, 5, 9])
+def test_dft(opset: int, length: int | None) -> None:
+    data = floats(2, 7, 3, 2)
+    complexes = data[..., 0] + 1j * data[..., 1].astype(np.float64)
+    weights = {} if length is None else {"n": np.array(length)}
+    inputs = ["x", *weights] if opset == 17 else ["x", "n" if weights else "", "axis"]
+    place = {"axis": 1} if opset == 17 else {}
+    constants = weights if opset == 17 else {**weights, "axis": np.array(-3)}
+    for inverse, function in ((0, np.fft.fft), (1, np.fft.ifft)):
+        want = function(complexes, n=length, axis=1)
+        expected = np.stack([want.real, want.imag], axis=-1).astype(np.float32)
+        check(node("DFT", inputs, inverse=inverse, **place), {"x": data}, constants, opset=opset, expected=[expected])
+
+
+@pytest.mark.parametrize("size", [7, 8])
+def test_dft_of_real_data_and_back(size: int) -> None:
+    data = floats(2, size, 1)
+    half = np.fft.rfft(data[..., 0].astype(np.float64), axis=1)
+    spectrum = np.stack([half.real, half.imag], axis=-1).astype(np.float32)
+    check(node("DFT", ["x"], axis=1, onesided=1), {"x": data}, opset=17, expected=[spectrum])
+    weights = {"n": np.array(size)}
+    check(node("DFT", ["x", "n"], onesided=1, inverse=1), {"x": spectrum}, weights, opset=20, expected=[data], terms=256)
+
+
+@pytest.mark.parametrize("onesided", [0, 1])
+def test_stft(onesided: int) -> None:
+    data, window = floats(2, 20, 1), floats(6)
+    made = node("STFT", ["x", "step", "window", "length"], onesided=onesided)
+    frames = np.stack([data[:, i : i + 6, 0] * window for i in range(0, 15, 4)], axis=1).astype(np.float64)
+    want = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
+    weights = {"step": np.array(4), "window": window, "length": np.array(6)}
+    check(made, {"x": data}, weights, opset=17, expected=[np.stack([want.real, want.imag], axis=-1).astype(np.float32)])
