@@ -62,3 +62,32 @@ module attributes {stepwell.weights_bytes = 256 : i64} {
 func.func @main(%x: tensor<8xf32>, %weights: memref<?xi8>) -> (tensor<8xf32>, tensor<8xf32>) {
   return %x, %x : tensor<8xf32>, tensor<8xf32>
 }
+
+// -----
+
+// A kernel that reads its input elsewhere than where it writes cannot overwrite it: the second call gets a buffer of its own.
+// CHECK-LABEL: func.func private @reverse
+// CHECK-NOT: stepwell.in_place
+// CHECK-LABEL: func.func @main
+// CHECK: call @reverse(%arg0, %[[A:[a-z_0-9]+]])
+// CHECK: call @reverse(%[[A]], %[[B:[a-z_0-9]+]])
+// CHECK-NOT: call @reverse(%[[A]], %[[A]])
+// CHECK: call @reverse(%[[B]], %arg1)
+func.func private @reverse(%x: tensor<8xf32>, %out: tensor<8xf32>) -> tensor<8xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (-i + 7)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @main(%x: tensor<8xf32>, %weights: memref<?xi8>) -> tensor<8xf32> {
+  %e0 = tensor.empty() : tensor<8xf32>
+  %0 = call @reverse(%x, %e0) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %1 = call @reverse(%0, %e1) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e2 = tensor.empty() : tensor<8xf32>
+  %2 = call @reverse(%1, %e2) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %2 : tensor<8xf32>
+}

@@ -49,3 +49,23 @@ func.func @main(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1
   %1 = "graph.conv"(%0, %g) {dilations = array<i64: 1, 1>, group = 4 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x6x6xf32>, tensor<16x4x3x3xf32>) -> tensor<1x16x4x4xf32>
   return %1 : tensor<1x16x4x4xf32>
 }
+
+// -----
+
+// Sixteen and eight channels are joined block after block; twelve would end in the middle of one, and rows are no channels.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.concat"(%{{.*}}) {axis = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<1x1x6x6x8xf32>) -> tensor<1x3x6x6x8xf32>
+// CHECK: "graph.concat"(%{{.*}}) {axis = 1 : i64} : (tensor<1x12x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x28x6x6xf32>
+// CHECK: "graph.concat"(%{{.*}}) {axis = 2 : i64} : (tensor<1x16x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x16x12x6xf32>
+func.func @main(%x: tensor<1x3x6x6xf32>) -> (tensor<1x24x6x6xf32>, tensor<1x28x6x6xf32>, tensor<1x16x12x6xf32>) {
+  %w16 = "graph.constant"() {value = dense<0.5> : tensor<16x3x1x1xf32>} : () -> tensor<16x3x1x1xf32>
+  %w12 = "graph.constant"() {value = dense<0.25> : tensor<12x3x1x1xf32>} : () -> tensor<12x3x1x1xf32>
+  %w8 = "graph.constant"() {value = dense<0.125> : tensor<8x3x1x1xf32>} : () -> tensor<8x3x1x1xf32>
+  %a = "graph.conv"(%x, %w16) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x6x6xf32>
+  %b = "graph.conv"(%x, %w12) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<12x3x1x1xf32>) -> tensor<1x12x6x6xf32>
+  %c = "graph.conv"(%x, %w8) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<8x3x1x1xf32>) -> tensor<1x8x6x6xf32>
+  %0 = "graph.concat"(%a, %c) {axis = 1 : i64} : (tensor<1x16x6x6xf32>, tensor<1x8x6x6xf32>) -> tensor<1x24x6x6xf32>
+  %1 = "graph.concat"(%b, %a) {axis = 1 : i64} : (tensor<1x12x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x28x6x6xf32>
+  %2 = "graph.concat"(%a, %a) {axis = 2 : i64} : (tensor<1x16x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x16x12x6xf32>
+  return %0, %1, %2 : tensor<1x24x6x6xf32>, tensor<1x28x6x6xf32>, tensor<1x16x12x6xf32>
+}
