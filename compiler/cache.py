@@ -129,7 +129,9 @@ class Cache:
         temporary: Path | None = None
         try:
             # What is in here is run as code: nobody else may write to it.
-            new.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._root.mkdir(mode=0o700, exist_ok=True)
+            new.mkdir(exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=new, delete=False) as file:
                 temporary = Path(file.name)
                 digest = blake3(max_threads=_threads(size))
@@ -139,7 +141,7 @@ class Cache:
                 file.write(_MAGIC + digest.digest())
             key = key or digest.hexdigest()
             path = self._path(kind, key)
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(temporary, path)
         except OSError as error:
             _note(f"the cache in {self.folder} cannot be written to ({error.strerror or error}): what is compiled now is not kept")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.errors import ModelError
-from stepwell.native.buffers import ALIGNMENT, address, aligned_empty, pack_arena
+from stepwell.native.buffers import ALIGNMENT, address, aligned_empty, arena_chunks, dense, pack_arena
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 1000, 1 << 20])
@@ -37,3 +37,34 @@ def test_arena_refuses_what_does_not_fit() -> None:
         pack_arena(weights, {"w": -4}, 64)
     with pytest.raises(ModelError, match="'v': expected in the weight table"):
         pack_arena(weights, {"v": 0}, 64)
+
+
+def test_arena_refuses_weights_on_top_of_each_other() -> None:
+    weights = {"a": np.zeros(4, np.float32), "b": np.zeros(4, np.float32)}
+    with pytest.raises(ModelError, match="'b' at offset 8 overlaps the one before it, which ends at 16"):
+        pack_arena(weights, {"a": 0, "b": 8}, 64)
+
+
+def test_chunks_in_a_row_are_the_arena() -> None:
+    rng = np.random.default_rng(1)
+    weights = {"a": rng.standard_normal((7, 3)).T, "b": rng.integers(0, 255, 5, np.uint8), "none": np.zeros(0, np.float16)}
+    offsets = {"b": 192, "a": 16, "none": 197}
+    joined = b"".join(chunk.tobytes() for chunk in arena_chunks(weights, offsets, 300))
+    assert joined == pack_arena(weights, offsets, 300).tobytes()
+    assert joined[16:184] == np.ascontiguousarray(weights["a"]).tobytes()
+    assert joined[192:197] == weights["b"].tobytes()
+    assert not any(joined[:16] + joined[184:192] + joined[197:])
+
+
+@pytest.mark.parametrize("order", [(1, 0, 2), (2, 1, 0), (0, 2, 1), (2, 0, 1), (0, 1, 2)])
+@pytest.mark.parametrize("shape", [(1100, 90, 5), (3, 1050, 200), (33, 31, 1025)])
+def test_large_transposed_arrays_are_copied_right(shape: tuple[int, ...], order: tuple[int, ...]) -> None:
+    array = np.random.default_rng(2).standard_normal(shape, np.float32).transpose(order)
+    copied = dense(array)
+    assert copied.flags.c_contiguous
+    np.testing.assert_array_equal(copied, array)
+    backwards = dense(array[::-1, :, ::2])
+    assert backwards.flags.c_contiguous
+    np.testing.assert_array_equal(backwards, array[::-1, :, ::2])
+    stretched = dense(np.broadcast_to(array[:1], array.shape))
+    np.testing.assert_array_equal(stretched, np.broadcast_to(array[:1], array.shape))

@@ -1,0 +1,71 @@
+"""A function that goes down to llvm by itself, in a compiler process, comes out as it does in the whole module."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from stepwell import api
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import ir
+from stepwell.native import pool
+from stepwell.native.objects import make_engine_context, split_module
+from stepwell.stair import LEVELS, last_step, step
+
+SHAPE = [1, 6, 12, 12]
+
+
+def model() -> onnx.ModelProto:
+    """Threads, a constant table of a kernel, libm, a copy, an argument without elements."""
+    rng = np.random.default_rng(5)
+    value = helper.make_tensor_value_info
+    arrays = {
+        "w": rng.standard_normal((20, 6, 3, 3), np.float32), "table": rng.standard_normal((6, 12, 12), np.float32),
+        "none": np.zeros((1, 0, 12, 12), np.float32),
+    }  # fmt: skip
+    nodes = [
+        helper.make_node("Add", ["x", "table"], ["a"], name="add"),
+        helper.make_node("Conv", ["a", "w"], ["c"], name="conv"),
+        helper.make_node("Erf", ["c"], ["e"], name="erf"),
+        helper.make_node("Softmax", ["e"], ["s"], name="softmax", axis=1),
+        helper.make_node("Concat", ["a", "none"], ["k"], name="concat", axis=1),
+    ]
+    tensors = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    outputs = [value("s", TensorProto.FLOAT, [1, 20, 10, 10]), value("k", TensorProto.FLOAT, SHAPE)]
+    graph = helper.make_graph(nodes, "net", [value("x", TensorProto.FLOAT, SHAPE)], outputs, tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def test_objects_are_the_same() -> None:
+    alone = api.make_parts(api.lower(model(), "affine"), None, None)
+    together = api.make_parts(api.lower(model(), "llvm"), None, None)
+    assert list(alone.objects) == list(together.objects)
+    assert len(alone.objects) > 3
+    assert alone.objects == together.objects
+
+
+def test_the_last_step_is_divided_without_loss() -> None:
+    whole, each = last_step()
+    assert f"{whole},{each}" == step(LEVELS[-1])
+    assert "bare-arguments" in whole
+    assert "convert-func-to-llvm" in each
+
+
+@pytest.mark.parametrize("jobs", [0, 1])
+def test_a_pass_that_fails_names_kernel_level_and_pass(jobs: int) -> None:
+    context = make_engine_context()
+    with context:
+        module = ir.Module.parse("func.func @odd_kernel(%x: memref<4xf32>) { memref.dealloc %x : memref<4xf32>\nreturn }")
+    (unit,) = split_module(module, "cse,func.func(ownership-based-buffer-deallocation)")
+    with pytest.raises(PassError, match=r"^SW005 @odd_kernel: level llvm, pass 'ownership-based-buffer-deallocation': .*dealloc"):
+        pool.compile_units([unit], jobs=jobs)
+
+
+def test_ir_of_a_model_that_is_built_from_ir() -> None:
+    lowered = api.lower(model(), "affine")
+    made = api.build(lowered)
+    assert "affine.for" in made.ir("affine")
+    assert "memref<?xi8>" in made.ir("affine"), "as it was before code was made of it"
+    assert "llvm.func @main" in made.ir("llvm")
+    assert "define void @main" in made.ir("llvm-ir")
+    assert "graph.conv" in made.ir("graph")
