@@ -27,10 +27,14 @@ EXTRA = ("openvino", "matplotlib")  # what one can do without in an environment 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if an engine failed or gave wrong results, 2 for wrong usage (argparse)."""
-    from benchmark.jobs import Failure
+    from benchmark.jobs import ENGINES, Failure
 
     parser = make_parser()
     options = parser.parse_args(arguments)
+    if options.engines is None:
+        options.engines = [engine for engine in ENGINES if installed(engine)]
+        for engine in set(ENGINES) - set(options.engines):
+            print(f"note: {engine} is not installed and left out (pip install '.[bench]')", file=sys.stderr)
     for engine in options.engines:
         if not installed(engine):
             parser.error(f"{engine} is not installed: pip install '.[bench]', or leave it out with --engines")
@@ -55,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all but bert_layer)")
-    add("--engines", type=names(ENGINES), default=list(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all)")
+    add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
