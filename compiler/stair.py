@@ -23,7 +23,7 @@ _STEPS = {
     # The canonicalisation after convert-scf-to-openmp removes the memref.alloca_scope that it makes. Functions are converted before
     # OpenMP, whose conversion would give them descriptors. Calls of libm on vectors take them apart, so vectors are converted after.
     "llvm": (
-        "bare-arguments,expand-math,lower-affine,{openmp}canonicalize,cse,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
+        "bare-arguments,expand-math,lower-affine,{openmp}canonicalize,cse,limit-unrolling,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
         "convert-vector-to-llvm,expand-strided-metadata,lower-affine,arith-expand{{include-bf16=true}},finalize-memref-to-llvm,convert-arith-to-llvm,"
         "convert-func-to-llvm{{use-bare-ptr-memref-call-conv=true}},{openmp_to_llvm}convert-cf-to-llvm,convert-index-to-llvm,"
         "reconcile-unrealized-casts,canonicalize,cse,ensure-debug-info-scope-on-llvm-func{{emission-kind=LineTablesOnly}}"

@@ -48,6 +48,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPWELL_CACHE", "1")
     monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
+    monkeypatch.setattr("stepwell.dialects.extensions._modules", set())  # what other tests have registered by now
     cache._note.cache_clear()
     return tmp_path / "cache"
 
@@ -254,6 +255,16 @@ print(list(model.timings)[0], model(np.float32([1, -2, 3]))[0].tolist())
     assert outcome(1) == "graph [1.0, 2.0, 3.0]"
     assert outcome(1) == "cache [1.0, 2.0, 3.0]"
     assert outcome(-1) == "graph [-1.0, 2.0, -3.0]", "what the plugin imports from beside it has changed"
+
+
+def test_extensions_that_were_typed_in_are_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stepwell.dialects.extensions import _modules
+
+    compiled()
+    _modules.add("typed_in")
+    assert not was_found(compiled())
+    _modules.clear()
+    assert was_found(compiled())
 
 
 # --- kernels

@@ -1,0 +1,58 @@
+"""The pass that leaves the unrolling of large nests to schedules."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.mlir import defining_op, ir
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+ANNOTATION = "loop_annotation"  # as the llvm dialect spells it; the conversions carry it from the loop to its last branch
+ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
+
+
+@register_pass("limit-unrolling", level="affine", optional=True)
+@dataclass
+class LimitUnrolling(Pass):
+    """Keep LLVM from unrolling whole nests; it may unroll innermost loops, and nests of few iterations.
+
+    rewrite: scf.for around more than `iterations` iterations of loops  ->  the same with `loop_annotation` = unrolling disabled
+
+    LLVM would make straight lines of code of nests like 15 × 15, on which those of its passes that compare every access with
+    every other take seconds. What is worth unrolling in a register tile was unrolled by its schedule.
+    """
+
+    iterations: int = 64
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        inside: dict[ir.Operation, int] = {}  # iterations of the nest in one iteration of a loop
+        loops = ops_below(op, "scf.for")
+        for loop in reversed(loops):  # from the inside out
+            trips = iterations(loop)
+            parent = _enclosing(loop)
+            if parent is not None and trips is not None:
+                inside[parent] = max(inside.get(parent, 1), trips * inside.get(loop, 1))
+        for loop in loops:
+            trips = iterations(loop)
+            if loop in inside and trips is not None and trips * inside[loop] > self.iterations:
+                loop.attributes[ANNOTATION] = ir.Attribute.parse(ROLLED)
+                state.count(self.name)
+
+
+def iterations(loop: ir.Operation) -> int | None:
+    """How often a loop is run; None if that is not constant."""
+    bounds = []
+    for value in list(loop.operands)[:3]:
+        made = defining_op(value)
+        if made is None or made.name != "arith.constant":
+            return None
+        bounds.append(ir.IntegerAttr(made.attributes["value"]).value)
+    low, high, step = bounds
+    return max(0, -(-(high - low) // step))
+
+
+def _enclosing(loop: ir.Operation) -> ir.Operation | None:
+    """The loop that a loop is in."""
+    parent = loop.parent
+    while parent is not None and parent.operation.name != "scf.for":
+        parent = parent.parent
+    return None if parent is None else parent.operation
