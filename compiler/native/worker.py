@@ -36,6 +36,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     from stepwell.dialects.errors import StepwellError
+    from stepwell.passes import affine_to_llvm, runner  # noqa: F401  (units will need them, and now there is time)
 
     from .objects import compile_unit, make_engine_context
 
