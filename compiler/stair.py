@@ -11,8 +11,8 @@ ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 _STEPS = {
     "graph-opt": (
         "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-        "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,use-winograd,canonicalize,cse,remove-identities,"
-        "check-lowerable,fuse-operators,outline-kernels"
+        "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,use-winograd,use-panels,canonicalize,cse,"
+        "remove-identities,check-lowerable,fuse-operators,outline-kernels"
     ),
     "linalg": (
         "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),"

@@ -231,6 +231,13 @@ def winograd_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (tile + 2, tile + 2, filters, blocks, inner, outer), -1, 1)], {"tile": tile})
 
 
+@case("panel_matmul")
+def panel_matmul(r: Random) -> Case:
+    dtype, (panels, summed, width) = r.choice(FLOATS), r.integers(3, 1, 4)
+    rows = r.integers(r.integer(1, 3), 1, 3)
+    return Case([r.array(dtype, (*rows, summed)), r.array(dtype, (panels, summed, width))], {})
+
+
 def pooling(r: Random, dtypes: Any) -> Case:
     spatial = r.integer(1, 3)
     kernel = r.integers(spatial, 1, 3)

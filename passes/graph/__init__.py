@@ -9,6 +9,7 @@ from stepwell.passes.graph import (
     outline_kernels,
     remove_identities,
     simplify_algebra,
+    use_panels,
     use_winograd,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "outline_kernels",
     "remove_identities",
     "simplify_algebra",
+    "use_panels",
     "use_winograd",
 ]

@@ -42,6 +42,16 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
     return contract(b, operands[0], [*batches[0], row, summed], operands[1], [*batches[1], summed, column], result.dtype, sizes, 1)
 
 
+@lowering(graph.PanelMatmulOp)
+def lower_panel_matmul(op: graph.PanelMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
+    types, result = op.operand_types(), op.result_types()[0]
+    if not all(t.is_static for t in types):
+        return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
+    *rows, panel, column, summed = dims(*range(result.rank + 1))
+    return contract(b, operands[0], [*rows, summed], operands[1], [panel, summed, column], result.dtype, list(result.static_shape), 1)
+
+
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:
     """The size of the dimension at `from_end` (negative) of the first value where it is dynamic."""
     value = next(v for v in values if v.type.rank >= -from_end and v.type.is_dynamic_dim(v.type.rank + from_end))

@@ -117,7 +117,22 @@ def contraction(op: Structured, target: Any) -> Nest:
         unroll[wider[-1]] = vectors = 2
     dim = max(reused, key=lambda d: (op.sizes[d], d))
     unroll[dim] = tile_step(op.sizes[dim], accumulators // vectors, vectors)
-    return nest(op, tuple(op.parallel_dims), unroll, vector, width)
+    return nest(op, vectors_outside(op, vector), unroll, vector, width)
+
+
+def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
+    """The parallel loops, with those outside that choose which vectors are loaded: these stay in a cache while the scalars go by.
+
+    The input with the vectors is as a rule the larger one, the weights, and so it is read from memory once.
+    """
+
+    def place(dim: int) -> int:
+        if dim == vector:
+            return 3
+        moving = [a.kind(dim) != "scalar" for a in op.inputs if a.used and a.is_shaped]
+        return 0 if all(moving) else 1 if moves_with(op, dim, vector) else 2
+
+    return tuple(sorted(op.parallel_dims, key=place))
 
 
 def outer_product(op: Structured, dim: int, vector: int) -> bool:

@@ -18,10 +18,12 @@ from stepwell.dialects.types import FLOATS, is_float, to_numpy
 
 # Ops without a single ONNX op of that meaning; each has tests of its own.
 BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op"
+PANELS = "no such layout in ONNX: test_panels.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "winograd_conv"), BLOCKED),
+    "panel_matmul": PANELS,
 }
 IN_F32 = ("erf", "resize", "conv_transpose", "lrn", "max_pool", "avg_pool")  # which the other side has right in f32 only
 NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))

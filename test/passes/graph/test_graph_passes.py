@@ -18,11 +18,12 @@ from stepwell.passes.runner import PassRunner
 CONTEXT = make_context()
 PIPELINE = (
     "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-    "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,cse,remove-identities,fuse-operators,outline-kernels"
+    "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,use-panels,cse,"
+    "remove-identities,fuse-operators,outline-kernels"
 )
 PIPELINES = (
     "fold-constants", "remove-identities", "simplify-algebra", "fold-batch-norm", "simplify-algebra,fold-batch-norm", "make-padding-explicit",
-    "make-padding-explicit,block-channels",
+    "make-padding-explicit,block-channels", "use-panels", "use-panels{width=3}",
     "fuse-operators", "fuse-operators,outline-kernels", PIPELINE,
 )  # fmt: skip
 # Everything is computed in f64, so that any real mistake stands out: graphs of a dozen ops with at most a few hundred terms each.

@@ -1,0 +1,44 @@
+"""Matrix products whose right-hand side is stored in panels: strips of neighbouring columns, each contiguous in memory."""
+
+import numpy as np
+
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
+from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.types import FLOATS, TensorType
+
+
+def in_panels(matrix: np.ndarray, width: int) -> np.ndarray:
+    """A matrix (K, N) as panels (N / width, K, width), with columns of zeros added up to a multiple of the width.
+
+    The form in which matrix products have packed their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
+    Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
+    """
+    rows, columns = matrix.shape
+    filled = np.pad(matrix, ((0, 0), (0, -columns % width)))
+    return np.ascontiguousarray(np.moveaxis(filled.reshape(rows, -1, width), 1, 0))
+
+
+class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):
+    """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), to (…, M, N / b, b): a row's columns stay in order."""
+
+    x: Operand
+    w: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_same_dtype(x=x, w=w)
+        expect_rank_at_least("x", x, 2)
+        expect_rank("w", w, 3)
+        expect_dim("w", w, 1, x.shape[-1], f"as many as the columns of operand 'x' ({x})")
+        return TensorType(x.dtype, (*x.shape[:-1], w.shape[0], w.shape[2]))
+
+    @staticmethod
+    def reference(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return narrow(np.tensordot(wide(x), wide(w), axes=([x.ndim - 1], [1])), x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, w: TensorType, *, result: TensorType) -> int:
+        return 2 * result.elements * x.static_shape[-1]

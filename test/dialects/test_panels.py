@@ -1,0 +1,31 @@
+"""A matrix in panels means the matrix."""
+
+import numpy as np
+import pytest
+
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph import PanelMatmulOp
+from stepwell.dialects.graph.panels import in_panels
+from stepwell.dialects.types import TensorType
+
+RNG = np.random.default_rng(12)
+
+
+def test_panels_hold_neighbouring_columns_and_end_with_zeros():
+    matrix = RNG.standard_normal((5, 7))
+    panels = in_panels(matrix, 3)
+    assert panels.shape == (3, 5, 3)
+    np.testing.assert_array_equal(panels[1], matrix[:, 3:6])
+    np.testing.assert_array_equal(panels[2], np.pad(matrix[:, 6:], ((0, 0), (0, 2))))
+
+
+def test_product():
+    x, matrix = RNG.standard_normal((2, 3, 5)), RNG.standard_normal((5, 8))
+    got = PanelMatmulOp.reference(x, in_panels(matrix, 4))
+    np.testing.assert_allclose(got.reshape(2, 3, 8), x @ matrix, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize(("x", "w"), [((5,), (2, 5, 4)), ((3, 5), (5, 8)), ((3, 6), (2, 5, 4))])
+def test_shapes_that_do_not_fit(x, w):
+    with pytest.raises(InferenceError):
+        PanelMatmulOp.infer(TensorType("f32", x), TensorType("f32", w))

@@ -1,0 +1,60 @@
+// RUN: stepwell-opt %s --pass-pipeline='use-panels,canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s
+
+// Several rows share what they load of a panel of two registers; what follows stays in panels, and a residual is only seen in them.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %{{[0-9]+}}) : (tensor<12x20xf32>, tensor<2x20x16xf32>) -> tensor<12x2x16xf32>
+// CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<12x2x16xf32>, tensor<2x16xf32>) -> tensor<12x2x16xf32>
+// CHECK: %[[R:[0-9]+]] = "graph.reshape"(%arg1) {{.*}} -> tensor<12x2x16xf32>
+// CHECK: %[[S:[0-9]+]] = "graph.add"(%[[B]], %[[R]])
+// CHECK: %[[V:[0-9]+]] = "graph.reshape"(%[[S]]) {{.*}} -> tensor<12x32xf32>
+// CHECK: return %[[V]]
+func.func @main(%x: tensor<12x20xf32>, %residual: tensor<12x32xf32>) -> tensor<12x32xf32> {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<20x32xf32>} : () -> tensor<20x32xf32>
+  %b = "graph.constant"() {value = dense<0.5> : tensor<32xf32>} : () -> tensor<32xf32>
+  %0 = "graph.matmul"(%x, %w) : (tensor<12x20xf32>, tensor<20x32xf32>) -> tensor<12x32xf32>
+  %1 = "graph.add"(%0, %b) : (tensor<12x32xf32>, tensor<32xf32>) -> tensor<12x32xf32>
+  %2 = "graph.add"(%1, %residual) : (tensor<12x32xf32>, tensor<12x32xf32>) -> tensor<12x32xf32>
+  return %2 : tensor<12x32xf32>
+}
+
+// -----
+
+// One row takes wider panels, but not so wide that most of the last one is filled up. What fills it is cut off at the end.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %{{[0-9]+}}) : (tensor<1x20xf32>, tensor<5x20x16xf32>) -> tensor<1x5x16xf32>
+// CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<1x5x16xf32>, tensor<5x16xf32>) -> tensor<1x5x16xf32>
+// CHECK: %[[F:[0-9]+]] = "graph.reshape"(%[[B]]) {{.*}} -> tensor<1x80xf32>
+// CHECK: "graph.slice"(%[[F]]) {sizes = array<i64: 1, 70>{{.*}} -> tensor<1x70xf32>
+func.func @main(%x: tensor<1x20xf32>) -> tensor<1x70xf32> {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<20x70xf32>} : () -> tensor<20x70xf32>
+  %b = "graph.constant"() {value = dense<0.5> : tensor<70xf32>} : () -> tensor<70xf32>
+  %0 = "graph.matmul"(%x, %w) : (tensor<1x20xf32>, tensor<20x70xf32>) -> tensor<1x70xf32>
+  %1 = "graph.add"(%0, %b) : (tensor<1x70xf32>, tensor<70xf32>) -> tensor<1x70xf32>
+  return %1 : tensor<1x70xf32>
+}
+
+// -----
+
+// Left alone: a right-hand side that is not known, batches of matrices, integers, few columns.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: panel
+func.func @main(%x: tensor<4x20xf32>, %y: tensor<20x64xf32>, %z: tensor<2x4x20xf32>, %i: tensor<4x20xi32>) -> (tensor<4x64xf32>, tensor<2x4x64xf32>, tensor<4x64xi32>, tensor<4x3xf32>) {
+  %0 = "graph.matmul"(%x, %y) : (tensor<4x20xf32>, tensor<20x64xf32>) -> tensor<4x64xf32>
+  %v = "graph.constant"() {value = dense<0.5> : tensor<2x20x64xf32>} : () -> tensor<2x20x64xf32>
+  %1 = "graph.matmul"(%z, %v) : (tensor<2x4x20xf32>, tensor<2x20x64xf32>) -> tensor<2x4x64xf32>
+  %w = "graph.constant"() {value = dense<5> : tensor<20x64xi32>} : () -> tensor<20x64xi32>
+  %2 = "graph.matmul"(%i, %w) : (tensor<4x20xi32>, tensor<20x64xi32>) -> tensor<4x64xi32>
+  %u = "graph.constant"() {value = dense<0.5> : tensor<20x3xf32>} : () -> tensor<20x3xf32>
+  %3 = "graph.matmul"(%x, %u) : (tensor<4x20xf32>, tensor<20x3xf32>) -> tensor<4x3xf32>
+  return %0, %1, %2, %3 : tensor<4x64xf32>, tensor<2x4x64xf32>, tensor<4x64xi32>, tensor<4x3xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.panel_matmul"{{.*}} -> tensor<1x16x64xf32>
+func.func @main(%x: tensor<1x20xf32>) -> tensor<1x1000xf32> {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<20x1000xf32>} : () -> tensor<20x1000xf32>
+  %0 = "graph.matmul"(%x, %w) : (tensor<1x20xf32>, tensor<20x1000xf32>) -> tensor<1x1000xf32>
+  return %0 : tensor<1x1000xf32>
+}
