@@ -16,14 +16,14 @@ _STEPS = {
     ),
     "linalg": (
         "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),"
-        "func.func(use-destinations,collapse-dimensions,canonicalize)"
+        "func.func(use-destinations,share-loops,collapse-dimensions,canonicalize)"
     ),
     "scheduled": "func.func(assign-schedules)",
     "affine": "bufferize,func.func(lower-to-affine),canonicalize,cse",
     # The canonicalisation after convert-scf-to-openmp removes the memref.alloca_scope that it makes. Functions are converted before
     # OpenMP, whose conversion would give them descriptors. Calls of libm on vectors take them apart, so vectors are converted after.
     "llvm": (
-        "bare-arguments,expand-math,lower-affine,{openmp}canonicalize,cse,limit-unrolling,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
+        "bare-arguments,expand-math,select-bounds,lower-affine,{openmp}canonicalize,cse,limit-unrolling,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
         "convert-vector-to-llvm,expand-strided-metadata,lower-affine,arith-expand{{include-bf16=true}},finalize-memref-to-llvm,convert-arith-to-llvm,"
         "convert-func-to-llvm{{use-bare-ptr-memref-call-conv=true}},{openmp_to_llvm}convert-cf-to-llvm,convert-index-to-llvm,"
         "reconcile-unrealized-casts,canonicalize,cse,ensure-debug-info-scope-on-llvm-func{{emission-kind=LineTablesOnly}}"

@@ -12,3 +12,9 @@ class NestAttr(Attribute, dialect=Sched, name="nest"):
     """A loop nest; `knobs` is a dictionary of named, legal values (see `passes/linalg/schedules.py`)."""
 
     knobs: ir.DictAttr
+
+
+class SharedAttr(Attribute, dialect=Sched, name="shared"):
+    """Loops that an op has in common with its neighbours in a kernel, outermost first (see `passes/linalg/shared_loops.py`)."""
+
+    loops: ir.ArrayAttr

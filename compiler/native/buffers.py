@@ -1,5 +1,7 @@
 """Memory for compiled code: aligned buffers, and the arena that all weights lie in."""
 
+import contextlib
+import mmap
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -8,14 +10,26 @@ from stepwell.dialects.errors import ModelError
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
+_HUGE_PAGE = 1 << 21
 _LARGE = 1 << 20  # bytes: smaller arrays are in a cache anyway
 _BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that is to be
 
 
 def aligned_empty(size: int) -> np.ndarray:
-    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    return raw[-address(raw) % ALIGNMENT :][:size]
+    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`, a large one on huge pages where the system has them.
+
+    On small pages, which lie anywhere in physical memory, how much of the cache a buffer gets is a matter of luck.
+    """
+    if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+        return raw[-address(raw) % ALIGNMENT :][:size]
+    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+    block = mmap.mmap(-1, whole + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # untouched, the margin takes no memory
+    raw = np.frombuffer(block, np.uint8)
+    start = -address(raw) % _HUGE_PAGE
+    with contextlib.suppress(OSError):  # a kernel without them
+        block.madvise(mmap.MADV_HUGEPAGE, start, whole)
+    return raw[start : start + size]
 
 
 def address(array: np.ndarray) -> int:

@@ -1,9 +1,10 @@
 """Lowerings of contractions: one multiply-accumulate generic, told apart only by its indexing maps."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.dialects import graph
+from stepwell.dialects.attributes import to_attribute
 from stepwell.dialects.mlir import ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -11,20 +12,32 @@ from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.reshaping import reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
+from stepwell.passes.linalg.shared_loops import AXES
 from stepwell.passes.rewriting import NoMatch
 
 
 def contract(
-    b: LinalgBuilder, lhs: ir.Value, lhs_map: Sequence[Any], rhs: ir.Value, rhs_map: Sequence[Any], dtype: str, sizes: Sequence[Size], reductions: int
+    b: LinalgBuilder,
+    lhs: ir.Value,
+    lhs_map: Sequence[Any],
+    rhs: ir.Value,
+    rhs_map: Sequence[Any],
+    dtype: str,
+    sizes: Sequence[Size],
+    reductions: int,
+    axes: Mapping[str, int] | None = None,
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
-    Narrow floats are multiplied and summed in f32 and rounded once at the end.
+    Narrow floats are multiplied and summed in f32 and rounded once at the end. `axes` names loops that the contraction has in common
+    with others of its kernel (see passes/linalg/share_loops.py).
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)
     maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
     total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
+    if axes:
+        total.owner.attributes[AXES] = to_attribute(dict(axes))
     return narrowed(b, total, dtype)
 
 

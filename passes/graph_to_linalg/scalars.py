@@ -70,12 +70,12 @@ class Scalars:
         return _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
 
     def multiply_accumulate(self, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
-        """`total + x * y`, as one fused multiply-add where the target has it."""
+        """`total + x * y`, as one fused multiply-add where the target has it. A sum that begins at zero may begin at its first term."""
         if not self.is_float:
             return self.add(total, self.mul(x, y))
         contract = arith.FastMathFlags.contract
         product = arith.MulFOp(x, y, fastmath=contract).result
-        return arith.AddFOp(total, product, fastmath=contract).result
+        return arith.AddFOp(total, product, fastmath=contract | arith.FastMathFlags.nsz).result
 
     def compare(self, predicate: str, x: ir.Value, y: ir.Value) -> ir.Value:
         """eq, ne, lt, le, gt or ge; false for NaN, except ne."""

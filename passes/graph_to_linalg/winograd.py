@@ -1,5 +1,7 @@
 """The lowering of Winograd convolutions: transforms as small contractions with constant matrices, and one batched product between."""
 
+from typing import Any
+
 import numpy as np
 
 from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, matrices
@@ -19,20 +21,30 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
         return NoMatch(f"its image and filters must have static sizes, got {x_type} and {u_type}")
     tile: int = op.attribute_values()["tile"]
     dtype = x_type.dtype
-    (x, u), (n, channels, _, width, inner) = operands, x_type.static_shape
+    (x, u), (n, channels, _, _, inner) = operands, x_type.static_shape
     size, filters, outer = u_type.static_shape[0], u_type.static_shape[2], u_type.static_shape[5]
     rows, columns = ((x_type.static_shape[i] - TAPS + 1) // tile for i in (2, 3))
     a_t, _, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
 
     # The summed loop comes last everywhere; the channels of a block stay innermost, so that vectors lie along them.
-    i, image, c, ty, w, a, k = dims(*range(7))
-    by_rows = contract(b, b_t, [i, k], x, [image, c, ty * tile + k, w, a], dtype, [size, n, channels, rows, width, inner], 1)
+    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[int], summed: int = 1, **axes: Any) -> ir.Value:
+        places = {name: loop.position for name, loop in axes.items()}
+        return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed, axes=places)
+
+    # Tiles overlap by two columns, which the first stage computes for both: so every stage can be done tile by tile.
+    i, image, c, ty, tx, l, a, k = dims(*range(8))
+    sizes = [size, n, channels, rows, columns, size, inner]
+    by_rows = stage(b_t, [i, k], x, [image, c, ty * tile + k, tx * tile + l, a], sizes, images=image, rows=ty, columns=tx, channels=c)
     i, j, image, c, ty, tx, a, k = dims(*range(8))
-    v = contract(b, b_t, [j, k], by_rows, [i, image, c, ty, tx * tile + k, a], dtype, [size, size, n, channels, rows, columns, inner], 1)
+    sizes = [size, size, n, channels, rows, columns, inner]
+    v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes, images=image, rows=ty, columns=tx, channels=c)
     i, j, image, m, ty, tx, f, c, a = dims(*range(9))
-    products = contract(b, v, [i, j, image, c, ty, tx, a], u, [i, j, m, c, a, f], dtype, [size, size, n, filters, rows, columns, outer], 2)
+    sizes = [size, size, n, filters, rows, columns, outer]
+    products = stage(v, [i, j, image, c, ty, tx, a], u, [i, j, m, c, a, f], sizes, 2, images=image, rows=ty, columns=tx, filters=m)
     j, image, m, ty, p, tx, f, k = dims(*range(8))
-    by_rows = contract(b, a_t, [p, k], products, [k, j, image, m, ty, tx, f], dtype, [size, n, filters, rows, tile, columns, outer], 1)
+    sizes = [size, n, filters, rows, tile, columns, outer]
+    by_rows = stage(a_t, [p, k], products, [k, j, image, m, ty, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
     image, m, ty, p, tx, q, f, k = dims(*range(8))
-    y = contract(b, a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], dtype, [n, filters, rows, tile, columns, tile, outer], 1)
+    sizes = [n, filters, rows, tile, columns, tile, outer]
+    y = stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
     return b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], [n, filters, rows * tile, columns * tile, outer])

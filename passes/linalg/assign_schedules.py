@@ -1,6 +1,6 @@
 """The pass that gives each structured op its schedule, as an attribute."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepwell.dialects.mlir import ir
 from stepwell.passes.linalg import default_schedules  # noqa: F401  (registers the default schedules)
@@ -18,4 +18,8 @@ class AssignSchedules(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         for operation in ops_below(op):
             if operation.name in ("linalg.generic", "linalg.fill") and ATTRIBUTE not in operation.attributes:
-                operation.attributes[ATTRIBUTE] = choose(Structured(operation), state.target).to_attribute()
+                structured = Structured(operation)
+                chosen = choose(structured, state.target)
+                if structured.shared:  # the loop around it may be on threads
+                    chosen = replace(chosen, parallel=0)
+                operation.attributes[ATTRIBUTE] = chosen.to_attribute()

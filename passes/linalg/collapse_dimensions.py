@@ -1,10 +1,11 @@
 """The pass that merges loops which run over contiguous elements together, so that short rows make long vectors."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 from stepwell.dialects.mlir import defining_op, ir, linalg, tensor
+from stepwell.passes.linalg.shared_loops import ATTRIBUTE, to_shared_attribute
 from stepwell.passes.linalg.structured import Access, Structured
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import clone_into, ops_below
@@ -87,6 +88,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
     """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
     if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
         return False
+    if any(loop.dim in (dim, dim + 1) for loop in op.shared):
+        return False
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
@@ -136,6 +139,9 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
     mapping: dict[ir.Value, ir.Value] = dict(zip(member.body.arguments, block.arguments, strict=True))
     for inner in member.body.operations:
         clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    if member.shared:
+        place = {d: i for i, g in enumerate(groups) for d in g}
+        op.attributes[ATTRIBUTE] = to_shared_attribute([replace(loop, dim=place[loop.dim]) for loop in member.shared])
     result: ir.Value = op.results[0]
     return result
 

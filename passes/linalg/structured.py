@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import ir
+from stepwell.passes.linalg.shared_loops import SharedLoop, shared_loops
 
 VECTOR_DIALECTS = ("arith", "math")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
@@ -104,7 +105,25 @@ class Structured:
         return [i for i, kind in enumerate(self.iterators) if kind == "reduction"]
 
     @cached_property
+    def shared(self) -> tuple[SharedLoop, ...]:
+        """The loops around this op that it shares with its neighbours. Raises PassError for a dimension or step that the op does not have."""
+        loops = shared_loops(self.operation)
+        for loop in loops:
+            if loop.dim not in self.parallel_dims or self.extents[loop.dim] % loop.step:
+                raise PassError(
+                    f"'{self.operation.name}' at {self.operation.location} cannot share loop '{loop.loop}' over dimension {loop.dim} in steps of "
+                    f"{loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.extents[d] for d in self.parallel_dims]}"
+                )
+        return loops
+
+    @cached_property
     def sizes(self) -> list[int]:
+        """How many iterations of each dimension are the op's own: its extent, or the step of the loop that it shares."""
+        steps = {loop.dim: loop.step for loop in self.shared}
+        return [steps.get(d, extent) for d, extent in enumerate(self.extents)]
+
+    @cached_property
+    def extents(self) -> list[int]:
         """The static extent of each dimension, from the operands' shapes. Raises PassError if one is dynamic or not determined."""
         sizes: dict[int, int] = {}
         for access in self.accesses:

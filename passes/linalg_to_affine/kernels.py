@@ -7,8 +7,10 @@ from stepwell.dialects.mlir import arith, defining_op, func, ir, linalg, memref,
 from stepwell.passes.linalg.default_schedules import element_bits
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.linalg_to_affine.lower_to_affine import chains
+from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
+from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing
+from stepwell.passes.linalg_to_affine.views import RESHAPES, VIEWS, origin
 from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import functions, ops_below
 
@@ -59,24 +61,11 @@ def _drop_result(kernel: Any) -> None:
     end = block.operations[len(block.operations) - 1].operation
     result, out = end.operands[0], block.arguments[len(block.arguments) - 1]
     with ir.InsertionPoint(end), end.location:
-        if _origin(result) != out:
+        if origin(result) != out:
             memref.CopyOp(result, out)
         func.ReturnOp([])
     end.erase()
     set_signature(kernel)
-
-
-RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
-VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
-
-
-def _origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
-    """The memref that a chain of views starts from."""
-    op = defining_op(value)
-    while op is not None and op.name in views:
-        value = op.operands[0]
-        op = defining_op(value)
-    return value
 
 
 def _copies_to_generics(kernel: Any, state: PassState) -> None:
@@ -115,15 +104,22 @@ def _take_scratch(kernel: Any) -> None:
     for o in allocations:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
-    lifetimes = []
+    sharing = Sharing(chains([Structured(o) for o in ops_below(kernel.operation) if o.name in ("linalg.generic", "linalg.fill")]))
+    lifetimes, slices = [], []
     for o in allocations:
-        steps = [position[_top_level(u, block)] for u in _users_through_views(o.results[0])]
-        lifetimes.append(Lifetime(memref_bytes(o.results[0].type), min(steps, default=0), max(steps, default=0)))
+        size = memref_bytes(o.results[0].type)
+        kept = sharing.slice_of(o.results[0], size)
+        used = [*_users_through_views(o.results[0]), *sharing.alive(o.results[0], kept)]
+        steps = [position[_top_level(u, block)] for u in used]
+        lifetimes.append(Lifetime(kept.slots * kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
+        slices.append(kept)
     offsets, total = pack(lifetimes)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
-    for o, offset in zip(allocations, offsets, strict=True):
+    for o, offset, kept in zip(allocations, offsets, slices, strict=True):
         with ir.InsertionPoint(o), o.location:
             view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
+        if kept:
+            view.operation.attributes[SLICE] = kept.to_attribute()
         o.results[0].replace_all_uses_with(view.result)
         o.erase()
     for o in ops_below(kernel.operation, "memref.dealloc"):
@@ -189,7 +185,7 @@ def in_place_arguments(kernel: Any) -> list[int]:
     if len(nests) != 1 or len(nests[0].root.outputs) != 1:
         return []
     written = nests[0].root.outputs[0].value
-    out = _origin(written, RESHAPES)
+    out = origin(written, RESHAPES)
     elementwise = [o.operation for o in nests[0].members if o.is_elementwise and not o.is_fill]
     if not _is_permutation_identity(nests[0].root):
         return []
@@ -198,7 +194,7 @@ def in_place_arguments(kernel: Any) -> list[int]:
         if argument == out or argument.type != out.type:
             continue
         readers = [u for u in _users_through_views(argument) if u.name not in RESHAPES]
-        reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and _origin(a.value, RESHAPES) == argument]
+        reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and origin(a.value, RESHAPES) == argument]
         same_walk = all(a.map == ir.AffineMap.get_identity(a.map.n_dims) and a.value.type == written.type for a in reads)
         if reads and all(u in elementwise for u in readers) and same_walk:
             allowed.append(index)

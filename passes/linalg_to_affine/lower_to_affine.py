@@ -1,26 +1,19 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
 
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.linalg_to_affine.nest import NestEmitter
+from stepwell.passes.linalg_to_affine.chains import Chain, chains
+from stepwell.passes.linalg_to_affine.nest import Enclosing, NestEmitter, Segment, Shrunk, parallel_loop
+from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice, position, rounds
+from stepwell.passes.linalg_to_affine.views import RESHAPES, origin
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
-
-
-@dataclass
-class Chain:
-    """Structured ops over one buffer that become one nest: an optional fill, the root, element-wise epilogues in place."""
-
-    fill: Structured | None
-    root: Structured
-    epilogues: list[Structured]
-
-    @property
-    def members(self) -> list[Structured]:
-        return [*([self.fill] if self.fill else []), self.root, *self.epilogues]
 
 
 @register_pass("lower-to-affine", level="scheduled", anchor="func.func")
@@ -28,69 +21,109 @@ class Chain:
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 
-    Generic over the body of the op and its indexing maps; how it is computed comes from its `sched` attribute alone.
+    Generic over the body of the op and its indexing maps; how it is computed comes from its `sched` and `shared` attributes alone.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        structured = [Structured(o) for o in ops_below(op) if o.name in ("linalg.generic", "linalg.fill")]
-        for chain in chains(structured):
-            root = chain.root
-            nest = Nest.of(root)
-            # At the last member, where everything that the epilogues capture is defined.
-            with ir.InsertionPoint(chain.members[-1].operation), root.operation.location:
-                initial = chain.fill.operation.operands[0] if chain.fill else None
-                NestEmitter(root, nest, initial, chain.epilogues).emit()
-            for member in reversed(chain.members):
-                member.operation.erase()
-            state.count("nests")
+        found = chains([Structured(o) for o in ops_below(op) if o.name in ("linalg.generic", "linalg.fill")])
+        lowering = _Lowering(Sharing(found))
+        for _, run in groupby(range(len(found)), key=lowering.outermost):
+            indices = list(run)
+            # At the last member, where everything that is captured on the way is defined.
+            with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
+                lowering.emit(indices, [], {})
+            for i in reversed(indices):
+                for member in reversed(found[i].members):
+                    member.operation.erase()
+            state.count("nests", len(indices))
 
 
-def chains(ops: list[Structured]) -> list[Chain]:
-    """Group neighbours over one output: fill + reduction + in-place element-wise ops. Each op is in exactly one chain."""
-    out: list[Chain] = []
-    i = 0
-    while i < len(ops):
-        fill: Structured | None = None
-        root = ops[i]
-        if root.is_fill and i + 1 < len(ops) and _initialises(root, ops[i + 1]):
-            fill, root = root, ops[i + 1]
-            i += 1
-        i += 1
-        epilogues: list[Structured] = []
-        while i < len(ops) and _continues(root, ops[i]):
-            epilogues.append(ops[i])
-            i += 1
-        out.append(Chain(fill, root, epilogues))
-    return out
+class _Lowering:
+    """Emits chains, those that share loops inside of these."""
 
+    def __init__(self, sharing: Sharing) -> None:
+        self.sharing, self.chains = sharing, sharing.chains
 
-def _initialises(fill: Structured, root: Structured) -> bool:
-    return (
-        not root.is_fill
-        and len(root.outputs) == 1
-        and root.outputs[0].value == fill.outputs[0].value
-        and root.outputs[0].used
-        and all(a.value != fill.outputs[0].value for a in root.inputs)
-        and root.operation.block == fill.operation.block
-        and _covers(root)
-    )
+    def outermost(self, index: int) -> tuple[int, int]:
+        """What tells the runs of chains apart that are emitted together: their outermost shared loop, or the chain itself."""
+        path = self.sharing.paths[index]
+        return (path[0][1], -1) if path else (-1, index)
 
+    def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
+        """Emit neighbouring chains that have as many shared loops around them as there are `ivs`."""
+        level = len(ivs)
 
-def _covers(root: Structured) -> bool:
-    """Every element of the output is written, so that no filled element is left behind: its map is a permutation of whole extents."""
-    out = root.outputs[0]
-    return all(isinstance(r, ir.AffineDimExpr) and root.sizes[r.position] == n for r, n in zip(out.map.results, out.shape, strict=True))
+        def deeper(index: int) -> tuple[int, int]:
+            path = self.sharing.paths[index]
+            return (path[level][1], -1) if len(path) > level else (-1, index)
 
+        for _, run in groupby(indices, key=deeper):
+            inside = list(run)
+            chain = self.chains[inside[0]]
+            if len(self.sharing.paths[inside[0]]) == level:
+                self._nest(chain, ivs, shrunk)
+            elif level == 0 and chain.root.shared[0].slots > 1:
+                self._slots(inside)
+            else:
+                self._loop(inside, ivs, shrunk or self._slices(inside, None))
 
-def _continues(root: Structured, op: Structured) -> bool:
-    """Whether `op` is element-wise in place over the root's output, readable from the root's register tile."""
-    if op.is_fill or not op.is_elementwise or op.scalar_op is not None or len(root.outputs) != 1:
-        return False
-    out = root.outputs[0]
-    return (
-        op.outputs[0].value == out.value
-        and op.outputs[0].used
-        and op.operation.block == root.operation.block
-        and all(a.value != out.value for a in op.inputs)
-        and all(isinstance(r, (ir.AffineDimExpr, ir.AffineConstantExpr)) for r in out.map.results)
-    )
+    def _nest(self, chain: Chain, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
+        with chain.root.operation.location:
+            dims = {loop.dim: place for place, loop in enumerate(chain.root.shared)}
+            initial = chain.fill.operation.operands[0] if chain.fill else None
+            NestEmitter(chain.root, Nest.of(chain.root), initial, chain.epilogues, Enclosing(ivs, dims, shrunk)).emit()
+
+    def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
+        """A shared loop from its first round to its last."""
+        root, level = self.chains[indices[0]].root, len(ivs)
+        loop = affine.AffineForOp(0, rounds(root, level))
+        with ir.InsertionPoint(loop.body):
+            self.emit(indices, [*ivs, loop.induction_variable], shrunk)
+            affine.AffineYieldOp([])
+
+    def _slots(self, indices: Sequence[int]) -> None:
+        """An outermost shared loop in stretches of neighbouring rounds, dealt out to threads."""
+        root = self.chains[indices[0]].root
+        slots, total = root.shared[0].slots, rounds(root, 0)
+        stretch = -(-total // slots)
+        dealt = parallel_loop([Segment(0, slots, 1)])
+        block = dealt.regions[0].blocks[0]
+        with ir.InsertionPoint(block):
+            slot = block.arguments[0]
+            shrunk = self._slices(indices, slot)
+            first = ir.AffineDimExpr.get(0) * stretch
+            end = [first + stretch] + ([ir.AffineConstantExpr.get(total)] if total % slots else [])
+            low, high = ir.AffineMap.get(1, 0, [first]), ir.AffineMap.get(1, 0, end)
+            loop = affine.AffineForOp(low, high, lower_bound_operands=[slot], upper_bound_operands=[slot])
+            with ir.InsertionPoint(loop.body):
+                self.emit(indices, [loop.induction_variable], shrunk)
+                affine.AffineYieldOp([])
+            affine.AffineYieldOp([])
+
+    def _slices(self, indices: Sequence[int], slot: ir.Value | None) -> dict[ir.Value, Shrunk]:
+        """The slices in which these chains keep what only they use, in place of whole buffers; those of a slot, if there is one."""
+        out: dict[ir.Value, Shrunk] = {}
+        for index in indices:
+            chain = self.chains[index]
+            for access in [a for member in chain.members for a in member.accesses if a.is_shaped and a.value not in out]:
+                view = defining_op(origin(access.value, RESHAPES))
+                kept = Slice.of(view) if view is not None else None
+                if view is None or kept is None:
+                    continue
+                stands = chain.root.outputs[0] if access.value == chain.root.outputs[0].value else access
+                out[access.value] = self._slice(view, kept, stands, chain.root, slot)
+        return out
+
+    def _slice(self, view: Any, kept: Slice, access: Any, root: Structured, slot: ir.Value | None) -> Shrunk:
+        shape, places = list(access.shape), set()
+        for loop in root.shared[: kept.loops]:
+            place = position(access, loop.dim)
+            assert place is not None  # or it would have been kept whole
+            shape[place] = loop.step
+            places.add(place)
+        shift = view.operands[1]
+        if slot is not None:
+            offset = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0) * kept.bytes])
+            shift = arith.AddIOp(shift, affine.AffineApplyOp(ir.AffineMapAttr.get(offset), [slot]).result).result
+        kind = ir.MemRefType.get(shape, access.element_type)
+        return Shrunk(memref.ViewOp(kind, view.operands[0], shift, []).result, frozenset(places))

@@ -1,16 +1,21 @@
 """Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy as np
+
+from stepwell.dialects.attributes import dense_value
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import affine, arith, ir, vector
+from stepwell.dialects.mlir import affine, arith, defining_op, ir, vector
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import COMBINERS, Access, Structured
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 
+FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
 
@@ -46,19 +51,43 @@ def vector_segments(size: int, width: int) -> list[Segment]:
     return out
 
 
+@dataclass(frozen=True)
+class Shrunk:
+    """A memref that holds a slice of a buffer: along `places`, results of the accesses' maps, only what is used in a round of shared loops."""
+
+    value: ir.Value
+    places: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Enclosing:
+    """The shared loops around a nest: their rounds, the place among these of each dimension that they walk, and the buffers that are slices."""
+
+    ivs: Sequence[ir.Value]
+    places: Mapping[int, int]
+    shrunk: Mapping[ir.Value, Shrunk]
+
+
+ALONE = Enclosing((), {}, {})
+
+
 class NestEmitter:
     """Emits the loops of a chain of structured ops over one output: an optional fill, a root, and element-wise epilogues.
 
     The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once.
     """
 
-    def __init__(self, root: Structured, nest: Nest, initial: ir.Value | None, epilogues: Sequence[Structured]) -> None:
-        self.root, self.nest, self.initial, self.epilogues = root, nest, initial, epilogues
+    def __init__(
+        self, root: Structured, nest: Nest, initial: ir.Value | None, epilogues: Sequence[Structured], enclosing: Enclosing = ALONE
+    ) -> None:
+        self.root, self.nest, self.initial, self.epilogues, self.enclosing = root, nest, initial, epilogues, enclosing
         self.sizes = root.sizes
-        self.ivs: list[ir.Value] = []
+        self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, int] = {}  # dimension -> its place in ivs
         self.fixed: dict[int, int] = {}  # dimension -> its one value, where no loop is needed
         self.lanes_reduce = nest.vector in root.reduction_dims
+        self.known = {n: array for n, a in enumerate(root.inputs) if (array := known_array(a)) is not None}
+        self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
 
     # -- loops over the parallel dimensions ---------------------------------------------------------------------------------
 
@@ -175,6 +204,11 @@ class NestEmitter:
         if not dims:
             return self._step(points, acc, width)
         dim, *rest = dims
+        if dim in self.written_out:
+            for self.fixed[dim] in range(self.sizes[dim]):
+                acc = self._reduce(rest, points, acc, width, only)
+            del self.fixed[dim]
+            return acc
         segment = (only or {}).get(dim, Segment(0, self.sizes[dim], 1))
         return self._loop(dim, segment, acc, lambda inner: self._reduce(rest, points, inner, width, only))
 
@@ -202,17 +236,32 @@ class NestEmitter:
         results: list[Any] = []
         for i, point in enumerate(points):
             inputs: list[ir.Value | None] = []
+            numbers = {n: number for n in self.known if (number := self._number(n, point)) is not None}
+            if self.root.kind == "contraction" and any(number == 0 for number in numbers.values()):
+                results += acc[i * count : (i + 1) * count]  # a matrix's zero stands for no term at all, not for 0 * infinity
+                continue
             for n, access in enumerate(self.root.inputs):
                 if not access.used:
                     inputs.append(None)
                     continue
-                key = (n, str(self._address(access, point)) if access.is_shaped else "")
+                if n in numbers:
+                    inputs.append(constant_of(access.element_type, numbers[n]))
+                    continue
+                key = (n, str(self.address(access, point)) if access.is_shaped else "")
                 if key not in loaded:
                     loaded[key] = self._load(access, point, width)
                 inputs.append(loaded[key])
             index = partial(self._index, point=point, width=width)
             results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index)
         return results
+
+    def _number(self, n: int, point: Offsets) -> float | None:
+        """What input `n`, a known array, holds at `point`, if that is one element in every round of the loops."""
+        place = list(self.address(self.root.inputs[n], point).results)
+        if not all(isinstance(r, ir.AffineConstantExpr) for r in place):
+            return None
+        number: float = self.known[n][tuple(r.value for r in place)].item()
+        return number
 
     def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int) -> list[Any]:
         """Apply an element-wise op to the tile; its dimensions are the results of the root's output map."""
@@ -224,31 +273,51 @@ class NestEmitter:
 
     # -- addresses ----------------------------------------------------------------------------------------------------------
 
-    def point_exprs(self, point: Offsets, lane: int = 0) -> list[Any]:
-        """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile."""
+    def point_exprs(self, point: Offsets, lane: int = 0, *, own: bool = False) -> list[Any]:
+        """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile.
+
+        With `own`, its value within the round of the shared loops.
+        """
         exprs: list[Any] = []
         for d in range(len(self.sizes)):
             offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
-            if d in self.where:
-                exprs.append(ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.where[d]), ir.AffineConstantExpr.get(offset)))
-            else:
-                exprs.append(ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset))
+            start = ir.AffineDimExpr.get(self.where[d]) if d in self.where else ir.AffineConstantExpr.get(self.fixed.get(d, 0))
+            expr = ir.AffineExpr.get_add(start, ir.AffineConstantExpr.get(offset))
+            if d in self.enclosing.places and not own:
+                expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.enclosing.places[d]) * self.sizes[d], expr)
+            exprs.append(expr)
         return exprs
 
-    def _address(self, access: Access, point: Offsets, lane: int = 0) -> Any:
-        inner = ir.AffineMap.get(len(self.ivs), 0, self.point_exprs(point, lane))
-        return ir.AffineMap.get(len(self.ivs), 0, [r.compose(inner) for r in access.map.results])
+    def address(self, access: Access, point: Offsets, lane: int = 0, across: Sequence[Any] | None = None) -> Any:
+        """Where an access goes at `point`; `across` gives an epilogue's dimensions as expressions of the root's."""
+        count = len(self.ivs)
+        shrunk = self.enclosing.shrunk.get(access.value)
+
+        def within(own: bool) -> Any:
+            inner = ir.AffineMap.get(count, 0, self.point_exprs(point, lane, own=own))
+            return inner if across is None else ir.AffineMap.get(count, 0, [e.compose(inner) for e in across])
+
+        places = shrunk.places if shrunk else frozenset()
+        whole, own = within(False), within(True) if places else None
+        return ir.AffineMap.get(count, 0, [r.compose(own if i in places else whole) for i, r in enumerate(access.map.results)])
+
+    def memory(self, access: Access) -> ir.Value:
+        """The memref that an access goes to."""
+        shrunk = self.enclosing.shrunk.get(access.value)
+        return shrunk.value if shrunk else access.value
 
     def _load(self, access: Access, point: Offsets, width: int) -> ir.Value:
-        kind = access.kind(self.nest.vector) if access.is_shaped and self.nest.vector >= 0 and width > 1 else "scalar"
-        return load(access, kind, width, self.ivs, lambda lane: self._address(access, point, lane))
+        if not access.is_shaped:
+            return access.value
+        kind = access.kind(self.nest.vector) if self.nest.vector >= 0 and width > 1 else "scalar"
+        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane))
 
     def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
-        where = ir.AffineMapAttr.get(self._address(access, point))
+        where = ir.AffineMapAttr.get(self.address(access, point))
         if width == 1 or self.lanes_reduce:
-            affine.AffineStoreOp(v, access.value, self.ivs, where)
+            affine.AffineStoreOp(v, self.memory(access), self.ivs, where)
         else:
-            affine.AffineVectorStoreOp(as_vector(v, width), access.value, self.ivs, where)
+            affine.AffineVectorStoreOp(as_vector(v, width), self.memory(access), self.ivs, where)
 
     def _index(self, dim: int, point: Offsets, width: int) -> ir.Value:
         """The value of `linalg.index dim`: a scalar, or a vector of successive indices along the vector dimension."""
@@ -263,35 +332,27 @@ class NestView:
         self.nest, self.op, self.across, self.point, self.width = nest, op, across, point, width
         self.vector = next((d for d, e in enumerate(across) if isinstance(e, ir.AffineDimExpr) and e.position == nest.nest.vector), -1)
 
-    def _dims(self, lane: int) -> Any:
-        count = len(self.nest.ivs)
-        inner = ir.AffineMap.get(count, 0, self.nest.point_exprs(self.point, lane))
-        return ir.AffineMap.get(count, 0, [e.compose(inner) for e in self.across])
-
     def load(self, access: Access) -> ir.Value:
-        kind = access.kind(self.vector) if access.is_shaped and self.vector >= 0 and self.width > 1 else "scalar"
-        count = len(self.nest.ivs)
-
-        def address(lane: int) -> Any:
-            return ir.AffineMap.get(count, 0, [r.compose(self._dims(lane)) for r in access.map.results])
-
-        return load(access, kind, self.width, self.nest.ivs, address)
+        if not access.is_shaped:
+            return access.value
+        kind = access.kind(self.vector) if self.vector >= 0 and self.width > 1 else "scalar"
+        nest = self.nest
+        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across))
 
     def index(self, dim: int) -> ir.Value:
-        return index_value(self._dims(0).results[dim], self.nest.ivs, self.width if dim == self.vector else 1)
+        inner = ir.AffineMap.get(len(self.nest.ivs), 0, self.nest.point_exprs(self.point))
+        return index_value(self.across[dim].compose(inner), self.nest.ivs, self.width if dim == self.vector else 1)
 
 
-def load(access: Access, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any]) -> ir.Value:
-    """Load what an access reads: a scalar, a vector of successive elements, or a vector put together from single ones."""
-    if not access.is_shaped:
-        return access.value
-    element = access.element_type
+def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any]) -> ir.Value:
+    """Load from a memref: a scalar, a vector of successive elements, or a vector put together from single ones."""
+    element = ir.MemRefType(source.type).element_type
     if kind == "scalar":
-        return affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
+        return affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(0))).result
     vector_type = ir.VectorType.get([width], element)
     if kind == "vector" and str(element) != "i1":  # a vector of i1 is bits, booleans in memory are bytes
-        return affine.AffineVectorLoadOp(vector_type, access.value, ivs, ir.AffineMapAttr.get(address(0))).result
-    lanes = [affine.AffineLoadOp(element, access.value, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
+        return affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(address(0))).result
+    lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result
 
 
@@ -315,6 +376,18 @@ def parallel_loop(cut: Sequence[Segment]) -> Any:
     loop = affine.AffineParallelOp([], ir.ArrayAttr.get([]), low, groups, high, groups, steps, [])
     loop.regions[0].blocks.append(*[index] * len(cut))
     return loop
+
+
+def known_array(access: Access) -> np.ndarray | None:
+    """The few numbers that an operand is known to hold: it is a constant of the module."""
+    source = defining_op(access.value) if access.is_shaped else None
+    if source is None or source.name != "memref.get_global" or math.prod(access.shape) > FEW_NUMBERS:
+        return None
+    module = source
+    while module.parent is not None:
+        module = module.parent.operation
+    found = ir.SymbolTable(module)[ir.FlatSymbolRefAttr(source.attributes["name"]).value]
+    return dense_value(found.attributes["initial_value"])
 
 
 def constant_of(element: ir.Type, value: float) -> ir.Value:

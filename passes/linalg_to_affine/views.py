@@ -1,0 +1,15 @@
+"""Views of memrefs, seen through."""
+
+from stepwell.dialects.mlir import defining_op, ir
+
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
+VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
+
+
+def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
+    """The memref that a chain of views of these kinds starts from."""
+    op = defining_op(value)
+    while op is not None and op.name in views:
+        value = op.operands[0]
+        op = defining_op(value)
+    return value

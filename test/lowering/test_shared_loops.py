@@ -1,0 +1,136 @@
+"""Loops shared by several ops, by results: whatever is shared, the same comes out, and buffers between them shrink to slices."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lowering.linalg_model import run_kernel
+
+from stepwell.dialects.errors import PassError
+from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.types import TensorType
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.chains import chains
+from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice
+from stepwell.passes.rewriting import ops_below
+
+EPSILON = np.finfo(np.float32).eps
+
+
+def shared(*loops: tuple[str, int, int, int]) -> str:
+    entries = [f'{{loop = "{name}", dim = {dim} : i64, step = {step} : i64, slots = {slots} : i64}}' for name, dim, step, slots in loops]
+    return f"shared = #sched.shared<[{', '.join(entries)}]>"
+
+
+def two_products(b: int, m: int, k: int, n: int, o: int, first: str, second: str) -> str:
+    middle, result = f"tensor<{b}x{m}x{n}xf32>", f"tensor<{b}x{m}x{o}xf32>"
+    return f"""
+      %zero = arith.constant 0.0 : f32
+      %e0 = tensor.empty() : {middle}
+      %f0 = linalg.fill ins(%zero : f32) outs(%e0 : {middle}) -> {middle}
+      %0 = {generic("%x0", f"tensor<{b}x{m}x{k}xf32>", "%x1", f"tensor<{k}x{n}xf32>", "%f0", middle, first)}
+      %e1 = tensor.empty() : {result}
+      %f1 = linalg.fill ins(%zero : f32) outs(%e1 : {result}) -> {result}
+      %1 = {generic("%0", middle, "%x2", f"tensor<{n}x{o}xf32>", "%f1", result, second)}
+      return %1 : {result}"""
+
+
+def generic(lhs: str, lhs_type: str, rhs: str, rhs_type: str, out: str, out_type: str, loops: str) -> str:
+    """out(b, i, j) += lhs(b, i, k) * rhs(k, j)"""
+    return f"""linalg.generic {{indexing_maps = [affine_map<(b, i, j, k) -> (b, i, k)>, affine_map<(b, i, j, k) -> (k, j)>,
+        affine_map<(b, i, j, k) -> (b, i, j)>], iterator_types = ["parallel", "parallel", "parallel", "reduction"]{", " + loops if loops else ""}}}
+        ins({lhs}, {rhs} : {lhs_type}, {rhs_type}) outs({out} : {out_type}) {{
+      ^bb0(%a: f32, %b: f32, %acc: f32):
+        %p = arith.mulf %a, %b fastmath<contract> : f32
+        %s = arith.addf %acc, %p fastmath<contract> : f32
+        linalg.yield %s : f32
+      }} -> {out_type}"""
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 20), st.integers(1, 20)),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    slots=st.integers(1, 4),
+    level=st.integers(0, 2),
+    threads=st.integers(1, 2),
+)
+def test_products_that_share_loops_give_their_products(sizes, steps, slots, level, threads):
+    batch, rows = sizes[0] * steps[0], sizes[1] * steps[1]
+    k, n, o = sizes[2:]
+    loops = [("batch", 0, steps[0], slots), ("rows", 1, steps[1], 1)][:level]
+    rng = np.random.default_rng(sum(sizes))
+    x, u, v = (rng.standard_normal(s, np.float32) for s in ((batch, rows, k), (k, n), (n, o)))
+    body = two_products(batch, rows, k, n, o, *[shared(*loops)] * 2 if loops else ["", ""])
+    got = run_kernel(body, [x, u, v], TensorType("f32", (batch, rows, o)), threads=threads)
+    bound = EPSILON * (k + n + 2) * (np.abs(x) @ np.abs(u) @ np.abs(v))
+    assert (np.abs(got - x.astype(np.float64) @ u @ v) <= bound).all()
+
+
+def sharing_of(first: str, second: str) -> tuple[Sharing, ir.Value]:
+    """What two products on memrefs share, and the buffer between them; 4 batches of 6 rows."""
+
+    def chain(lhs, lhs_type, rhs, rhs_type, out, out_type, loops):
+        return generic(lhs, lhs_type, rhs, rhs_type, out, out_type, loops).removesuffix(f" -> {out_type}").replace("tensor", "memref")
+
+    text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x6xf32>, %y: memref<4x6x6xf32>) {{
+      %m = memref.alloc() : memref<4x6x5xf32>
+      {chain("%x", "memref<4x6x3xf32>", "%u", "memref<3x5xf32>", "%m", "memref<4x6x5xf32>", first)}
+      {chain("%m", "memref<4x6x5xf32>", "%v", "memref<5x6xf32>", "%y", "memref<4x6x6xf32>", second)}
+      return
+    }}"""
+    module = parse_module(text, CONTEXT)
+    sharing_of.module = module  # keeps what is returned alive
+    found = ops_below(module.operation, "linalg.generic")
+    return Sharing(chains([Structured(op) for op in found])), ops_below(module.operation, "memref.alloc")[0].results[0]
+
+
+CONTEXT = make_context()
+WHOLE = 4 * 6 * 5 * 4  # bytes between the products
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kept"),
+    [
+        ([], [], None),
+        ([("b", 0, 1, 2)], [("b", 0, 1, 2)], Slice(1, 2, 128)),  # six rows of five numbers, in whole cache lines
+        ([("b", 0, 2, 1)], [("b", 0, 2, 1)], Slice(1, 1, 256)),
+        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)], Slice(2, 1, 64)),
+        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("c", 2, 1, 1)], Slice(1, 1, 128)),
+        ([("b", 0, 1, 1)], [("other", 0, 1, 1)], None),
+    ],
+)
+def test_a_buffer_shrinks_in_the_loops_that_all_its_users_share(first, second, kept):
+    with CONTEXT:
+        sharing, buffer = sharing_of(*(shared(*loops) if loops else "" for loops in (first, second)))
+        assert sharing.slice_of(buffer, WHOLE) == kept
+
+
+def test_what_is_used_in_an_inner_loop_lives_until_that_loop_ends():
+    with CONTEXT:
+        sharing, buffer = sharing_of(shared(("b", 0, 1, 1), ("r", 1, 2, 1)), shared(("b", 0, 1, 1), ("c", 2, 1, 1)))
+        assert len(sharing.alive(buffer, sharing.slice_of(buffer, WHOLE))) == 2
+        assert len(sharing.alive(buffer, Slice(2, 1, 64))) == 2
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [
+        ([("b", 0, 1, 1)], [("b", 1, 1, 1)], "take 6 and 4 rounds"),
+        ([("b", 0, 1, 2)], [("b", 0, 1, 1)], "in 1 and 2 slots"),
+        ([("b", 0, 2, 1)], [("b", 2, 4, 1)], "steps of 4"),
+        ([("b", 3, 1, 1)], [], "parallel dimensions are"),
+        ([("b", 0, 0, 1)], [], "step and slots 1 or more"),
+        ([("b", 0, 2, 1), ("r", 1, 3, 2)], [], "slots 1 but for the first"),
+        ([("r", 1, 2, 1)], [("r", 1, 3, 1)], "take 2 and 3 rounds"),
+    ],
+)
+def test_loops_that_cannot_be_shared(first, second, message):
+    with CONTEXT, pytest.raises(PassError, match=message):
+        sharing_of(*(shared(*loops) if loops else "" for loops in (first, second)))
+
+
+def test_a_result_must_be_made_in_the_round_that_uses_it():
+    # Both go round six times, but the first makes rows while the second goes over columns and wants all rows each time.
+    with CONTEXT, pytest.raises(PassError, match="not all that it uses is made in the same round"):
+        sharing_of(shared(("l", 1, 1, 1)), shared(("l", 2, 1, 1)))

@@ -1,0 +1,30 @@
+// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(share-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
+
+// Four rows of four tiles: everything fits a cache, so the five stages share one round of two rows, and the transforms channels and filters.
+// CHECK-LABEL: func.func private @small
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "rows", slots = 2 : i64, step = 2 : i64}, {dim = 4 : i64, loop = "columns", slots = 1 : i64, step = 4 : i64}, {dim = 2 : i64, loop = "channels", slots = 1 : i64, step = 1 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 4 : i64, loop = "rows"{{.*}}{dim = 3 : i64, loop = "channels"
+// CHECK: shared = #sched.shared<[{dim = 4 : i64, loop = "rows", slots = 2 : i64, step = 2 : i64}, {dim = 5 : i64, loop = "columns", slots = 1 : i64, step = 4 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "rows"{{.*}}{dim = 2 : i64, loop = "filters"
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "rows"{{.*}}{dim = 1 : i64, loop = "filters"
+// CHECK-NOT: axes
+func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  return %0 : tensor<1x8x16x16x8xf32>
+}
+
+// -----
+
+// With 9 MB of filters it is cheaper to transform the whole image: only the transforms share loops, over channels and over filters.
+// CHECK-LABEL: func.func private @many_filters
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "channels", slots = 2 : i64, step = 1 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "channels"
+// CHECK: iterator_types = [{{.*}}, "reduction", "reduction"]}
+// CHECK-NOT: #sched
+// CHECK: iterator_types = [{{.*}}, "parallel", "reduction"]}
+// CHECK-SAME: shared = #sched.shared<[{dim = 2 : i64, loop = "filters"
+// CHECK: shared = #sched.shared<[{dim = 1 : i64, loop = "filters"
+func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x32x8x8xf32>, %out: tensor<1x32x56x56x8xf32>) -> tensor<1x32x56x56x8xf32> attributes {stepwell.kernel} {
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
+  return %0 : tensor<1x32x56x56x8xf32>
+}
