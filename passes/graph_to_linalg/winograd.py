@@ -32,9 +32,9 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
         return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed, axes=places)
 
     # Tiles overlap by two columns, which the first stage computes for both: so every stage can be done tile by tile.
-    i, image, c, ty, tx, l, a, k = dims(*range(8))
+    i, image, c, ty, tx, w, a, k = dims(*range(8))
     sizes = [size, n, channels, rows, columns, size, inner]
-    by_rows = stage(b_t, [i, k], x, [image, c, ty * tile + k, tx * tile + l, a], sizes, images=image, rows=ty, columns=tx, channels=c)
+    by_rows = stage(b_t, [i, k], x, [image, c, ty * tile + k, tx * tile + w, a], sizes, images=image, rows=ty, columns=tx, channels=c)
     i, j, image, c, ty, tx, a, k = dims(*range(8))
     sizes = [size, size, n, channels, rows, columns, inner]
     v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes, images=image, rows=ty, columns=tx, channels=c)

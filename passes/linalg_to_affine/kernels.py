@@ -1,15 +1,16 @@
 """Bufferisation of kernel bodies: tensors become memrefs in place, what is left over becomes scratch."""
 
+from dataclasses import replace
 from typing import Any
 
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, defining_op, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.mlir import arith, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.default_schedules import element_bits
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
-from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing
+from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing, Slice
 from stepwell.passes.linalg_to_affine.views import RESHAPES, VIEWS, origin
 from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import functions, ops_below
@@ -111,11 +112,11 @@ def _take_scratch(kernel: Any) -> None:
         kept = sharing.slice_of(o.results[0], size)
         used = [*_users_through_views(o.results[0]), *sharing.alive(o.results[0], kept)]
         steps = [position[_top_level(u, block)] for u in used]
-        lifetimes.append(Lifetime(kept.slots * kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
+        lifetimes.append(Lifetime(kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
         slices.append(kept)
-    offsets, total = pack(lifetimes)
+    places, total = _pack_slots(lifetimes, slices)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
-    for o, offset, kept in zip(allocations, offsets, slices, strict=True):
+    for o, (offset, kept) in zip(allocations, places, strict=True):
         with ir.InsertionPoint(o), o.location:
             view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
         if kept:
@@ -126,6 +127,30 @@ def _take_scratch(kernel: Any) -> None:
         o.erase()
     set_signature(kernel)
     kernel.attributes[SCRATCH] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), total)
+
+
+def _pack_slots(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
+    """For each buffer its offset and slice, and the size of all.
+
+    Buffers of one loop in slots are packed together, and each slot has a pack of its own: one slot may be in the loop's first op while
+    another is in its last.
+    """
+    packs: dict[int | None, list[int]] = {}
+    for i, kept in enumerate(slices):
+        packs.setdefault(kept.run if kept and kept.slots > 1 else None, []).append(i)
+    alone = packs.pop(None, [])
+    inner = {run: pack([lifetimes[i] for i in members]) for run, members in packs.items()}
+    whole = [lifetimes[i] for i in alone]
+    for run, members in packs.items():
+        slots = next(kept.slots for i in members if (kept := slices[i]))
+        whole.append(Lifetime(slots * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
+    offsets, total = pack(whole)
+    places: dict[int, tuple[int, Slice | None]] = {i: (offset, slices[i]) for i, offset in zip(alone, offsets, strict=False)}
+    for (run, members), start in zip(packs.items(), offsets[len(alone) :], strict=True):
+        for i, offset in zip(members, inner[run][0], strict=True):
+            kept = slices[i]
+            places[i] = (start + offset, kept and replace(kept, bytes=inner[run][1]))
+    return [places[i] for i in range(len(lifetimes))], total
 
 
 def set_signature(function: Any) -> None:

@@ -205,7 +205,8 @@ class NestEmitter:
             return self._step(points, acc, width)
         dim, *rest = dims
         if dim in self.written_out:
-            for self.fixed[dim] in range(self.sizes[dim]):
+            for value in range(self.sizes[dim]):
+                self.fixed[dim] = value
                 acc = self._reduce(rest, points, acc, width, only)
             del self.fixed[dim]
             return acc

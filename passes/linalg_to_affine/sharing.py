@@ -1,7 +1,7 @@
 """Kernels whose nests share outer loops: who shares what, and the buffers that shrink to a slice for it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import prod
 from typing import Any
 
@@ -22,11 +22,12 @@ class Slice:
     """What is kept of a buffer that only chains in common loops use: for the first `loops` of them, one step; in each slot its own."""
 
     loops: int
-    slots: int
-    bytes: int  # of one slot
+    run: int  # the number of the outermost loop
+    slots: int  # of it
+    bytes: int  # of one slice; in the attribute, from a slot's slice to that of the next
 
     def to_attribute(self) -> ir.Attribute:
-        return to_attribute({"loops": self.loops, "slots": self.slots, "bytes": self.bytes})
+        return to_attribute(asdict(self))
 
     @staticmethod
     def of(view: ir.Operation) -> "Slice | None":
@@ -139,7 +140,7 @@ class Sharing:
         first = uses[0]
         for level in range(loops):
             size //= rounds(self.chains[first.index].root, level)
-        return Slice(loops, self.chains[first.index].root.shared[0].slots, aligned(size))
+        return Slice(loops, self.paths[first.index][0][1], self.chains[first.index].root.shared[0].slots, aligned(size))
 
     def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
         """The ops between whose first and last the buffer holds data: all that go round with its users in loops that it does not shrink in."""

@@ -11,6 +11,8 @@ from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.dialects.types import TensorType
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.chains import chains
+from stepwell.passes.linalg_to_affine.kernels import _pack_slots
+from stepwell.passes.linalg_to_affine.packing import Lifetime
 from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice
 from stepwell.passes.rewriting import ops_below
 
@@ -93,10 +95,10 @@ WHOLE = 4 * 6 * 5 * 4  # bytes between the products
     ("first", "second", "kept"),
     [
         ([], [], None),
-        ([("b", 0, 1, 2)], [("b", 0, 1, 2)], Slice(1, 2, 128)),  # six rows of five numbers, in whole cache lines
-        ([("b", 0, 2, 1)], [("b", 0, 2, 1)], Slice(1, 1, 256)),
-        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)], Slice(2, 1, 64)),
-        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("c", 2, 1, 1)], Slice(1, 1, 128)),
+        ([("b", 0, 1, 2)], [("b", 0, 1, 2)], Slice(1, 1, 2, 128)),  # six rows of five numbers, in whole cache lines
+        ([("b", 0, 2, 1)], [("b", 0, 2, 1)], Slice(1, 1, 1, 256)),
+        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)], Slice(2, 1, 1, 64)),
+        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("c", 2, 1, 1)], Slice(1, 1, 1, 128)),
         ([("b", 0, 1, 1)], [("other", 0, 1, 1)], None),
     ],
 )
@@ -110,7 +112,7 @@ def test_what_is_used_in_an_inner_loop_lives_until_that_loop_ends():
     with CONTEXT:
         sharing, buffer = sharing_of(shared(("b", 0, 1, 1), ("r", 1, 2, 1)), shared(("b", 0, 1, 1), ("c", 2, 1, 1)))
         assert len(sharing.alive(buffer, sharing.slice_of(buffer, WHOLE))) == 2
-        assert len(sharing.alive(buffer, Slice(2, 1, 64))) == 2
+        assert len(sharing.alive(buffer, Slice(2, 1, 1, 64))) == 2
 
 
 @pytest.mark.parametrize(
@@ -134,3 +136,20 @@ def test_a_result_must_be_made_in_the_round_that_uses_it():
     # Both go round six times, but the first makes rows while the second goes over columns and wants all rows each time.
     with CONTEXT, pytest.raises(PassError, match="not all that it uses is made in the same round"):
         sharing_of(shared(("l", 1, 1, 1)), shared(("l", 2, 1, 1)))
+
+
+def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
+    one, two, other = Slice(1, 5, 3, 128), Slice(1, 5, 3, 256), Slice(1, 6, 2, 64)
+    lifetimes = [Lifetime(128, 0, 1), Lifetime(256, 2, 3), Lifetime(100, 0, 4), Lifetime(64, 5, 6)]
+    places, total = _pack_slots(lifetimes, [one, two, None, other])
+    taken = []  # by each slot of each buffer while the first loop runs
+    for index in (0, 1):
+        start, kept = places[index]
+        taken += [(start + slot * kept.bytes, start + slot * kept.bytes + lifetimes[index].size, slot) for slot in range(3)]
+    for a in taken:
+        assert a[1] <= total
+        assert all(a[1] <= b[0] or b[1] <= a[0] for b in taken if a[2] != b[2])
+        assert a[1] <= places[2][0] or places[2][0] + 100 <= a[0]
+    assert places[2][1] is None
+    assert places[3][1].bytes == 64
+    assert total == 3 * 256 + 128  # the first two share each slot's memory, and the last lies where they were
