@@ -24,7 +24,7 @@ class UseWinograd(Pass):
     bound). `min_channels` on both sides is where the transforms are paid for.
     """
 
-    min_channels: int = 32
+    min_channels: int = 16
     tile: int = 4
 
     def run(self, op: ir.Operation, state: PassState) -> None:

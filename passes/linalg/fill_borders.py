@@ -1,0 +1,81 @@
+"""The pass that fills only the border of what is padded: the rest is written anyway."""
+
+from dataclasses import dataclass
+from math import prod
+
+from stepwell.dialects.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+Window = tuple[list[int], list[int]]  # offsets and sizes
+
+
+@register_pass("fill-borders", level="linalg", anchor="func.func", optional=True)
+@dataclass
+class FillBorders(Pass):
+    """Fill a padded tensor around its inside, not all of it.
+
+    rewrite: %f = fill(%c, %d); … insert_slice(%x into %f[window])  ->  the same with %f made of fills of the slices around the window
+
+    Each of these is small, and none is written twice. A window in the middle of two dimensions has four slices around it.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for insert in ops_below(op, "tensor.insert_slice"):
+            fill, window = defining_op(insert.operands[1]), static_window(insert)
+            if fill is None or fill.name != "linalg.fill" or window is None or not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
+                continue
+            regions = around(window, list(fill.results[0].type.shape))
+            with ir.InsertionPoint(fill), fill.location:
+                current = fill.operands[1]
+                for offsets, sizes in regions:
+                    current = _filled(fill.operands[0], current, offsets, sizes)
+            fill.results[0].replace_all_uses_with(current)
+            fill.erase()
+            state.count(self.name)
+
+
+def static_window(op: ir.Operation) -> Window | None:
+    """What an insert_slice or extract_slice touches, if that is known and without gaps."""
+    offsets, sizes, strides = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides"))
+    dynamic = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
+    return (offsets, sizes) if all(s == 1 for s in strides) and not any(n in dynamic for n in (*offsets, *sizes)) else None
+
+
+def _only_sees(user: ir.Operation, insert: ir.Operation, window: Window) -> bool:
+    """Whether a user of the filled tensor is the insertion, or takes nothing but the window, to write over it."""
+    if user == insert:
+        return True
+    return user.name == "tensor.extract_slice" and static_window(user) == window and _is_overwritten(user.results[0])
+
+
+def _is_overwritten(value: ir.Value) -> bool:
+    """Whether all users of a tensor write over it without reading it."""
+    return all(
+        _is_overwritten(user.results[0]) if user.name in ("tensor.expand_shape", "tensor.collapse_shape")
+        else user.name in ("linalg.fill", "linalg.generic") and all(not a.used for a in Structured(user).accesses if a.value == value)
+        for user in users(value)
+    )  # fmt: skip
+
+
+def around(window: Window, shape: list[int]) -> list[Window]:
+    """Windows that together cover all of `shape` but `window`, without overlaps: for each dimension what lies before and behind."""
+    offsets, sizes = window
+    out: list[Window] = []
+    for d, (offset, size, whole) in enumerate(zip(offsets, sizes, shape, strict=True)):
+        for start, end in ((0, offset), (offset + size, whole)):
+            if start < end:
+                out.append(([*offsets[:d], start, *[0] * (len(shape) - d - 1)], [*sizes[:d], end - start, *shape[d + 1 :]]))
+    return [region for region in out if prod(region[1])]
+
+
+def _filled(value: ir.Value, whole: ir.Value, offsets: list[int], sizes: list[int]) -> ir.Value:
+    """`whole` with one window filled."""
+    ones = [1] * len(sizes)
+    kind = ir.RankedTensorType.get(sizes, whole.type.element_type)
+    part = tensor.ExtractSliceOp(kind, whole, [], [], [], offsets, sizes, ones).result
+    filled = linalg.fill(value, outs=[part])
+    part = filled if isinstance(filled, ir.Value) else filled.result
+    result: ir.Value = tensor.InsertSliceOp(part, whole, [], [], [], offsets, sizes, ones).result
+    return result
