@@ -11,21 +11,25 @@ from stepwell.passes.graph.matching import new_weight
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
+ERRORS = {2: 5e-6, 4: 2e-5}
+"""For each tile, by how much of the result's scale f32 rounding may change it; test_winograd.py keeps these bounds."""
+
 
 @register_pass("use-winograd", level="graph", optional=True)
 @dataclass
 class UseWinograd(Pass):
-    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones with filters transformed now.
+    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones with filters transformed now, where these cost less.
 
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), G w G^T))
 
-    The tile is F(4, 3) along both axes: 36 products instead of 144 for 16 results, and transforms whose share falls with the number of
-    channels. Rounding grows with the tile: for f32, about 10 times that of the direct method (test_winograd.py states and keeps the
-    bound). `min_channels` on both sides is where the transforms are paid for.
+    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four; the transforms'
+    share falls with the number of channels, and F(2, 3) has fewer filters to read and fills up less of a small image. The tile is that
+    of the least cost among those whose stated error, as a share of the result's scale, is at most `error`; the direct method's is 1e-6.
     """
 
-    min_channels: int = 16
-    tile: int = 4
+    error: float = 2e-5
+    flops_per_byte: float = 5.0  # arithmetic in the time in which a byte of filters comes from memory
+    tile: int = 0  # 2 or 4; 0 for the better one
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for inner in ops_below(op, "graph.blocked_conv"):
@@ -45,19 +49,39 @@ class UseWinograd(Pass):
             return "it is not a blocked 3x3 convolution with stride 1 and without dilation"
         if x.dtype != "f32":
             return f"rounding is known to be harmless for f32, not for {x.dtype}"
+        image = type_of(conv.result).static_shape[2:4]
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        if min(filters, channels) < self.min_channels:
-            return f"{min(filters, channels)} channels do not pay for the transforms; {self.min_channels} do"
+        sizes = (x.static_shape[0], *image, channels, filters)
+        costs = {tile: self.cost(tile, *sizes) for tile, error in ERRORS.items() if self.tile in (tile, 0) and error <= self.error}
+        if not costs:
+            return f"no tile has an error of at most {self.error}"
+        tile = min(costs, key=lambda t: costs[t])
+        if costs[tile] >= self.direct_cost(*sizes):
+            return f"{channels} channels and {filters} filters on {image[0]}x{image[1]} positions do not pay for the transforms"
         array = constant_value(conv.w, b.weights, 1 << 62)
         if array is None:
             return "its filters are not known"
-        image = type_of(conv.result).static_shape[2:4]
-        filling = [-n % self.tile for n in image]
+        filling = [-n % tile for n in image]
         data = conv.x
         if any(filling):
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-        u = new_weight(b, conv.w, transformed_filters(array, self.tile))
-        result: ir.Value = b.winograd_conv(data, u, tile=self.tile)
+        u = new_weight(b, conv.w, transformed_filters(array, tile))
+        result: ir.Value = b.winograd_conv(data, u, tile=tile)
         if any(filling):
             result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
         return result
+
+    def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int) -> float:
+        """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
+
+        A transform of n x n numbers by two matrices, half of them zeros, is n^3 multiply-adds for each number of channels or filters;
+        it has little to do for what it loads and stores, and counts twice.
+        """
+        size = tile + TAPS - 1
+        tiles = images * -(-rows // tile) * -(-columns // tile)
+        transforms = 4 * (size**3 * channels + (tile * size**2 + tile**2 * size) * filters)
+        return tiles * (2 * size**2 * channels * filters + transforms) + self.flops_per_byte * 4 * size**2 * channels * filters
+
+    def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int) -> float:
+        """The direct convolution in the same measure."""
+        return TAPS**2 * channels * filters * (2.0 * images * rows * columns + self.flops_per_byte * 4)

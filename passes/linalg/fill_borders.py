@@ -24,7 +24,9 @@ class FillBorders(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         for insert in ops_below(op, "tensor.insert_slice"):
             fill, window = defining_op(insert.operands[1]), static_window(insert)
-            if fill is None or fill.name != "linalg.fill" or window is None or not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
+            if fill is None or fill.name != "linalg.fill" or window is None:
+                continue
+            if not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
                 continue
             regions = around(window, list(fill.results[0].type.shape))
             with ir.InsertionPoint(fill), fill.location:

@@ -1,4 +1,7 @@
-// RUN: stepwell-opt %s --pass-pipeline='use-winograd{min-channels=8},canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='use-winograd{flops-per-byte=0 tile=4},canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='use-winograd{error=1e-6}' --split-input-file | FileCheck %s --check-prefix=EXACT
+// Where no tile keeps the error asked for, nothing is changed.
+// EXACT-NOT: winograd
 
 // Six rows and seven columns are filled up to eight and eight; the result is cut back.
 // CHECK-LABEL: func.func @main
