@@ -5,9 +5,9 @@ from typing import Any
 
 from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.mlir import defining_op, ir, users
 from stepwell.dialects.types import type_of
-from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.matching import is_elementwise, new_weight
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
@@ -40,6 +40,7 @@ class UseWinograd(Pass):
                 continue
             inner.results[0].replace_all_uses_with(result)
             inner.erase()
+            sink(result, GraphBuilder(state.weights))
             state.count(self.name)
 
     def _rewrite(self, conv: Any, b: GraphBuilder) -> "ir.Value | str":
@@ -85,3 +86,27 @@ class UseWinograd(Pass):
     def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int) -> float:
         """The direct convolution in the same measure."""
         return TAPS**2 * channels * filters * (2.0 * images * rows * columns + self.flops_per_byte * 4)
+
+
+def sink(cut: ir.Value, b: GraphBuilder) -> None:
+    """Move a slice behind the element-wise ops that follow it, so that these still fuse with what comes before.
+
+    rewrite: f(slice(x), c, …) -> slice(f(x, c, …))  where the slice has no other user, and every c is 1 along what the slice cuts
+    """
+    while True:
+        source, user = defining_op(cut), users(cut)
+        if source is None or source.name != "graph.slice" or len(user) != 1 or not is_elementwise(user[0].opview):
+            return
+        op, whole = user[0], source.operands[0]
+        have, kept = type_of(whole).static_shape, type_of(cut).static_shape
+        cuts = [d - len(have) for d, (a, c) in enumerate(zip(have, kept, strict=True)) if a != c]  # counted from the end
+        others = [type_of(v).shape for v in op.operands if v != cut]
+        if type_of(op.results[0]).static_shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
+            return
+        with ir.InsertionPoint(op), op.location:
+            made = getattr(b, op.opview.mnemonic())(*(whole if v == cut else v for v in op.operands), **op.opview.attribute_values())
+            after = b.slice(made, **source.opview.attribute_values())
+        op.results[0].replace_all_uses_with(after)
+        op.erase()
+        source.erase()
+        cut = after

@@ -16,6 +16,24 @@ func.func @main(%x: tensor<1x2x8x9x8xf32>) -> tensor<1x3x6x7x8xf32> {
 
 // -----
 
+// What follows element by element stays with the convolution, but not what needs a number for each place.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"
+// CHECK: %[[A:[0-9]+]] = "graph.add"(%[[C]], %arg1) {{.*}} -> tensor<1x3x8x8x8xf32>
+// CHECK: %[[R:[0-9]+]] = "graph.relu"(%[[A]])
+// CHECK: %[[S:[0-9]+]] = "graph.slice"(%[[R]]) {{.*}} -> tensor<1x3x6x7x8xf32>
+// CHECK: "graph.add"(%[[S]], %arg2)
+func.func @main(%x: tensor<1x2x8x9x8xf32>, %bias: tensor<1x3x1x1x8xf32>, %residual: tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
+  %1 = "graph.add"(%0, %bias) : (tensor<1x3x6x7x8xf32>, tensor<1x3x1x1x8xf32>) -> tensor<1x3x6x7x8xf32>
+  %2 = "graph.relu"(%1) : (tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32>
+  %3 = "graph.add"(%2, %residual) : (tensor<1x3x6x7x8xf32>, tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32>
+  return %3 : tensor<1x3x6x7x8xf32>
+}
+
+// -----
+
 // Stride 2 and other element types are left alone.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: winograd
