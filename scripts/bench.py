@@ -58,7 +58,7 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
     add = parser.add_argument
-    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all but bert_layer)")
+    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all)")
     add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
@@ -83,7 +83,7 @@ def make_parser() -> argparse.ArgumentParser:
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
-    from benchmark.models import ZOO, find
+    from benchmark.models import KNOWN, find
     from benchmark.plot import plot
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
@@ -97,7 +97,7 @@ def compare(options: argparse.Namespace) -> int:
     settings = describe(protocol)
     with progress() as say:
         say("writing networks that are missing")
-        networks = find(options.networks or ZOO, options.zoo, options.seed, shapes(options))
+        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
         session = Session([Contestant(engine) for engine in options.engines], options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
@@ -112,7 +112,7 @@ def compare(options: argparse.Namespace) -> int:
 def ablate(options: argparse.Namespace) -> int:
     """Stepwell with all of its techniques and without each."""
     from benchmark.jobs import Contestant, Failure
-    from benchmark.models import ZOO, find
+    from benchmark.models import KNOWN, find
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_ablation
@@ -129,7 +129,7 @@ def ablate(options: argparse.Namespace) -> int:
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:
-        networks = find(options.networks or ZOO, options.zoo, options.seed, shapes(options))
+        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
         comparison = Session(contestants, options.threads, protocol, say).run(networks)
     comparison.settings |= settings
     show_ablation(console(), comparison)
