@@ -69,16 +69,19 @@ def test_products_that_share_loops_give_their_products(sizes, steps, slots, leve
     assert (np.abs(got - x.astype(np.float64) @ u @ v) <= bound).all()
 
 
+def on_memrefs(lhs: str, lhs_shape: str, rhs: str, rhs_shape: str, out: str, out_shape: str, loops: str) -> str:
+    """`generic` on memrefs of f32."""
+    types = [f"memref<{shape}xf32>" for shape in (lhs_shape, rhs_shape, out_shape)]
+    return generic(lhs, types[0], rhs, types[1], out, types[2], loops).removesuffix(f" -> {types[2]}")
+
+
 def sharing_of(first: str, second: str) -> tuple[Sharing, ir.Value]:
     """What two products on memrefs share, and the buffer between them; 4 batches of 6 rows."""
 
-    def chain(lhs, lhs_type, rhs, rhs_type, out, out_type, loops):
-        return generic(lhs, lhs_type, rhs, rhs_type, out, out_type, loops).removesuffix(f" -> {out_type}").replace("tensor", "memref")
-
     text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x6xf32>, %y: memref<4x6x6xf32>) {{
       %m = memref.alloc() : memref<4x6x5xf32>
-      {chain("%x", "memref<4x6x3xf32>", "%u", "memref<3x5xf32>", "%m", "memref<4x6x5xf32>", first)}
-      {chain("%m", "memref<4x6x5xf32>", "%v", "memref<5x6xf32>", "%y", "memref<4x6x6xf32>", second)}
+      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", first)}
+      {on_memrefs("%m", "4x6x5", "%v", "5x6", "%y", "4x6x6", second)}
       return
     }}"""
     module = parse_module(text, CONTEXT)
@@ -108,11 +111,26 @@ def test_a_buffer_shrinks_in_the_loops_that_all_its_users_share(first, second, k
         assert sharing.slice_of(buffer, WHOLE) == kept
 
 
-def test_what_is_used_in_an_inner_loop_lives_until_that_loop_ends():
+def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
+    # The first product's result is used in every round of the inner loop, so also after the third product was made in the one before.
+    first, inner = [("b", 0, 1, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)]
+    text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x5xf32>, %y: memref<4x6x5xf32>) {{
+      %m = memref.alloc() : memref<4x6x5xf32>
+      %n = memref.alloc() : memref<4x6x5xf32>
+      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(*first))}
+      {on_memrefs("%m", "4x6x5", "%v", "5x5", "%n", "4x6x5", shared(*inner))}
+      {on_memrefs("%n", "4x6x5", "%v", "5x5", "%y", "4x6x5", shared(*inner))}
+      return
+    }}"""
     with CONTEXT:
-        sharing, buffer = sharing_of(shared(("b", 0, 1, 1), ("r", 1, 2, 1)), shared(("b", 0, 1, 1), ("c", 2, 1, 1)))
-        assert len(sharing.alive(buffer, sharing.slice_of(buffer, WHOLE))) == 2
-        assert len(sharing.alive(buffer, Slice(2, 1, 1, 64))) == 2
+        module = parse_module(text, CONTEXT)
+        products = ops_below(module.operation, "linalg.generic")
+        sharing = Sharing(chains([Structured(op) for op in products]))
+        m, n = (op.results[0] for op in ops_below(module.operation, "memref.alloc"))
+        assert sharing.slice_of(m, WHOLE) == Slice(1, 1, 1, 128)
+        assert sharing.slice_of(n, WHOLE) == Slice(2, 1, 1, 64)
+        assert set(sharing.alive(m, sharing.slice_of(m, WHOLE))) == set(products)
+        assert set(sharing.alive(n, sharing.slice_of(n, WHOLE))) == set(products[1:])
 
 
 @pytest.mark.parametrize(
