@@ -1,32 +1,32 @@
 // RUN: stepwell-opt %s --pass-pipeline='func.func(assign-schedules,lower-to-affine)' --target x86-64-v3 | FileCheck %s
 
-// Two slots of four rounds each. The buffer between the ops is a slice of two rows, of which each slot has its own, 32768 bytes apart;
+// Two slots of four rounds each. The buffer between the ops is a slice of two rows, of which each slot has its own, 262144 bytes apart;
 // the ops themselves are on one thread.
-// CHECK-DAG: #[[SLOT:.*]] = affine_map<(d0) -> (d0 * 32768)>
+// CHECK-DAG: #[[SLOT:.*]] = affine_map<(d0) -> (d0 * 262144)>
 // CHECK-DAG: #[[FIRST:.*]] = affine_map<(d0) -> (d0 * 4)>
 // CHECK-DAG: #[[LAST:.*]] = affine_map<(d0) -> (d0 * 4 + 4, 7)>
 // CHECK-LABEL: func.func @kernel
 // CHECK: affine.parallel (%[[S:.*]]) = (0) to (2)
 // CHECK: %[[BYTES:.*]] = affine.apply #[[SLOT]](%[[S]])
 // CHECK: %[[SHIFT:.*]] = arith.addi %c256, %[[BYTES]]
-// CHECK: %[[SLICE:.*]] = memref.view %arg2[%[[SHIFT]]][] : memref<65792xi8> to memref<2x4096xf32>
+// CHECK: %[[SLICE:.*]] = memref.view %arg2[%[[SHIFT]]][] : memref<524544xi8> to memref<2x32768xf32>
 // CHECK: affine.for %[[ROUND:.*]] = #[[FIRST]](%[[S]]) to min #[[LAST]](%[[S]])
 // CHECK-NOT: affine.parallel
 // CHECK: %[[X:.*]] = affine.vector_load %arg0[%[[ROUND]] * 2 + %[[I:.*]], %{{.*}}]
-// CHECK: affine.vector_store %{{.*}}, %[[SLICE]][%[[I]], %{{.*}}] : memref<2x4096xf32>, vector<16xf32>
-// CHECK: affine.vector_load %[[SLICE]][%[[J:.*]], %{{.*}}] : memref<2x4096xf32>, vector<16xf32>
+// CHECK: affine.vector_store %{{.*}}, %[[SLICE]][%[[I]], %{{.*}}] : memref<2x32768xf32>, vector<16xf32>
+// CHECK: affine.vector_load %[[SLICE]][%[[J:.*]], %{{.*}}] : memref<2x32768xf32>, vector<16xf32>
 // CHECK: affine.vector_store %{{.*}}, %arg1[%[[ROUND]] * 2 + %[[J]], %{{.*}}]
 #id = affine_map<(i, j) -> (i, j)>
 #rows = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>
-func.func @kernel(%x: memref<14x4096xf32>, %y: memref<14x4096xf32>, %scratch: memref<65792xi8>) {
+func.func @kernel(%x: memref<14x32768xf32>, %y: memref<14x32768xf32>, %scratch: memref<524544xi8>) {
   %c256 = arith.constant 256 : index
-  %t = memref.view %scratch[%c256][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 2 : i64, bytes = 32768 : i64}} : memref<65792xi8> to memref<14x4096xf32>
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%x : memref<14x4096xf32>) outs(%t : memref<14x4096xf32>) {
+  %t = memref.view %scratch[%c256][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 2 : i64, bytes = 262144 : i64}} : memref<524544xi8> to memref<14x32768xf32>
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%x : memref<14x32768xf32>) outs(%t : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = math.absf %a : f32
     linalg.yield %0 : f32
   }
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%t : memref<14x4096xf32>) outs(%y : memref<14x4096xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32
