@@ -1,9 +1,12 @@
 """Offsets of buffers in one block of memory, by lifetimes."""
 
+import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+SEARCH_EFFORT = 400_000  # neighbours looked at while searching: about 0.1 s, and the same layout on every machine
 
 
 @dataclass(frozen=True)
@@ -14,6 +17,10 @@ class Lifetime:
     first: int
     last: int
 
+    def meets(self, other: "Lifetime") -> bool:
+        """Whether both live at some step."""
+        return self.first <= other.last and other.first <= self.last
+
 
 def aligned(size: int) -> int:
     """`size` bytes rounded up to whole cache lines."""
@@ -23,34 +30,111 @@ def aligned(size: int) -> int:
 def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
     """An offset for each buffer such that none that live together overlap, and the total size in bytes.
 
-    Greedy by size: the largest first, each in the smallest gap that fits between those placed that live at the same time
-    (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, algorithm 3).
+    This is dynamic storage allocation with known lifetimes, which is NP-hard (Garey and Johnson, problem SR2). Buffers are placed one
+    by one, each in the smallest gap that fits between those placed that live at the same time; what matters is the order. Tried are
+    greedy by size and by breadth (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020) and both
+    directions of time; if the best of these is above the lower bound, a local search over orders goes on from there.
     """
-    offsets = [0] * len(buffers)
-    placed: list[int] = []
-    for index in sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, buffers[i].first)):
-        buffer = buffers[index]
-        size = aligned(buffer.size)
-        alive = sorted((i for i in placed if buffers[i].first <= buffer.last and buffer.first <= buffers[i].last), key=lambda i: offsets[i])
-        best, best_gap, at = None, 0, 0
-        for other in alive:
-            gap = offsets[other] - at
-            if gap >= size and (best is None or gap < best_gap):
-                best, best_gap = at, gap
-            at = max(at, offsets[other] + aligned(buffers[other].size))
-        offsets[index] = at if best is None else best
-        placed.append(index)
-    return offsets, max((offsets[i] + aligned(b.size) for i, b in enumerate(buffers)), default=0)
+    placer, load = _Placer(buffers), loads(buffers)
+    bound = max(load.values(), default=0)
+    first, *others = _orders(buffers, load)
+    best = placer.place(first)
+    for order in others:
+        if best.total > bound:
+            best = min(best, placer.place(order), key=lambda layout: layout.total)
+    best = _search(placer, best, bound)
+    return best.offsets, best.total
+
+
+def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]]:
+    """By size, by the bytes that live at the busiest step of a buffer's life, by its first step, by its last step."""
+    steps, amounts = list(load), list(load.values())
+    breadth = [max(amounts[bisect_left(steps, b.first) : bisect_right(steps, b.last)]) for b in buffers]
+    keys = [
+        [(-b.size, b.first) for b in buffers],
+        [(-width, -b.size) for b, width in zip(buffers, breadth, strict=True)],
+        [(b.first, -b.size) for b in buffers],
+        [(-b.last, -b.size) for b in buffers],
+    ]
+    return [sorted(range(len(buffers)), key=key.__getitem__) for key in keys]
 
 
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
     """The bytes that live at the busiest step: no layout can be smaller."""
+    return max(loads(buffers).values(), default=0)
+
+
+def loads(buffers: Sequence[Lifetime]) -> dict[int, int]:
+    """The bytes that live at each step where a buffer begins, and hence from there until the next such step at most."""
     changes: dict[int, int] = {}
     for b in buffers:
         changes[b.first] = changes.get(b.first, 0) + aligned(b.size)
         changes[b.last + 1] = changes.get(b.last + 1, 0) - aligned(b.size)
-    peak = total = 0
+    total, found = 0, {}
     for step in sorted(changes):
         total += changes[step]
-        peak = max(peak, total)
-    return peak
+        found[step] = total
+    return found
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where buffers come to lie if they are placed in an order."""
+
+    order: list[int]
+    offsets: list[int]
+    total: int
+
+
+class _Placer:
+    """Places the buffers in any order; knows which live together."""
+
+    def __init__(self, buffers: Sequence[Lifetime]) -> None:
+        self.sizes = [aligned(b.size) for b in buffers]
+        self.neighbours: list[list[int]] = [[] for _ in buffers]
+        for i, a in enumerate(buffers):
+            for j in range(i):
+                if a.meets(buffers[j]):
+                    self.neighbours[i].append(j)
+                    self.neighbours[j].append(i)
+        self.effort = len(buffers) + sum(map(len, self.neighbours))
+
+    def place(self, order: list[int]) -> _Layout:
+        """Each in the smallest gap that fits between its neighbours that are placed already, or on top of them."""
+        sizes, offsets, total = self.sizes, [-1] * len(order), 0
+        for index in order:
+            size, best, best_gap, at = sizes[index], -1, 0, 0
+            for offset, other in sorted((offsets[other], other) for other in self.neighbours[index] if offsets[other] >= 0):
+                gap = offset - at
+                if gap >= size and (best < 0 or gap < best_gap):
+                    best, best_gap = at, gap
+                at = max(at, offset + sizes[other])
+            offsets[index] = best if best >= 0 else at
+            total = max(total, offsets[index] + size)
+        return _Layout(order, offsets, total)
+
+    def topmost(self, layout: _Layout) -> list[int]:
+        """The buffers that end where the layout does."""
+        return [i for i, size in enumerate(self.sizes) if layout.offsets[i] + size == layout.total]
+
+
+def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:
+    """The best layout that small changes of the order lead to, each kept unless it is worse; stops at the bound or when the effort is spent.
+
+    Mostly a buffer at the top is placed earlier, else any buffer at another time. The sequence of changes is always the same.
+    """
+    chance, layout = random.Random(0), start
+    for _ in range(SEARCH_EFFORT // max(1, placer.effort)):
+        if layout.total == bound:
+            break
+        order = list(layout.order)
+        if chance.random() < 0.7:
+            moved = order.index(chance.choice(placer.topmost(layout)))
+            place = chance.randrange(moved + 1)
+        else:
+            moved, place = chance.randrange(len(order)), chance.randrange(len(order))
+        order.insert(place, order.pop(moved))
+        changed = placer.place(order)
+        if changed.total <= layout.total:
+            layout = changed
+    return layout
