@@ -21,7 +21,7 @@ from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
 from benchmark.models import feeds, find
 from benchmark.peak import peak_flops, source
 from benchmark.process import EngineProcess
-from benchmark.profile import kernel_calls, profile
+from benchmark.profile import calls_of, profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
 from stepwell.target import host, resolve
@@ -137,14 +137,14 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
             return "\n".join(line for i, line in enumerate(lines) if level != "affine" or i != last)
 
     calls = profile(model, {"x": x}, 1, 1).calls
-    assert [call.kernel for call in calls] == [call.kernel for call in kernel_calls(model.ir("affine"))]
+    assert [call.kernel for call in calls] == [call.kernel for call in calls_of(model.ir("affine"))]
     with pytest.raises(Failure, match="another result"):
         profile(Tampered(), {"x": x}, 1, 1)
 
 
 def test_calls_of_a_main_that_is_no_list_are_refused():
     with pytest.raises(Failure, match=r"list of calls.*'memref.alloc'"):
-        kernel_calls("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
+        calls_of("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
 
 
 def test_the_peak_keeps_its_multiply_adds():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import FAULT, OK, Parser
+from stepwell.cli.common import FAULT, OK, Parser, UsageError
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.cli.session import add_common_options, add_shape_option, load_plugins, parse_shapes
 from stepwell.dialects.errors import UnsupportedError
@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph import GraphOp
     from stepwell.importer import ImportedModel
 
-DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported."
+DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights, and every node that is not supported; or its plan of memory."
 
 
 def add_options(parser: Parser) -> None:
     """The options of `stepwell inspect`."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     add_shape_option(parser)
+    parser.add_argument("--memory", action="store_true", help="show what lies where in memory, and when, instead")
+    parser.add_argument("--target", metavar="NAME", help="with --memory: the machine to plan for (default: host)")
     add_common_options(parser)
 
 
@@ -31,6 +33,10 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
     load_plugins(options)
     shapes = parse_shapes(options.shape)
+    if options.target is not None and not options.memory:
+        raise UsageError("--target goes with --memory: the rest is the same on all machines")
+    if options.memory:
+        return _show_plan(options, shapes)
     from stepwell.dialects.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
@@ -59,6 +65,18 @@ def run(options: argparse.Namespace) -> int:
         for detail in details:
             print(f"  {detail}")
         return FAULT
+    return OK
+
+
+def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> int:
+    """The memory plan; the model goes down as far as it takes to have one. Raises StepwellError."""
+    from stepwell.api import lower
+    from stepwell.cli.memory import show_memory
+    from stepwell.memory import memory_plan
+
+    with Progress() as progress:
+        lowered = lower(options.model, "affine", target=options.target or "host", shapes=shapes, on_level=progress.level)
+    show_memory(memory_plan(lowered.module.operation))
     return OK
 
 

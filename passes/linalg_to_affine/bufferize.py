@@ -13,6 +13,7 @@ from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import find_function, functions
 
 NAME = "stepwell.name"
+COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
 BYTES = "stepwell.bytes"  # on @main's weights and workspace arguments: how many bytes they must hold
 WORKSPACE_BYTES = "stepwell.workspace_bytes"
 LOWER_BOUND = "stepwell.workspace_lower_bound"
@@ -112,7 +113,7 @@ class _MainBuilder:
         func.CallOp([], self._copy_kernel(flat), [source, target])
 
     def _copy_kernel(self, flat: ir.MemRefType) -> str:
-        name = f"copy_{flat.shape[0]}x{flat.element_type}"
+        name = f"{COPY}{flat.shape[0]}x{flat.element_type}"
         if name in self.kernels:
             return name
         with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):

@@ -3,40 +3,23 @@
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from benchmark.jobs import Failure, Feed, KernelTime, Profile
 from benchmark.peak import peak_flops
+from stepwell.calls import Call, kernel_calls
 from stepwell.cli.inspect import flops_of
+from stepwell.dialects.errors import IRError
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.locations import node_names
-from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.mlir import make_context, parse_module
 from stepwell.model import CompiledModel
 from stepwell.native.buffers import address, aligned_empty
 from stepwell.native.loader import load
 from stepwell.native.openmp import openmp
-from stepwell.passes.rewriting import find_function, functions, ops_below
+from stepwell.passes.rewriting import functions, ops_below
 
-__all__ = ["Call", "kernel_calls", "kernel_flops", "profile"]
-
-Place = tuple[int, int]
-"""Which argument of @main, and how many bytes into it."""
-
-_SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape")
-
-
-@dataclass(frozen=True)
-class Call:
-    """One call in @main: the kernel, the ONNX nodes it computes, where its operands lie and how many bytes they have."""
-
-    kernel: str
-    nodes: tuple[str, ...]
-    operands: tuple[Place, ...]
-    bytes: int
-
+__all__ = ["calls_of", "kernel_flops", "profile"]
 
 def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Profile:
     """Replay the calls of @main in order, on real data, `repeats` times; the median time of each.
@@ -44,7 +27,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
     In order, so that each call finds the caches as it does in the model, and data that is real: a kernel run again and again on its own
     result would drift towards infinities or denormal numbers. Raises Failure if the replay does not give what the model gives.
     """
-    calls = kernel_calls(model.ir("affine"))
+    calls = calls_of(model.ir("affine"))
     flops = kernel_flops(model.ir("graph-opt"))
     arrays = [np.ascontiguousarray(feed[info.name]) for info in model.inputs]
     want = list(model.run(feed).values())
@@ -54,7 +37,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
     base = [address(array) for array in (*arrays, *outputs, model.weights, workspace)]
     other_base = [address(array) for array in (*arrays, *other, model.weights, other_workspace)]
     code = load(model.objects, exports=list(model.objects))
-    bound = [(code.function(c.kernel, len(c.operands)), [base[i] + offset for i, offset in c.operands]) for c in calls]
+    bound = [(code.function(c.kernel, len(c.operands)), [base[o.argument] + o.offset for o in c.operands]) for c in calls]
     main = code.function("main", len(base))
     runtime = openmp()
     if runtime is not None:
@@ -64,7 +47,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
         if not np.array_equal(got, expected, equal_nan=got.dtype.kind == "f"):
             raise Failure("the replayed calls give another result than the model: the profile would not be of the same work")
     times = [
-        KernelTime(call.kernel, call.nodes, statistics.median(seconds), flops.get(call.kernel), call.bytes)
+        KernelTime(call.kernel, call.nodes, statistics.median(seconds), flops.get(call.kernel), sum(o.size for o in call.operands))
         for call, seconds in zip(calls, samples, strict=True)
     ]
     return Profile(times, statistics.median(whole), peak_flops(threads))
@@ -86,44 +69,14 @@ def _replay(bound: list[tuple[Callable[..., None], list[int]]], main: Callable[[
     return samples, whole
 
 
-def kernel_calls(text: str) -> list[Call]:
+def calls_of(text: str) -> list[Call]:
     """The calls of @main, from the text of a model at level affine. Raises Failure for a @main that is more than a list of calls."""
     context = make_context()
     with context:
-        module = parse_module(text, context, "affine")
-        main = find_function(module.operation, "main")
-        block = main.regions[0].blocks[0]
-        places: dict[Any, Place] = {argument: (i, 0) for i, argument in enumerate(block.arguments)}
-        calls = []
-        for operation in block.operations:
-            op = operation.operation
-            if op.name == "func.call":
-                name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-                size = sum(_bytes(v.type) for v in op.operands)
-                calls.append(Call(name, tuple(node_names(op.location)), tuple(places[v] for v in op.operands), size))
-            elif op.name == "memref.view":
-                argument, offset = places[op.operands[0]]
-                places[op.results[0]] = (argument, offset + _constant(op.operands[1]))
-            elif op.name in _SAME_ADDRESS:
-                if op.name == "memref.reinterpret_cast" and list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"])) != [0]:
-                    raise Failure(f"@main has a view whose offset cannot be told: {op}")
-                places[op.results[0]] = places[op.operands[0]]
-            elif op.name not in ("arith.constant", "func.return"):
-                raise Failure(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
-        return calls
-
-
-def _constant(value: Any) -> int:
-    op = value.owner
-    if op.name != "arith.constant":
-        raise Failure(f"@main has a view at an offset that is no constant: {op}")
-    return int(ir.IntegerAttr(op.attributes["value"]).value)
-
-
-def _bytes(memref_type: Any) -> int:
-    element = memref_type.element_type
-    bits = 64 if isinstance(element, ir.IndexType) else element.width
-    return int(np.prod(memref_type.shape, dtype=np.int64)) * max(1, bits // 8)
+        try:
+            return kernel_calls(parse_module(text, context, "affine").operation)
+        except IRError as error:
+            raise Failure(str(error)) from None
 
 
 def kernel_flops(text: str) -> dict[str, int | None]:

@@ -166,6 +166,24 @@ class TestInspect:
         assert "unknown sizes" not in ended.out
         assert "tensor<2x1x8x8xf32>" in ended.out
 
+    def test_the_plan_of_memory(self, commands: Commands, conv: Path) -> None:
+        ended = commands.stepwell("inspect", conv, "--memory", "--target", "x86-64-v3")
+        assert (ended.status, ended.err) == (0, "")
+        assert re.search(r"\n *0 +768 +0 +1x3x8x8xf32 +input 'x'", ended.out)
+        assert re.search(r" 1024 .* the_conv, the_relu +output 'y'", ended.out)
+        held = [tuple(map(int, row)) for row in re.findall(r"\n *\d+ +(\d+) +(\d+) +[\d–]+ ", ended.out)]
+        workspace, ratio, live = re.search(r"workspace: (\d+) bytes, ([\d.]+) times the (\d+) that live", ended.out).groups()
+        assert max(offset + size for offset, size in held) <= int(workspace)
+        assert float(ratio) == round(int(workspace) / int(live), 3)
+        assert "inputs: 768 B in the caller's arrays" in ended.out
+        assert "█" in ended.out
+
+    def test_the_plan_takes_shapes_and_a_target(self, commands: Commands) -> None:
+        assert "inputs: 512 B" in commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8").out
+        commands.stepwell("inspect", DIGITS, "--memory").refused(1, "image", "free dimensions")
+        commands.stepwell("inspect", DIGITS, "--target", "x86-64-v3").refused(2, "--memory")
+        commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8", "--target", "abacus").refused(1, "unknown target 'abacus'")
+
     def test_every_unsupported_node_is_listed(self, commands: Commands, tmp_path: Path) -> None:
         names = [f"cast_{i}" for i in range(45)]
         nodes = [helper.make_node("Relu", ["x"], ["y"], name="fine")]
