@@ -16,7 +16,7 @@ from .model import CompiledModel, TensorInfo
 from .parts import Parts, Signature, assemble, keep, recall
 from .plugins import load_installed
 from .stair import LEVELS, LIBM, check_disable
-from .target import Target, resolve
+from .target import Target, check_name, resolve
 from .texts import Texts
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def compile(
     load_installed()
     if libm:
         disable = (*disable, LIBM)
-    request = _Request(source, shapes, resolve(target), disable)
+    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable)
     store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
@@ -88,7 +88,7 @@ def compile(
 class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
-    def __init__(self, source: Source, shapes: Shapes | None, target: Target, disable: Sequence[str]) -> None:
+    def __init__(self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str]) -> None:
         self.source = source
         self.shapes = shapes
         self.target = target
@@ -123,7 +123,7 @@ class _Request:
             sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
             return Signature(*sides), {LEVELS[0]: seconds}, imported.files
         prestart()
-        lowered = start(imported, self.target, seconds, disable)
+        lowered = start(imported, resolve(self.target), seconds, disable)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
         parts = make_parts(lowered, store, on_level, keep_weights=keep_weights)
         return parts, lowered.timings, imported.files
@@ -135,7 +135,7 @@ class _Request:
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
         imported, seconds = import_source(self.source, self.shapes)
-        return start(imported, self.target, seconds, check_disable(self.disable))
+        return start(imported, resolve(self.target), seconds, check_disable(self.disable))
 
     def changed(self) -> bool:
         """Whether the model's file is another one than it was, or was written to."""

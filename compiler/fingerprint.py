@@ -14,7 +14,7 @@ from stepwell.dialects.extensions import extending_modules
 
 from .cache import digest_of, key_of
 from .native.openmp import openmp
-from .target import Target, host
+from .target import Target, identity
 
 if TYPE_CHECKING:
     import onnx
@@ -49,7 +49,7 @@ def file_digest(path: Path) -> bytes | None:
         return None
 
 
-def everything(target: Target) -> str | None:
+def everything(target: str | Target) -> str | None:
     """A key of all that a model's code depends on beside the model and its options; None if that cannot be told."""
     return _key("model", _ALL, target)
 
@@ -59,15 +59,17 @@ def code_generation(target: Target) -> str | None:
     return _key("object", _CODE_GENERATION, target)
 
 
-def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: Target) -> str | None:
+def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target) -> str | None:
     sources, extensions = _sources(patterns), _extensions()
     if sources is None or extensions is None:
         return None
     return key_of(kind, sources, extensions, *_surroundings(), described(target))
 
 
-def described(target: Target) -> str:
-    """All fields of a target as text."""
+def described(target: str | Target) -> str:
+    """A target as text: its name, which means the same wherever the machine is the same, or all its fields."""
+    if isinstance(target, str):
+        return target
     return repr({name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(target).items()})
 
 
@@ -76,7 +78,7 @@ def _surroundings() -> tuple[str, ...]:
     """Versions, the OpenMP runtime and the machine. The code is always for the machine that compiles it."""
     runtime = openmp()
     versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
-    return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, described(host()))
+    return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
 
 
 def _version(package: str) -> str:

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import llvmlite.binding as llvm
-
 from stepwell.dialects.errors import InputError
 
 
@@ -42,25 +40,52 @@ _NAMED = {
     "aarch64-neon": ("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
 }
 NAMES = ("host", *_NAMED)
+# The lines of /proc/cpuinfo that LLVM's name of a processor and its features follow from, on x86 and on Arm.
+_TOLD = (
+    "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
+    "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
+)  # fmt: skip
 
 
 def resolve(target: "str | Target") -> Target:
     """The target named `target`: `host` or one of `NAMES`. Raises InputError for another name."""
     if isinstance(target, Target):
         return target
-    if target == "host":
+    if check_name(target) == "host":
         return host()
-    if target not in _NAMED:
-        raise InputError(f"unknown target '{target}'; known: {', '.join(NAMES)}")
     triple, cpu, features = _NAMED[target]
     return _describe(target, triple, cpu, features)
+
+
+def check_name(target: str) -> str:
+    """`target` itself. Raises InputError if no target has that name."""
+    if target not in NAMES:
+        raise InputError(f"unknown target '{target}'; known: {', '.join(NAMES)}")
+    return target
 
 
 @cache
 def host() -> Target:
     """This machine, as LLVM sees it."""
+    import llvmlite.binding as llvm  # here, because it takes 40 MB, and who runs code that is there does not need it
+
     features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
     return _describe("host", llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+@cache
+def identity() -> str:
+    """What tells this machine from others that code may have been made for: all that `host` depends on, without asking LLVM where that can be."""
+    told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _TOLD)
+    text = "; ".join((platform.machine(), f"{available_cores()} cores", *told))
+    return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
+
+
+def _first_processor() -> list[str]:
+    try:
+        return Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0].splitlines()
+    except OSError:
+        return []  # not Linux
 
 
 def _describe(name: str, triple: str, cpu: str, features: frozenset[str]) -> Target:

@@ -1,45 +1,39 @@
 """Link objects into the running process, without a linker, and unload them when nobody needs them any more."""
 
 import ctypes
-import itertools
+import platform
 import sys
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-
-import llvmlite.binding as llvm
 
 from stepwell.dialects.errors import CodegenError
 
 from . import elf, support
+from .image import Image, runs
 from .openmp import OpenMP, address_in, openmp
 
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dylib",)}
-_numbers = itertools.count(1)
-# Creating and disposing of JITs from several threads at once is not something LLVM promises to survive.
-_lock = threading.Lock()
 
 
 class LoadedCode:
     """Objects that are linked and mapped executable, until `close` or the garbage collector takes them away.
 
-    Each has a JIT of its own, so that two models may define the same names, and unloading gives all memory back.
+    Each is linked by itself, so that two models may define the same names, and unloading gives all memory back.
     The addresses are valid as long as this object is open: keep it as long as anything may call them.
     """
 
-    def __init__(self, jit: llvm.LLJIT, tracker: llvm.ResourceTracker, names: Iterable[str]) -> None:
-        self._jit = jit
-        self._tracker = tracker
-        self._names = frozenset(names)
+    def __init__(self, addresses: Mapping[str, int], unload: Callable[[], None]) -> None:
+        self._addresses = dict(addresses)
+        self._unload = unload
         self.closed = False
 
     def address(self, name: str) -> int:
         """The address of the exported function `name`. Raises CodegenError if the code is closed or did not export it."""
         if self.closed:
             raise CodegenError(f"@{name}: the code was unloaded")
-        if name not in self._names:
-            raise CodegenError(f"@{name} is not exported; exported: {', '.join(sorted(self._names))}")
-        return int(self._tracker[name])
+        if name not in self._addresses:
+            raise CodegenError(f"@{name} is not exported; exported: {', '.join(sorted(self._addresses))}")
+        return self._addresses[name]
 
     def function(self, name: str, arguments: int) -> Callable[..., None]:
         """A callable for the exported function `name` of `arguments` pointers (integers), which releases the GIL while it runs.
@@ -55,9 +49,7 @@ class LoadedCode:
         if self.closed:
             return
         self.closed = True
-        with _lock:
-            self._tracker.close()
-            self._jit.close()
+        self._unload()
 
     def __del__(self) -> None:
         # While the interpreter ends, LLVM's own teardown has perhaps begun; the process's end frees everything anyway.
@@ -70,64 +62,53 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
     Raises CodegenError for a damaged object, for a function that two objects define, for one that none defines (naming who needs it).
     """
-    imports = _resolve(objects, exports)
-    builder = llvm.JITLibraryBuilder()
-    for data in objects.values():
-        builder.add_object_img(data)
-    if imports is None:
-        builder.add_current_process()
-    else:
-        helpers = [name for name, address in imports.items() if address is None]
-        if helpers:
-            builder.add_ir(support.module(helpers))
-        for name, address in imports.items():
-            if address is not None:
-                builder.import_symbol(name, address)
-    for name in exports:
-        builder.export_symbol(name)
-    with _lock:
-        _initialize()
-        machine = llvm.Target.from_default_triple().create_target_machine(opt=3, jit=True)
-        jit = llvm.create_lljit_compiler(machine, suppress_errors=True)
-        try:
-            tracker = builder.link(jit, f"stepwell-{next(_numbers)}")
-        except RuntimeError as error:
-            jit.close()
-            raise CodegenError(f"the objects of {', '.join(objects)} cannot be linked: {error}") from None
-    return LoadedCode(jit, tracker, exports)
-
-
-def _resolve(objects: Mapping[str, bytes], exports: Sequence[str]) -> dict[str, int | None] | None:
-    """The address of each function that is needed from outside of `objects`; None for those that `support` has.
-
-    The whole result is None where the objects are not ELF: there the JIT looks into the process by itself.
-    """
-    if not all(elf.is_elf(data) for data in objects.values()):
-        if any(elf.is_elf(data) for data in objects.values()) or sys.platform == "linux":
-            bad = next(name for name, data in objects.items() if not elf.is_elf(data))
+    bad = next((name for name, data in objects.items() if not elf.is_elf(data)), None)
+    if bad is not None:
+        if sys.platform == "linux" or any(map(elf.is_elf, objects.values())):
             raise CodegenError(f"the object of @{bad} is not an ELF object")
-        return None
+        from .jit import link  # here and below, because LLVM takes tens of megabytes, and most programs need nothing of it any more
+
+        return LoadedCode(*link(objects, None, exports))
+    files = {name: elf.read(data) for name, data in objects.items()}
+    imports, helpers = _resolve(files, exports)
+    if helpers:
+        from .jit import compile_helpers
+
+        objects = {**objects, "": compile_helpers(support.module(helpers))}
+        files[""] = elf.read(objects[""])
+    if runs(list(files.values()), platform.machine()):
+        image = Image(files, imports)
+        return LoadedCode({name: image.addresses[name] for name in exports}, image.close)
+    from .jit import link
+
+    return LoadedCode(*link(objects, imports, exports))
+
+
+def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """The address of each function that is needed from outside of the objects, and the names of those that `support` has."""
     defined: dict[str, str] = {}
     needed: dict[str, str] = {}
-    for name, data in objects.items():
-        symbols = elf.symbols(data)
-        for symbol in symbols.defined:
+    for name, file in files.items():
+        for symbol in file.defined:
             if symbol in defined:
                 raise CodegenError(f"@{symbol} is defined by two objects: of @{defined[symbol]} and of @{name}")
             defined[symbol] = name
-        for symbol in symbols.undefined:
+        for symbol in file.undefined:
             needed.setdefault(symbol, name)
     missing = [f"@{symbol}, exported" for symbol in exports if symbol not in defined]
-    found: dict[str, int | None] = {}
+    found: dict[str, int] = {}
+    helpers = []
     for symbol in sorted(needed.keys() - defined.keys()):
         address = _address(symbol)
-        if address is not None or symbol in support.HELPERS:
+        if address is not None:
             found[symbol] = address
+        elif symbol in support.HELPERS:
+            helpers.append(symbol)
         else:
             missing.append(f"@{symbol}, called by @{needed[symbol]}")
     if missing:
         raise CodegenError(f"no object or library defines {'; '.join(missing)}")
-    return found
+    return found, helpers
 
 
 def _address(symbol: str) -> int | None:
@@ -145,12 +126,3 @@ def _address(symbol: str) -> int | None:
 def _libraries() -> tuple[ctypes.CDLL, ...]:
     """The process itself first (the C library), then those that it may not have loaded for everybody."""
     return (ctypes.CDLL(None), *(ctypes.CDLL(name) for name in _LIBRARIES.get(sys.platform, ())))
-
-
-@cache
-def _initialize() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    runtime = openmp()
-    if runtime is not None:
-        llvm.load_library_permanently(runtime.path)

@@ -56,7 +56,7 @@ def test_units_are_reproducible() -> None:
 
 def test_object_defines_the_function_and_leaves_the_others() -> None:
     for unit in split_module(lower()):
-        found = elf.symbols(compile_unit(unit, make_engine_context(), LIBRARIES))
+        found = elf.read(compile_unit(unit, make_engine_context(), LIBRARIES))
         assert found.defined == {unit.name, f"_mlir_{unit.name}"}
         assert declared(parse(unit)) <= found.undefined
 
@@ -71,7 +71,7 @@ def test_engine_wrapper_calls_the_function_instead_of_repeating_it() -> None:
 def test_whole_module_is_one_object() -> None:
     unit = whole_module(lower())
     assert declared(parse(unit)) == {"erff"}
-    assert {"erf_ab12", "add_cd34", "main"} <= elf.symbols(compile_unit(unit, make_engine_context(), LIBRARIES)).defined
+    assert {"erf_ab12", "add_cd34", "main"} <= elf.read(compile_unit(unit, make_engine_context(), LIBRARIES)).defined
 
 
 def test_private_helpers_and_constants_go_along_through_each_other() -> None:
@@ -90,7 +90,7 @@ def test_private_helpers_and_constants_go_along_through_each_other() -> None:
     assert [names(parse(unit)) for unit in units] == [["a table", "helper", "outer", "f"], ["a table", "helper", "g"], ["h"]]
     assert not any(declared(parse(unit)) for unit in units)
     for unit in units:  # what went along is not defined twice for the linker
-        assert elf.symbols(compile_unit(unit, make_engine_context())).defined == {unit.name, f"_mlir_{unit.name}"}
+        assert elf.read(compile_unit(unit, make_engine_context())).defined == {unit.name, f"_mlir_{unit.name}"}
 
 
 def test_recursive_function_is_not_declared_beside_its_definition() -> None:
