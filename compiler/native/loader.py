@@ -52,7 +52,7 @@ class LoadedCode:
         self._unload()
 
     def __del__(self) -> None:
-        # While the interpreter ends, LLVM's own teardown has perhaps begun; the process's end frees everything anyway.
+        # While the interpreter ends, other threads may be running in it; the process's end frees everything anyway.
         if not getattr(self, "closed", True) and not sys.is_finalizing():
             self.close()
 
