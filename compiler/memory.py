@@ -76,7 +76,7 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
     inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]
     buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(calls), key=lambda b: b.first)]
     workspace = [b for b in buffers if b.where.argument == count - 1]
-    return MemoryPlan(calls, buffers, names, *sizes, live_bytes(workspace, len(calls)))
+    return MemoryPlan(calls, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(calls)))
 
 
 def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
