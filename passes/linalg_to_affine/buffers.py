@@ -45,6 +45,11 @@ class Buffer:
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
 
     @property
+    def is_divided(self) -> bool:
+        """Whether it is written piece by piece, which cannot be done in an output."""
+        return self.joined or any(member.is_divided for member in self.members)
+
+    @property
     def is_free_root(self) -> bool:
         return self.parent is None and self.place == "workspace"
 
@@ -143,7 +148,7 @@ def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> No
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
         place = ("output", index)
-        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.joined:
+        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.is_divided:
             buffer.place = place
         else:
             plan.copies.setdefault(result, []).append((value, Buffer(memref_bytes(value.type), place), 0))
@@ -161,8 +166,10 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
         for index in ir.DenseI64ArrayAttr(kernel.attributes[IN_PLACE]):
             source = plan.values[op.operands[index]]
             dead = source.last == position[op] and source.first < position[op]
-            others = [v for i, v in enumerate(op.operands) if i != index and plan.values.get(v) is source]
-            if dead and not others and source.is_free_root and not source.members and source.size == target.size and source is not target:
+            # Its parts (of a concatenation, or what it took the place of itself) lie in it: none of them may be read elsewhere meanwhile.
+            others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
+            fits = source.size == target.size and source is not target and (target.root()[0].place == "workspace" or not source.is_divided)
+            if dead and not others and source.is_free_root and fits:
                 source.put_into(target, 0)
                 plan.in_place += 1
                 plan.aliased_kernels.add(callee(op))

@@ -91,3 +91,105 @@ func.func @main(%x: tensor<8xf32>, %weights: memref<?xi8>) -> tensor<8xf32> {
   %2 = call @reverse(%1, %e2) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
   return %2 : tensor<8xf32>
 }
+
+// -----
+
+// A chain stays in one place, even where that begins as the parts of a concatenation; but an output is written as a whole.
+// CHECK-LABEL: func.func @main(%arg0: memref<4xf32>
+// CHECK: %[[A:[a-z_0-9]+]] = memref.view %[[WS:arg[0-9]+]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<4xf32>
+// CHECK-NEXT: call @exp4(%arg0, %[[A]])
+// CHECK: %[[B:[a-z_0-9]+]] = memref.view %[[WS]][%c16{{[_0-9]*}}][] : memref<?xi8> to memref<4xf32>
+// CHECK-NEXT: call @exp4(%arg0, %[[B]])
+// CHECK: %[[ALL:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<8xf32>
+// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
+// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
+// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
+// CHECK-NEXT: call @exp8(%[[ALL]], %arg1)
+// CHECK-NEXT: return
+#id1 = affine_map<(i) -> (i)>
+func.func private @exp4(%x: tensor<4xf32>, %out: tensor<4xf32>) -> tensor<4xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"]} ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %v = math.exp %a : f32
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @exp8(%x: tensor<8xf32>, %out: tensor<8xf32>) -> tensor<8xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<8xf32>
+  %0 = linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%e : tensor<8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %v = math.exp %a : f32
+    linalg.yield %v : f32
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
+}
+func.func @main(%x: tensor<4xf32>, %weights: memref<?xi8>) -> tensor<8xf32> {
+  %e0 = tensor.empty() : tensor<4xf32>
+  %0 = call @exp4(%x, %e0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %e1 = tensor.empty() : tensor<4xf32>
+  %1 = call @exp4(%x, %e1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = tensor.concat dim(0) %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  %e3 = tensor.empty() : tensor<8xf32>
+  %3 = call @exp8(%2, %e3) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e4 = tensor.empty() : tensor<8xf32>
+  %4 = call @exp8(%3, %e4) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e5 = tensor.empty() : tensor<8xf32>
+  %5 = call @exp8(%4, %e5) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  %e6 = tensor.empty() : tensor<8xf32>
+  %6 = call @exp8(%5, %e6) : (tensor<8xf32>, tensor<8xf32>) -> tensor<8xf32>
+  return %6 : tensor<8xf32>
+}
+
+// -----
+
+// The second input lies in the first, where a kernel that writes over the first would find what it wrote.
+// CHECK-LABEL: func.func @main(%arg0: memref<4xf32>
+// CHECK: %[[OTHER:[a-z_0-9]+]] = memref.view %arg3[%c64{{[_0-9]*}}][] : memref<?xi8> to memref<2x4xf32>
+// CHECK-NEXT: call @shifted(%{{[a-z_0-9]+}}, %{{[a-z_0-9]+}}, %[[OTHER]])
+// CHECK-NEXT: call @exp8(%[[OTHER]], %arg1)
+#all = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (j)>
+func.func private @exp4(%x: tensor<4xf32>, %out: tensor<4xf32>) -> tensor<4xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<4xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+    ins(%x : tensor<4xf32>) outs(%e : tensor<4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %v = math.exp %a : f32
+    linalg.yield %v : f32
+  } -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func private @shifted(%x: tensor<2x4xf32>, %p: tensor<4xf32>, %out: tensor<2x4xf32>) -> tensor<2x4xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<2x4xf32>
+  %0 = linalg.generic {indexing_maps = [#all, #row, #all], iterator_types = ["parallel", "parallel"]}
+    ins(%x, %p : tensor<2x4xf32>, tensor<4xf32>) outs(%e : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %v = arith.subf %a, %b : f32
+    linalg.yield %v : f32
+  } -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+func.func private @exp8(%x: tensor<2x4xf32>, %out: tensor<2x4xf32>) -> tensor<2x4xf32> attributes {stepwell.kernel} {
+  %e = tensor.empty() : tensor<2x4xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (1 - i, j)>, #all], iterator_types = ["parallel", "parallel"]}
+    ins(%x : tensor<2x4xf32>) outs(%e : tensor<2x4xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    linalg.yield %a : f32
+  } -> tensor<2x4xf32>
+  return %0 : tensor<2x4xf32>
+}
+func.func @main(%x: tensor<4xf32>, %weights: memref<?xi8>) -> tensor<2x4xf32> {
+  %e0 = tensor.empty() : tensor<4xf32>
+  %0 = call @exp4(%x, %e0) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %e1 = tensor.empty() : tensor<4xf32>
+  %1 = call @exp4(%x, %e1) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = tensor.concat dim(0) %0, %1 : (tensor<4xf32>, tensor<4xf32>) -> tensor<8xf32>
+  %3 = tensor.expand_shape %2 [[0, 1]] output_shape [2, 4] : tensor<8xf32> into tensor<2x4xf32>
+  %e4 = tensor.empty() : tensor<2x4xf32>
+  %4 = call @shifted(%3, %0, %e4) : (tensor<2x4xf32>, tensor<4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %e5 = tensor.empty() : tensor<2x4xf32>
+  %5 = call @exp8(%4, %e5) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  return %5 : tensor<2x4xf32>
+}
