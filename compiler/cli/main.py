@@ -9,7 +9,7 @@ from stepwell.cli.common import OK, Parser, guarded, version_line
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
     "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
-    "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported",
+    "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported; or its plan of memory",
     "cache": "show what is kept of compiled models on disk, say where, or clear it",
 }
 
