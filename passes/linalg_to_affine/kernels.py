@@ -4,14 +4,14 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.default_schedules import element_bits
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
 from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing, Slice
-from stepwell.passes.linalg_to_affine.views import RESHAPES, VIEWS, origin
+from stepwell.passes.linalg_to_affine.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import functions, ops_below
 
@@ -32,6 +32,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
     kernels = [f for f in functions(module) if KERNEL in f.attributes]
     for kernel in kernels:
         _protect_inputs(kernel)
+        _place_view(kernel)
     try:
         passmanager.PassManager.parse(_BUFFERISE).run(module)
     except ir.MLIRError as error:
@@ -54,6 +55,17 @@ def _protect_inputs(kernel: Any) -> None:
     count = len(kernel.arguments)
     flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i == count - 1)}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
+
+
+def _place_view(kernel: Any) -> None:
+    """Have a result that is a view of an input (a slice of it, say) copied to the destination: left alone it is copied to scratch before."""
+    block = kernel.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    result, out = end.operands[0], block.arguments[len(block.arguments) - 1]
+    start = origin(result, TENSOR_VIEWS)
+    if start != out and start in list(block.arguments):
+        with ir.InsertionPoint(end), end.location:
+            end.operands[0] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
 
 
 def _drop_result(kernel: Any) -> None:

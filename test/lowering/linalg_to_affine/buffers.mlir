@@ -193,3 +193,23 @@ func.func @main(%x: tensor<4xf32>, %weights: memref<?xi8>) -> tensor<2x4xf32> {
   %5 = call @exp8(%4, %e5) : (tensor<2x4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   return %5 : tensor<2x4xf32>
 }
+
+// -----
+
+// A kernel that only takes a slice copies it once, from where it lies to where it is to go, without scratch.
+// CHECK-LABEL: func.func private @slice(
+// CHECK-NOT: stepwell.scratch_bytes
+// CHECK: %[[SLICE:[a-z_0-9]+]] = memref.subview %arg0[0, 1] [4, 6] [1, 1]
+// CHECK-NEXT: linalg.generic
+// CHECK-SAME: ins(%[[SLICE]] : {{.*}}) outs(%arg1 :
+// CHECK-NOT: linalg.generic
+// CHECK: return
+func.func private @slice(%x: tensor<4x8xf32>, %out: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {stepwell.kernel} {
+  %0 = tensor.extract_slice %x[0, 1] [4, 6] [1, 1] : tensor<4x8xf32> to tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}
+func.func @main(%x: tensor<4x8xf32>, %weights: memref<?xi8>) -> tensor<4x6xf32> {
+  %e0 = tensor.empty() : tensor<4x6xf32>
+  %0 = call @slice(%x, %e0) : (tensor<4x8xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %0 : tensor<4x6xf32>
+}
