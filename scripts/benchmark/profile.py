@@ -21,6 +21,7 @@ from stepwell.passes.rewriting import functions, ops_below
 
 __all__ = ["calls_of", "kernel_flops", "profile"]
 
+
 def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Profile:
     """Replay the calls of @main in order, on real data, `repeats` times; the median time of each.
 
