@@ -56,6 +56,10 @@ class Random:
         ends = self.generator.choice(np.array([info.min, info.max, 0, 1], to_numpy(dtype)), shape)
         return np.asarray(np.where(self.generator.random(shape) < 0.3, ends, values))
 
+    def permutation(self, count: int) -> tuple[int, ...]:
+        """The numbers below `count` in any order."""
+        return tuple(self.draw(st.permutations(range(count))))
+
     def real(self, *options: float) -> float:
         """One of the numbers, as the f32 that ONNX's attributes are."""
         return float(np.float32(self.choice(options)))

@@ -1,0 +1,127 @@
+"""What compiled models must agree on: with ONNX Runtime, with themselves, and in leaving alone what is not theirs."""
+
+from dataclasses import dataclass, field
+
+import hypothesis
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx_ops import session
+
+from stepwell import api
+from stepwell.model import CompiledModel
+from stepwell.native.buffers import address, aligned_empty
+from stepwell.parts import assemble
+from stepwell.target import NAMES, host, resolve
+
+from .bounded_net import BoundedNet
+
+THREADS = (1, 2)
+# Machines whose code this one can run, itself first.
+TARGETS = [name for name in NAMES if resolve(name).triple == resolve("x86-64-v2").triple and resolve(name).features <= host().features or name == "host"]
+FILL = 0xFF  # makes NaN of every floating-point type
+MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors
+
+
+@dataclass(repr=False)
+class Example:
+    """A model, data for it, and the target to compile it for. `judge` gives each output and how far it may be off."""
+
+    model: onnx.ModelProto
+    judge: onnx.ModelProto
+    inputs: dict[str, np.ndarray]
+    target: str
+    worst: float = field(default=0.0, compare=False)
+    """The largest error found, as a share of what is allowed."""
+
+    @staticmethod
+    def of(net: BoundedNet, target: str) -> "Example":
+        """The example of a net."""
+        model, judge = net.finish()
+        return Example(model, judge, net.inputs, target)
+
+    def __repr__(self) -> str:
+        shapes = {name: list(array.shape) for name, array in self.inputs.items()}
+        shapes.update({t.name: list(t.dims) for t in self.model.graph.initializer})
+        lines = [f"target {self.target}"]
+        for node in self.model.graph.node:
+            operands = ", ".join(f"{name}{shapes.get(name, '')}" for name in node.input)
+            attributes = ", ".join(f"{a.name}={helper.get_attribute_value(a)}" for a in node.attribute)
+            lines.append(f"{', '.join(node.output)} = {node.op_type}({operands}) {attributes}".rstrip())
+        return "\n  ".join([*lines, f"outputs: {', '.join(value.name for value in self.model.graph.output)}"])
+
+
+def check(example: Example) -> None:
+    """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
+    wanted = judged(example)
+    lowered = api.lower(example.model, "affine", target=example.target)
+    parts = api.make_parts(lowered, None, None)
+    results = {}
+    for threads in THREADS:
+        model = assemble(parts, threads=threads, texts={}, timings={})
+        for shift in (0, example.inputs["x0"].itemsize):
+            results[f"{threads} threads, {shift} bytes from alignment"] = run(model, example.inputs, shift)
+    (reference, first), *others = results.items()
+    for name, (expected, bound) in wanted.items():
+        example.worst = max(example.worst, compare(f"{name} with {reference}", first[name], expected, bound))
+        for way, outputs in others:
+            same = first[name].view(np.uint8) == outputs[name].view(np.uint8)
+            assert same.all(), f"{name}: {(~same).sum()} bytes differ between {reference} and {way}"
+
+
+def judged(example: Example) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """ONNX Runtime's outputs, and how far they may be off. Examples whose numbers overflow are no examples."""
+    results = session(example.judge.SerializeToString()).run(None, example.inputs)
+    hypothesis.assume(all(np.isfinite(array).all() for array in results))
+    return {value.name: (results[2 * i], results[2 * i + 1]) for i, value in enumerate(example.model.graph.output)}
+
+
+def compare(what: str, got: np.ndarray, expected: np.ndarray, bound: np.ndarray) -> float:
+    """The largest share of the bound that an error is. Raises AssertionError if it is more than all, or the bound would let anything pass."""
+    assert (got.shape, got.dtype) == (expected.shape, expected.dtype), f"{what}: {got.dtype}{got.shape}, not {expected.dtype}{expected.shape}"
+    if not got.size:
+        return 0.0
+    error = np.abs(got.astype(np.float64) - expected)
+    share = np.where(error == 0, 0.0, error / np.maximum(bound, np.finfo(expected.dtype).tiny))
+    worst = np.unravel_index(np.argmax(np.where(np.isnan(share), np.inf, share)), share.shape)
+    place = ", ".join(map(str, worst))
+    assert share[worst] <= 1, (
+        f"{what}: [{place}] is {got[worst]}, not {expected[worst]}: off by {error[worst]:.3g}, {share[worst]:.3g} of the bound; "
+        f"{(~(share <= 1)).sum()} of {share.size} elements are wrong"
+    )
+    return float(share[worst])
+
+
+def run(model: CompiledModel, inputs: dict[str, np.ndarray], shift: int) -> dict[str, np.ndarray]:
+    """The outputs, with all memory `shift` bytes from where vectors are aligned and surrounded by NaN, the workspace full of it.
+
+    Raises AssertionError if anything is written but outputs and workspace.
+    """
+    given = {info.name: Guarded(inputs[info.name].nbytes, shift) for info in model.inputs}
+    taken = {info.name: Guarded(int(np.prod(info.shape)) * info.dtype.itemsize, shift) for info in model.outputs}
+    workspace = Guarded(model.memory.workspace_bytes, 0)
+    model._workspaces.clear()
+    model._workspaces.append(workspace.inner)
+    for name, buffer in given.items():
+        buffer.inner[:] = inputs[name].reshape(-1).view(np.uint8)
+    out = {info.name: taken[info.name].inner.view(info.dtype).reshape(info.shape) for info in model.outputs}
+    model.run({info.name: given[info.name].inner.view(info.dtype).reshape(info.shape) for info in model.inputs}, out=out)
+    for name, buffer in given.items():
+        assert (buffer.inner == inputs[name].reshape(-1).view(np.uint8)).all(), f"input {name} was written to"
+    for name, buffer in {**given, **taken, "workspace": workspace}.items():
+        assert buffer.untouched(), f"something was written beside {name}"
+    return {name: array.copy() for name, array in out.items()}
+
+
+class Guarded:
+    """A buffer within a larger one, all filled with NaN."""
+
+    def __init__(self, size: int, shift: int) -> None:
+        self._whole = aligned_empty(size + shift + 2 * MARGIN)
+        self._whole[:] = FILL
+        self._start = MARGIN + shift
+        self.inner = self._whole[self._start : self._start + size]
+
+    def untouched(self) -> bool:
+        """Whether what is around the buffer is as it was."""
+        return bool((self._whole[: self._start] == FILL).all() and (self._whole[self._start + self.inner.size :] == FILL).all())
