@@ -1,12 +1,16 @@
 """What compiled models must agree on: with ONNX Runtime, with themselves, and in leaving alone what is not theirs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import hypothesis
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from hypothesis import strategies as st
+from onnx import helper
 from onnx_ops import session
+from op_random import Random
 
 from stepwell import api
 from stepwell.model import CompiledModel
@@ -15,6 +19,10 @@ from stepwell.parts import assemble
 from stepwell.target import NAMES, host, resolve
 
 from .bounded_net import BoundedNet
+from .convolutions import convolution_net
+from .matmuls import matmul_net
+
+NETS: dict[str, Callable[[Random], BoundedNet]] = {"convolutions": convolution_net, "matmuls": matmul_net}
 
 THREADS = (1, 2)
 # Machines whose code this one can run, itself first.
@@ -23,7 +31,7 @@ FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors
 
 
-@dataclass(repr=False)
+@dataclass
 class Example:
     """A model, data for it, and the target to compile it for. `judge` gives each output and how far it may be off."""
 
@@ -34,13 +42,7 @@ class Example:
     worst: float = field(default=0.0, compare=False)
     """The largest error found, as a share of what is allowed."""
 
-    @staticmethod
-    def of(net: BoundedNet, target: str) -> "Example":
-        """The example of a net."""
-        model, judge = net.finish()
-        return Example(model, judge, net.inputs, target)
-
-    def __repr__(self) -> str:
+    def __str__(self) -> str:
         shapes = {name: list(array.shape) for name, array in self.inputs.items()}
         shapes.update({t.name: list(t.dims) for t in self.model.graph.initializer})
         lines = [f"target {self.target}"]
@@ -49,6 +51,19 @@ class Example:
             attributes = ", ".join(f"{a.name}={helper.get_attribute_value(a)}" for a in node.attribute)
             lines.append(f"{', '.join(node.output)} = {node.op_type}({operands}) {attributes}".rstrip())
         return "\n  ".join([*lines, f"outputs: {', '.join(value.name for value in self.model.graph.output)}"])
+
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What hypothesis prints."""
+        printer.text(str(self))
+
+
+@st.composite
+def examples(draw: st.DrawFn, kind: str) -> Example:
+    """Examples of one of the kinds of `NETS`."""
+    net = NETS[kind](Random(draw))
+    model, judge = net.finish()
+    return Example(model, judge, net.inputs, draw(st.sampled_from(TARGETS)))
 
 
 def check(example: Example) -> None:
