@@ -88,7 +88,8 @@ def save(example: "Example", path: Path) -> None:
 
 def reproduction(example: "Example", path: Path) -> str:
     """The command that runs a saved example."""
-    return f"stepwell run {path} --input {path.with_suffix('.npz')} --target {example.target} --check onnxruntime --no-cache"
+    disabled = "".join(f" --disable {name}" for name in example.disable)
+    return f"stepwell run {path} --input {path.with_suffix('.npz')} --target {example.target}{disabled} --check onnxruntime --no-cache"
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from stepwell import api
 from stepwell.model import CompiledModel
 from stepwell.native.buffers import address, aligned_empty
 from stepwell.parts import assemble
+from stepwell.stair import techniques
 from stepwell.target import NAMES, host, resolve
 
 from .bounded_net import BoundedNet
@@ -39,13 +40,15 @@ class Example:
     judge: onnx.ModelProto
     inputs: dict[str, np.ndarray]
     target: str
+    disable: tuple[str, ...]
+    """Techniques that are switched off."""
     worst: float = field(default=0.0, compare=False)
     """The largest error found, as a share of what is allowed."""
 
     def __str__(self) -> str:
         shapes = {name: list(array.shape) for name, array in self.inputs.items()}
         shapes.update({t.name: list(t.dims) for t in self.model.graph.initializer})
-        lines = [f"target {self.target}"]
+        lines = [f"target {self.target}" + "".join(f", without {name}" for name in self.disable)]
         for node in self.model.graph.node:
             operands = ", ".join(f"{name}{shapes.get(name, '')}" for name in node.input)
             attributes = ", ".join(f"{a.name}={helper.get_attribute_value(a)}" for a in node.attribute)
@@ -63,13 +66,15 @@ def examples(draw: st.DrawFn, kind: str) -> Example:
     """Examples of one of the kinds of `NETS`."""
     net = NETS[kind](Random(draw))
     model, judge = net.finish()
-    return Example(model, judge, net.inputs, draw(st.sampled_from(TARGETS)))
+    mostly_none = [()] * 2 * len(techniques())
+    disable = draw(st.sampled_from([*mostly_none, *((name,) for name in techniques())]))
+    return Example(model, judge, net.inputs, draw(st.sampled_from(TARGETS)), disable)
 
 
 def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)
-    lowered = api.lower(example.model, "affine", target=example.target)
+    lowered = api.lower(example.model, "affine", target=example.target, disable=example.disable)
     parts = api.make_parts(lowered, None, None)
     results = {}
     for threads in THREADS:

@@ -32,9 +32,13 @@ class Axis:
         """The elements it reaches over."""
         return (self.kernel - 1) * self.dilation + 1
 
-    def positions(self, size: int) -> int:
-        """How many there are in a dimension of this size."""
-        return (size + self.low + self.high - self.span) // self.stride + 1
+    def positions(self, size: int, reaching: bool = False) -> int:
+        """How many there are in a dimension of this size; with those `reaching` over its end that begin before it or in its low padding."""
+        room = size + self.low + self.high - self.span
+        if not reaching:
+            return room // self.stride + 1
+        count = -(-room // self.stride) + 1
+        return count - ((count - 1) * self.stride >= size + self.low)
 
 
 COMMON = Axis(3, 1, 1, 1, 1)
@@ -161,7 +165,7 @@ def gate(net: BoundedNet, x: Value) -> Value | None:
 
 
 def pool_window(net: BoundedNet, x: Value) -> tuple[list[int], dict[str, Any]] | None:
-    """Sizes and attributes of a pooling whose padding is smaller than its window."""
+    """Sizes and attributes of a pooling whose padding is smaller than its window; in ceil mode it may reach over the end."""
     r = net.r
     axes = []
     for size in x.shape[2:]:
@@ -172,10 +176,12 @@ def pool_window(net: BoundedNet, x: Value) -> tuple[list[int], dict[str, Any]] |
         axes.append(Axis(kernel, r.integer(1, 3), 1, low, high))
     if not axes:
         return None
+    reaching = r.integer(0, 3) == 3
     attributes = {
         "kernel_shape": [a.kernel for a in axes], "strides": [a.stride for a in axes], "pads": [a.low for a in axes] + [a.high for a in axes],
+        "ceil_mode": int(reaching),
     }  # fmt: skip
-    return [a.positions(n) for a, n in zip(axes, x.shape[2:], strict=True)], attributes
+    return [a.positions(n, reaching) for a, n in zip(axes, x.shape[2:], strict=True)], attributes
 
 
 def max_pool(net: BoundedNet, x: Value) -> Value | None:

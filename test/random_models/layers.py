@@ -71,7 +71,9 @@ def softmax(net: BoundedNet, x: Value) -> Value | None:
     return net.softmax(x, net.r.integer(0, len(x.shape) - 1))
 
 
-def transposed(net: BoundedNet, x: Value) -> Value:
+def transposed(net: BoundedNet, x: Value) -> Value | None:
+    if not x.shape:
+        return None
     order = net.r.permutation(len(x.shape))
     return net.moved("Transpose", x, [x.shape[i] for i in order], perm=order)
 
