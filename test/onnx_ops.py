@@ -165,7 +165,7 @@ def results(op_type: str, inputs: list[Any], attributes: dict[str, Any], outputs
             return session(model.SerializeToString()).run(None, present)
         except (NotImplemented, InvalidGraph):  # no kernel, or an element type that ONNX does not have there
             pass
-    return ReferenceEvaluator(model).run(None, present)
+    return list(ReferenceEvaluator(model).run(None, present))
 
 
 def session(model: bytes) -> onnxruntime.InferenceSession:

@@ -10,10 +10,12 @@ import fuzz
 import numpy as np
 import onnx
 import pytest
-from hypothesis import find, given, settings
+from hypothesis import given, settings
 from onnx import numpy_helper
+from op_random import Random
 from random_models import comparison
-from random_models.comparison import NETS, Example, Guarded, check, examples, judged
+from random_models.bounded_net import BoundedNet
+from random_models.comparison import Example, Guarded, check, examples
 
 from stepwell.native.buffers import ALIGNMENT, address
 
@@ -33,19 +35,20 @@ def test_matmuls(example: Example) -> None:
 # --- that mistakes would be seen
 
 
-@pytest.mark.parametrize("kind", NETS)
-def test_one_wrong_weight_is_seen(kind: str) -> None:
-    """The bounds leave no room for it, in sums of hundreds of products."""
-
-    def suits(example: Example) -> bool:
-        return bool(example.model.graph.initializer) and all(bound.max() < 0.01 * abs(got).max() for got, bound in judged(example).values())
-
-    example = find(examples(kind), suits)
-    first = example.model.graph.initializer[0]
-    weights = numpy_helper.to_array(first).copy()
-    weights.flat[0] += 1
-    first.CopyFrom(numpy_helper.from_array(weights, first.name))
-    with pytest.raises(AssertionError, match="elements are wrong"):
+@pytest.mark.parametrize("kernel", [3, 5], ids=["Winograd's method", "direct"])
+def test_one_wrong_weight_in_a_thousand_is_seen(kernel: int) -> None:
+    """The bounds leave no room for it."""
+    net = BoundedNet(Random(lambda _: 7))
+    x, w = net.input(1, 40, 9, 7), net.constant(net.random(33, 40, kernel, kernel, scale=0.1))
+    net.values.append(net.conv(x, w, None, [1, 33, 9, 7], pads=[kernel // 2] * 4))
+    model, judge = net.finish()
+    example = Example(model, judge, net.inputs, "host", ())
+    check(example)
+    (filters,) = model.graph.initializer
+    array = numpy_helper.to_array(filters).copy()
+    array[20, 30, 1, 2] += 0.1
+    filters.CopyFrom(numpy_helper.from_array(array, filters.name))
+    with pytest.raises(AssertionError, match=r"elements are wrong"):
         check(example)
 
 
@@ -79,6 +82,7 @@ def test_the_fuzzer_saves_a_small_net_that_fails(tmp_path: Path, capsys: pytest.
     saved = sorted(tmp_path.glob("*.onnx"))[0]
     assert f"stepwell run {saved} --input {saved.with_suffix('.npz')} --target" in said
     model = onnx.load(saved)
-    assert [node.op_type for node in model.graph.node] == ["MatMul", "Softmax"]
+    assert "Softmax" in [node.op_type for node in model.graph.node]
+    assert len(model.graph.node) < 5
     with np.load(saved.with_suffix(".npz")) as arrays:
-        assert {name: arrays[name].shape for name in arrays.files} == {v.name: tuple(d.dim_value for d in v.type.tensor_type.shape.dim) for v in model.graph.input}
+        assert arrays.files == [value.name for value in model.graph.input]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-import numpy as np
 from op_random import Random
 from random_models import layers
 from random_models.bounded_net import BoundedNet, Value

@@ -117,7 +117,8 @@ def beside(net: BoundedNet, x: Value) -> Value | None:
     if not x.shape:
         return None
     axis = net.r.choice([1, 1, 1, 0, len(x.shape) - 1]) if len(x.shape) > 1 else 0
-    fits = [v for v in net.values if len(v.shape) == len(x.shape) and all(i == axis or m == n for i, (m, n) in enumerate(zip(v.shape, x.shape, strict=True)))]
+    others = [n for i, n in enumerate(x.shape) if i != axis]
+    fits = [v for v in net.values if len(v.shape) == len(x.shape) and [n for i, n in enumerate(v.shape) if i != axis] == others]
     return concatenated(net, [net.r.choice(fits), x], axis) if fits else None
 
 
