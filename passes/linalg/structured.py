@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Any
 
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.mlir import defining_op, ir, use_count
 from stepwell.passes.linalg.shared_loops import SharedLoop, shared_loops
 
 VECTOR_DIALECTS = ("arith", "math")
@@ -166,6 +166,19 @@ class Structured:
         return owner.operation.name if len(uses) == 1 and uses[0] == owner.operation else None
 
     @cached_property
+    def contracted(self) -> dict[ir.Value, tuple[ir.Value, ir.Value]]:
+        """The sums of the body that may be contracted with a product that nothing else reads: the product and the other summand of each."""
+        out = {}
+        for total in (inner.operation for inner in self.body.operations):
+            if total.name == "arith.addf" and may_contract(total):
+                for product, other in ((total.operands[1], total.operands[0]), (total.operands[0], total.operands[1])):
+                    made = defining_op(product)
+                    if made is not None and made.name == "arith.mulf" and may_contract(made) and use_count(product) == 1:
+                        out[total.results[0]] = product, other
+                        break
+        return out
+
+    @cached_property
     def scalar_op(self) -> str | None:
         """The name of an op in the body that has no form on vectors; None if there is none."""
         names = [o.operation.name for o in self.body.operations]
@@ -215,3 +228,8 @@ def last_stride(shaped: ir.Type) -> int | None:
         return 1
     stride: int = strides[-1]
     return None if stride == ir.ShapedType.get_dynamic_stride_or_offset() else stride
+
+
+def may_contract(op: ir.Operation) -> bool:
+    """Whether a floating-point op allows that it and a neighbour are rounded once, together."""
+    return "fastmath" in op.attributes and "contract" in str(op.attributes["fastmath"])

@@ -78,8 +78,16 @@ class NestEmitter:
     """
 
     def __init__(
-        self, root: Structured, nest: Nest, initial: ir.Value | None, epilogues: Sequence[Structured], enclosing: Enclosing = ALONE
+        self,
+        root: Structured,
+        nest: Nest,
+        initial: ir.Value | None,
+        epilogues: Sequence[Structured],
+        enclosing: Enclosing = ALONE,
+        *,
+        fma: bool = False,
     ) -> None:
+        self.fma = fma
         self.root, self.nest, self.initial, self.epilogues, self.enclosing = root, nest, initial, epilogues, enclosing
         self.sizes = root.sizes
         self.ivs: list[ir.Value] = list(enclosing.ivs)
@@ -253,7 +261,7 @@ class NestEmitter:
                     loaded[key] = self._load(access, point, width)
                 inputs.append(loaded[key])
             index = partial(self._index, point=point, width=width)
-            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index)
+            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index, fma=self.fma)
         return results
 
     def _number(self, n: int, point: Offsets) -> float | None:
@@ -270,7 +278,7 @@ class NestEmitter:
         across = [self.root.outputs[0].map.results[d] for d in range(len(epilogue.iterators))]
         inner = NestView(self, epilogue, across, point, lanes)
         inputs = [inner.load(a) if a.used else None for a in epilogue.inputs]
-        return emit_body(epilogue, [*inputs, *group], lanes, inner.index)
+        return emit_body(epilogue, [*inputs, *group], lanes, inner.index, fma=self.fma)
 
     # -- addresses ----------------------------------------------------------------------------------------------------------
 

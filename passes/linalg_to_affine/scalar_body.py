@@ -1,10 +1,10 @@
 """Re-creation of a structured op's scalar body on scalars or vectors."""
 
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from stepwell.dialects.mlir import ir, vector
-from stepwell.passes.linalg.structured import Structured
+from stepwell.dialects.mlir import defining_op, ir, vector
+from stepwell.passes.linalg.structured import Structured, may_contract
 from stepwell.passes.rewriting import clone_into
 
 
@@ -15,30 +15,60 @@ def as_vector(value: ir.Value, width: int) -> ir.Value:
     return vector.broadcast(ir.VectorType.get([width], value.type), value)
 
 
-def emit_body(op: Structured, arguments: Sequence[ir.Value | None], width: int, index: Callable[[int], ir.Value]) -> list[ir.Value]:
+def emit_body(
+    op: Structured, arguments: Sequence[ir.Value | None], width: int, index: Callable[[int], ir.Value], *, fma: bool = False
+) -> list[ir.Value]:
     """Emit the body at the current insertion point with its block arguments replaced; returns what it yields.
 
     An argument that is a vector makes what depends on it a vector of `width` lanes; scalars are broadcast where they meet one.
     `index(dim)` gives the value of `linalg.index dim`. Arguments that the body does not read may be None.
+
+    What may be contracted becomes a fused multiply-add here if the target has it (`fma`), and nowhere later: LLVM decides anew for each copy
+    that it makes of a loop, so that results would depend on which iterations a thread is given.
     """
     values: dict[ir.Value, ir.Value] = {a: v for a, v in zip(op.body.arguments, arguments, strict=True) if v is not None}
     here = ir.InsertionPoint.current
+    contracted = op.contracted if fma else {}
+    products = {product for product, _ in contracted.values()}
     for inner in op.body.operations:
         operation = inner.operation
         if operation.name == "linalg.yield":
             return [values.get(v, v) for v in operation.operands]
+        result = operation.results[0]
         if operation.name == "linalg.index":
-            values[operation.results[0]] = index(ir.IntegerAttr(operation.attributes["dim"]).value)
+            values[result] = index(ir.IntegerAttr(operation.attributes["dim"]).value)
             continue
         operands = [values.get(v, v) for v in operation.operands]
+        name, attributes = operation.name, {key: operation.attributes[key] for key in operation.attributes}
+        decided = may_contract(operation)
+        if decided:
+            attributes["fastmath"] = _without_contraction(attributes["fastmath"])
+        if result in products and not any(map(_is_one, operands)):
+            continue
+        if result in contracted and contracted[result][0] not in values:
+            product, other = contracted[result]
+            name = "math.fma"
+            operands = [values.get(v, v) for v in (*product.owner.operation.operands, other)]
         vectorised = any(isinstance(v.type, ir.VectorType) for v in operands)
-        if not vectorised:
+        if not vectorised and not decided:
             clone_into(operation, values, here)
             continue
-        attributes: dict[str, Any] = {name: operation.attributes[name] for name in operation.attributes}
-        results = [ir.VectorType.get([width], r.type) for r in operation.results]
-        new = ir.Operation.create(
-            operation.name, results=results, operands=[as_vector(v, width) for v in operands], attributes=attributes, loc=operation.location
-        )
+        if vectorised:
+            operands = [as_vector(v, width) for v in operands]
+        results = [ir.VectorType.get([width], r.type) if vectorised else r.type for r in operation.results]
+        new = ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=operation.location)
         values.update(zip(operation.results, new.results, strict=True))
     raise AssertionError("a structured op's body ends in linalg.yield")
+
+
+def _without_contraction(fastmath: ir.Attribute) -> ir.Attribute:
+    kept = [flag for flag in re.split(r"[<>,]", str(fastmath))[1:-1] if flag != "contract"]
+    return ir.Attribute.parse(f"#arith.fastmath<{','.join(kept) or 'none'}>", fastmath.context)
+
+
+def _is_one(value: ir.Value) -> bool:
+    """Whether a product with `value` is exact and costs nothing: it is the constant 1 or -1."""
+    made = defining_op(value)
+    if made is None or made.name != "arith.constant" or not isinstance(value.type, ir.FloatType):
+        return False
+    return abs(ir.FloatAttr(made.attributes["value"]).value) == 1

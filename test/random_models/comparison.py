@@ -90,7 +90,7 @@ def check(example: Example) -> None:
     for name, (expected, bound) in wanted.items():
         example.worst = max(example.worst, compare(f"{name} with {reference}", first[name], expected, bound))
         for way, outputs in others:
-            same = first[name].view(np.uint8) == outputs[name].view(np.uint8)
+            same = bits(first[name]) == bits(outputs[name])
             assert same.all(), f"{name}: {(~same).sum()} bytes differ between {reference} and {way}"
 
 
@@ -129,15 +129,20 @@ def run(model: CompiledModel, inputs: dict[str, np.ndarray], shift: int) -> dict
     model._workspaces.clear()
     model._workspaces.append(workspace.inner)
     for name, buffer in given.items():
-        buffer.inner[:] = inputs[name].reshape(-1).view(np.uint8)
+        buffer.inner[:] = bits(inputs[name])
     arrays = {info.name: given[info.name].inner.view(info.dtype).reshape(sizes(info)) for info in model.inputs}
     out = {info.name: taken[info.name].inner.view(info.dtype).reshape(sizes(info)) for info in model.outputs}
     model.run(arrays, out=out)
     for name, buffer in given.items():
-        assert (buffer.inner == inputs[name].reshape(-1).view(np.uint8)).all(), f"input {name} was written to"
+        assert (buffer.inner == bits(inputs[name])).all(), f"input {name} was written to"
     for name, buffer in {**given, **taken, "workspace": workspace}.items():
         assert buffer.untouched(), f"something was written beside {name}"
     return {name: array.copy() for name, array in out.items()}
+
+
+def bits(array: np.ndarray) -> np.ndarray:
+    """The bytes of an array."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def sizes(info: TensorInfo) -> tuple[int, ...]:

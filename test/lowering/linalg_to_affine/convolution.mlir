@@ -1,4 +1,5 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v2 --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=TWO
 
 // A fill, a convolution and its epilogue over one buffer become one nest: accumulators live in registers from the fill's value to the
 // epilogue, the output is stored once, and the remainder of the tile (7 = 2 x 3 + 1) has a loop of its own.
@@ -23,8 +24,7 @@
 // CHECK: affine.load %[[W]][%[[F]] + 1, %[[C]], %[[Y]], %[[Z]]]
 // CHECK: affine.load %[[W]][%[[F]] + 2, %[[C]], %[[Y]], %[[Z]]]
 // CHECK-NEXT: vector.broadcast
-// CHECK-NEXT: arith.mulf %[[V]], {{.*}} fastmath<contract> : vector<8xf32>
-// CHECK-NEXT: arith.addf {{.*}} fastmath<contract> : vector<8xf32>
+// CHECK-NEXT: math.fma %[[V]], {{.*}} fastmath<nsz> : vector<8xf32>
 // CHECK: affine.load %[[B]][%[[F]]]
 // CHECK: arith.addf %[[ACC]]#0
 // CHECK: arith.maximumf
@@ -37,6 +37,10 @@
 // CHECK: affine.load %[[W]][6,
 // CHECK: affine.vector_store {{.*}}, %[[O]][0, 6, %[[H2]], 0]
 // CHECK-NOT: linalg.
+// Without such an instruction it is two, which nothing later may make one of.
+// TWO: %[[P:[0-9]+]] = arith.mulf %{{.*}} : vector<8xf32>
+// TWO-NEXT: arith.addf %{{.*}}, %[[P]] fastmath<nsz> : vector<8xf32>
+// TWO-NOT: contract
 func.func private @convolution(%x: memref<1x3x10x12xf32>, %w: memref<7x3x3x3xf32>, %b: memref<7xf32>, %o: memref<1x7x8x10xf32>) {
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%o : memref<1x7x8x10xf32>)
@@ -45,7 +49,7 @@ func.func private @convolution(%x: memref<1x3x10x12xf32>, %w: memref<7x3x3x3xf32
     ins(%x, %w : memref<1x3x10x12xf32>, memref<7x3x3x3xf32>) outs(%o : memref<1x7x8x10xf32>) {
   ^bb0(%i: f32, %j: f32, %acc: f32):
     %m = arith.mulf %i, %j fastmath<contract> : f32
-    %s = arith.addf %acc, %m fastmath<contract> : f32
+    %s = arith.addf %acc, %m fastmath<nsz,contract> : f32
     linalg.yield %s : f32
   }
   linalg.generic {indexing_maps = [#b, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
