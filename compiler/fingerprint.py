@@ -75,7 +75,7 @@ def described(target: str | Target) -> str:
 
 @cache
 def _surroundings() -> tuple[str, ...]:
-    """Versions, the OpenMP runtime and the machine. The code is always for the machine that compiles it."""
+    """Versions, the OpenMP runtime and the machine, for which the code is where the target does not ask for less."""
     runtime = openmp()
     versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())

@@ -30,6 +30,16 @@ class Target:
         """How many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether this machine has all that code for the target may use."""
+        return self.triple.split("-")[0] == host().triple.split("-")[0] and self.features <= host().features
+
+    @property
+    def narrows_host(self) -> bool:
+        """Whether this machine runs the target's code, and has instructions beyond it."""
+        return self.runs_here and self.features < host().features
+
 
 _X86_V3 = frozenset({"sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"})
 _X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}

@@ -4,9 +4,12 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
+from onnx import TensorProto, helper
 
+import stepwell
 from stepwell import target
 from stepwell.dialects.errors import InputError
 from stepwell.target import NAMES, resolve
@@ -21,6 +24,33 @@ def test_named_targets() -> None:
         "aarch64-neon": (128, 32, True, 4),
     }
     assert all(t.name == name for name, t in described.items())
+
+
+def test_what_runs_here() -> None:
+    host = resolve("host")
+    assert host.runs_here
+    assert not host.narrows_host
+    assert replace(host, features=host.features | {"another"}).runs_here is False
+    less = replace(host, features=host.features - {min(host.features)})
+    assert less.runs_here
+    assert less.narrows_host
+    assert not replace(less, triple="z80-unknown").runs_here
+
+
+@pytest.mark.skipif(not resolve("x86-64-v3").runs_here, reason="has instructions to leave out where the machine has AVX2")
+def test_code_has_only_what_the_target_has() -> None:
+    """In kernels and in what their threads run."""
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("MatMul", ["a", "b"], ["c"])]
+    inputs, outputs = [value("a", TensorProto.FLOAT, [60, 64]), value("b", TensorProto.FLOAT, [64, 128])], [value("c", TensorProto.FLOAT, [60, 128])]
+    model = helper.make_model(helper.make_graph(nodes, "g", inputs, outputs), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    for name, there, absent in (("x86-64-v2", ("mulps", "xmm"), ("ymm", "zmm", "fmadd")), ("x86-64-v3", ("fmadd", "ymm"), ("zmm",))):
+        compiled = stepwell.compile(model, target=name, threads=2)
+        text = compiled.ir("asm")
+        assert "omp_par" in text
+        assert all(word in text for word in there), name
+        assert not any(word in text for word in absent), name
+        assert f'target_cpu = "{name}"' in compiled.ir("llvm")
 
 
 def test_unknown_target_lists_the_known_ones() -> None:

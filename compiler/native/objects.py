@@ -152,7 +152,7 @@ def make_engine_context() -> ir.Context:
 
 
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:
-    """The object of `unit`, for the CPU of this machine, at the highest optimisation level. Holds the GIL.
+    """The object of `unit`, for the CPU that its functions name or else this machine's, at the highest optimisation level. Holds the GIL.
 
     `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the
     function.

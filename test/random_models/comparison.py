@@ -21,7 +21,7 @@ from stepwell.model import CompiledModel, TensorInfo
 from stepwell.native.buffers import aligned_empty
 from stepwell.parts import assemble
 from stepwell.stair import techniques
-from stepwell.target import NAMES, Target, host, resolve
+from stepwell.target import NAMES, resolve
 
 NETS: dict[str, Callable[[Random], BoundedNet]] = {"convolutions": convolution_net, "matmuls": matmul_net}
 THREADS = (1, 2)
@@ -29,12 +29,7 @@ FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors
 
 
-def runs_here(target: Target) -> bool:
-    """Whether this machine has what code for the target uses."""
-    return target.triple.split("-")[0] == host().triple.split("-")[0] and target.features <= host().features
-
-
-TARGETS = [name for name in NAMES if runs_here(resolve(name))]
+TARGETS = [name for name in NAMES if resolve(name).runs_here]
 
 
 @dataclass

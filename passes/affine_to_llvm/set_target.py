@@ -1,0 +1,30 @@
+"""The pass that says for which instructions functions are compiled."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.mlir import ir
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+
+@register_pass("set-target", level="llvm")
+@dataclass
+class SetTarget(Pass):
+    """Have functions compiled for a target that has fewer instructions than this machine.
+
+    rewrite: llvm.func {...}  ->  llvm.func {target_cpu = "x86-64-v3", target_features = #llvm.target_features<["+avx", …]>, ...}
+
+    Without these attributes code is made for the machine that compiles it. So it is where that is the target, and for targets whose code
+    this machine could not run, which lend it their schedules alone.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        target = state.target
+        if target is None or not target.narrows_host:
+            return
+        features = ", ".join(f'"+{name}"' for name in sorted(target.features))
+        for function in ops_below(op, "llvm.func"):
+            if len(function.regions[0].blocks) > 0:
+                function.attributes["target_cpu"] = ir.StringAttr.get(target.cpu)
+                function.attributes["target_features"] = ir.Attribute.parse(f"#llvm.target_features<[{features}]>")
+                state.count(self.name)
