@@ -166,15 +166,15 @@ class Structured:
         return owner.operation.name if len(uses) == 1 and uses[0] == owner.operation else None
 
     @cached_property
-    def contracted(self) -> dict[ir.Value, tuple[ir.Value, ir.Value]]:
-        """The sums of the body that may be contracted with a product that nothing else reads: the product and the other summand of each."""
+    def contracted(self) -> dict[ir.Value, tuple[ir.Value, tuple[ir.Value, ...]]]:
+        """The sums x * y + z of the body that may be contracted, and whose product nothing else reads: the product, and x, y and z."""
         out = {}
         for total in (inner.operation for inner in self.body.operations):
             if total.name == "arith.addf" and may_contract(total):
                 for product, other in ((total.operands[1], total.operands[0]), (total.operands[0], total.operands[1])):
                     made = defining_op(product)
                     if made is not None and made.name == "arith.mulf" and may_contract(made) and use_count(product) == 1:
-                        out[total.results[0]] = product, other
+                        out[total.results[0]] = product, (*made.operands, other)
                         break
         return out
 

@@ -46,9 +46,7 @@ def emit_body(
         if result in products and not any(map(_is_one, operands)):
             continue
         if result in contracted and contracted[result][0] not in values:
-            product, other = contracted[result]
-            name = "math.fma"
-            operands = [values.get(v, v) for v in (*product.owner.operation.operands, other)]
+            name, operands = "math.fma", [values.get(v, v) for v in contracted[result][1]]
         vectorised = any(isinstance(v.type, ir.VectorType) for v in operands)
         if not vectorised and not decided:
             clone_into(operation, values, here)

@@ -215,7 +215,7 @@ def classified(net: BoundedNet, x: Value) -> Value | None:
 
 
 FOLLOWING: list[layers.Layer] = [
-    another, another, pointwise, layers.activation, layers.activation, layers.batch_norm, layers.batch_norm, residual, layers.earlier, branches,
+    another, another, pointwise, layers.activation, layers.activation, layers.batch_norm, residual, residual, layers.earlier, branches, branches,
     layers.beside, max_pool, average_pool, layers.per_channel, layers.with_constant, layers.padded, layers.halves, layers.sliced, layers.shuffled,
     gate, global_average, layers.enlarged, classified, layers.transposed, layers.softmax,
 ]  # fmt: skip

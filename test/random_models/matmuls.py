@@ -18,7 +18,7 @@ def size(r: Random) -> int:
 
 def operand(net: BoundedNet, *shape: int) -> Value:
     """A matrix that is known when it is compiled, or not."""
-    scale = shape[-1] ** -0.5
+    scale = (shape[-1] if shape else 1) ** -0.5
     return net.constant(net.random(*shape, scale=scale)) if net.r.boolean() else net.input(*shape, scale=scale)
 
 
