@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from random_models.comparison import Example
 
 TESTS = Path(__file__).resolve().parent.parent / "test"
-ROUND = 100  # nets from one seed of hypothesis
+ROUND = 50  # nets from one seed of hypothesis
 
 
 class Fuzzer:
@@ -109,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     for seed in itertools.count(options.seed):
         for kind in [options.only] if options.only else NETS:
             failures += not fuzzer.round(kind, seed)
-        print(f"seed {seed}: {fuzzer.count} nets right so far, {failures} wrong; largest error {fuzzer.worst:.2g} of the bound", flush=True)
+            print(f"{kind} {seed}: {fuzzer.count} nets right so far, {failures} wrong; largest error {fuzzer.worst:.2g} of the bound", flush=True)
         if time.monotonic() > fuzzer.end:
             break
     for suffix in (".onnx", ".npz"):
