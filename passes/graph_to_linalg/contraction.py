@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.attributes import to_attribute
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.mlir import defining_op, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
@@ -36,8 +36,9 @@ def contract(
     out = b.filled(0, s.dtype, sizes)
     maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
     total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
-    if axes:
-        total.owner.attributes[AXES] = to_attribute(dict(axes))
+    made = defining_op(total)
+    if axes and made is not None:
+        made.attributes[AXES] = to_attribute(dict(axes))
     return narrowed(b, total, dtype)
 
 

@@ -396,7 +396,7 @@ def known_array(access: Access) -> np.ndarray | None:
     while module.parent is not None:
         module = module.parent.operation
     found = ir.SymbolTable(module)[ir.FlatSymbolRefAttr(source.attributes["name"]).value]
-    return dense_value(found.attributes["initial_value"])
+    return dense_value(ir.DenseElementsAttr(found.attributes["initial_value"]))
 
 
 def constant_of(element: ir.Type, value: float) -> ir.Value:
