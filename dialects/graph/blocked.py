@@ -7,8 +7,17 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.errors import InferenceError
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.inference import (
+    expect_at_least,
+    expect_dim,
+    expect_dtype,
+    expect_length,
+    expect_rank,
+    expect_rank_at_least,
+    expect_same_dtype,
+    no_arithmetic,
+)
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.windows import expect_window, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
@@ -29,8 +38,12 @@ def blocked(x: np.ndarray, block: int) -> np.ndarray:
 class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     """The convolution of `x` with filters `w`, to a blocked result (N, M / b, spatial…, b).
 
-    `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, C / a, taps…, a, b); or `x` is plain (N, C, spatial…), as where an image
+    `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), as where an image
     of three colours comes in, and `w` is (M / b, C, taps…, b). There is no padding: it is an op of its own.
+
+    The blocks of filters fall into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
+    neighbouring blocks of `x`: C / a / K runs of blocks serve as many sets of groups, and the groups of a set read stretches of lanes side
+    by side, beginning at lane 0. With one group that is the plain convolution of the first `s` lanes of all blocks.
     """
 
     x: Operand
@@ -38,9 +51,10 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     result: Result
     strides: ir.DenseI64ArrayAttr
     dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int]) -> InferredTypes:
+    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, w=w)
         spatial = len(strides)
@@ -49,32 +63,108 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         if inner not in (0, 1):
             raise InferenceError(f"operand 'x' must have {spatial} spatial dimensions (N, C, …) or (N, C / a, …, a), got {x}")
         expect_rank("w", w, 3 + spatial + inner)
-        expect_dim("w", w, 1, x.shape[1], f"dimension 1 of operand 'x' ({x})")
         if inner:
-            expect_dim("w", w, w.rank - 2, x.shape[-1], f"the block of operand 'x' ({x})")
+            _expect_groups(x, w, group)
+        elif group != 1:
+            raise InferenceError(f"attribute 'group' must be 1 where operand 'x' ({x}) is plain, got {group}")
+        else:
+            expect_dim("w", w, 1, x.shape[1], f"dimension 1 of operand 'x' ({x})")
         sizes = window_sizes(x.shape[2 : 2 + spatial], w.shape[2 : 2 + spatial], strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
         return TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes, w.shape[-1]))
 
     @staticmethod
-    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+    def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
         spatial = len(strides)
-        is_blocked = x.ndim == 3 + spatial
-        image, filters = wide(unblocked(x) if is_blocked else x), wide(w)
-        # (M / b, C / a, taps…, a, b) -> (M / b, b, C / a, a, taps…) -> (M, C, taps…)
-        filters = np.moveaxis(filters, -1, 1)
-        if is_blocked:
-            filters = np.moveaxis(filters, -1, 3)
-        taps = w.shape[2 : 2 + spatial]
-        filters = filters.reshape(w.shape[0] * w.shape[-1], -1, *taps)
-        counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        view = windows(image, taps, counts, strides=strides, dilations=dilations)
-        axes = [*range(2, 2 + spatial)]
-        product = np.tensordot(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
-        return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), w.shape[-1])), x.dtype)
+        if x.ndim == 2 + spatial:
+            return _convolved(x, w, strides, dilations)
+        blocks, lanes = w.shape[1], w.shape[-2]
+        _, side_by_side = sharing(x.shape[1], blocks, group)
+        parts = []
+        for g, filters in enumerate(np.split(w, group)):
+            first, lane = g // side_by_side * blocks, g % side_by_side * lanes
+            image = unblocked(x[:, first : first + blocks, ..., lane : lane + lanes])
+            # (M / b, K, taps…, s, b) -> (M / b, K, s, taps…, b) -> (M / b, C, taps…, b)
+            filters = np.moveaxis(filters, -2, 2)
+            parts.append(_convolved(image, filters.reshape(len(filters), -1, *filters.shape[3:]), strides, dilations))
+        return np.concatenate(parts, axis=1)
 
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:-1])
+
+
+def sharing(blocks: int, per_group: int, group: int) -> tuple[int, int]:
+    """How `group` groups that read `per_group` of the `blocks` each share them: (sets of groups with blocks of their own, groups in a set)."""
+    sets = blocks // per_group
+    return sets, group // sets
+
+
+def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
+    """The blocks and lanes of blocked `x` and the filters `w` can be dealt out to the groups."""
+    blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], w.shape[-2]
+    if group < 1 or (filters or 0) % group:
+        raise InferenceError(f"attribute 'group' must divide the blocks of filters of operand 'w' ({w}), got {group}")
+    if blocks is None or per_group is None:
+        return
+    if not per_group or blocks % per_group or group % (blocks // per_group):
+        raise InferenceError(f"dimension 1 of operand 'w' must divide the blocks of operand 'x' ({x}) into parts for {group} groups; got {w}")
+    _, side_by_side = sharing(blocks, per_group, group)
+    if lanes is not None and x.shape[-1] is not None and side_by_side * lanes > x.shape[-1]:
+        raise InferenceError(f"operand 'w' ({w}) reads {side_by_side} x {lanes} lanes of operand 'x' ({x})")
+
+
+def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:
+    """A plain image (N, C, spatial…) convolved with filters (M / b, C, taps…, b), blocked and of the dtype of the image."""
+    spatial, taps, block = len(strides), w.shape[2:-1], w.shape[-1]
+    filters = np.moveaxis(wide(w), -1, 1).reshape(w.shape[0] * block, -1, *taps)
+    counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
+    view = windows(wide(image), taps, counts, strides=strides, dilations=dilations)
+    axes = [*range(2, 2 + spatial)]
+    product = np.tensordot(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
+    return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), block)), image.dtype)
+
+
+class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
+    """Lanes of blocked images (N, B, spatial…, a) in another order and number, to (N, B', spatial…, block).
+
+    The lanes of the operands count on from each other, block after block. Those of the result are stretches of them: `sizes[i]` lanes
+    from lane `starts[i]` on, or as many zeros where `starts[i]` is -1.
+    """
+
+    inputs: VariadicOperand
+    result: Result
+    starts: ir.DenseI64ArrayAttr
+    sizes: ir.DenseI64ArrayAttr
+    block: ir.IntegerAttr
+
+    @staticmethod
+    def infer(inputs: Sequence[TensorType], *, starts: Sequence[int], sizes: Sequence[int], block: int) -> InferredTypes:
+        if not inputs:
+            raise InferenceError("takes at least one operand, got none")
+        first = inputs[0]
+        expect_rank_at_least("inputs", first, 3)
+        expect_length("sizes", sizes, len(starts), "one for each stretch")
+        expect_at_least("starts", starts, -1)
+        expect_at_least("sizes", sizes, 1)
+        for i, x in enumerate(inputs):
+            if (x.dtype, x.shape[:1], x.shape[2:-1]) != (first.dtype, first.shape[:1], first.shape[2:-1]):
+                raise InferenceError(f"operand {i} must have the element type, images and positions of operand 0 ({first}), got {x}")
+        if block < 1 or sum(sizes) % block:
+            raise InferenceError(f"attribute 'block' must divide the {sum(sizes)} lanes of the result, got {block}")
+        counts = [x.shape[1] * x.shape[-1] for x in inputs if x.shape[1] is not None and x.shape[-1] is not None]
+        last = max((a + n for a, n in zip(starts, sizes, strict=True) if a >= 0), default=0)
+        if len(counts) == len(inputs) and last > sum(counts):
+            raise InferenceError(f"the operands have {sum(counts)} lanes, but lane {last - 1} is read")
+        return first.with_shape((first.shape[0], sum(sizes) // block, *first.shape[2:-1], block))
+
+    @staticmethod
+    def reference(inputs: Sequence[np.ndarray], *, starts: Sequence[int], sizes: Sequence[int], block: int) -> np.ndarray:
+        lanes = np.concatenate([unblocked(x) for x in inputs], axis=1)
+        zeros = np.zeros_like(lanes[:, :1])
+        parts = [np.repeat(zeros, n, axis=1) if a < 0 else lanes[:, a : a + n] for a, n in zip(starts, sizes, strict=True)]
+        return np.ascontiguousarray(blocked(np.concatenate(parts, axis=1), block))
+
+    flops = staticmethod(no_arithmetic)
 
 
 class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pure]):

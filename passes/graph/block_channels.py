@@ -1,24 +1,34 @@
 """The pass that decides where data is channel-blocked, and carries that layout from convolution to convolution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.graph import GraphBuilder, constant_value
-from stepwell.dialects.graph.blocked import blocked
 from stepwell.dialects.graph.elementwise import AddOp, ClampOp, LeakyReluOp, MaximumOp, MinimumOp, MulOp, ReluOp, SubOp
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
+from stepwell.passes.graph.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
+from stepwell.passes.graph.channel_readers import channel_shuffle, is_depthwise, readers
 from stepwell.passes.graph.matching import is_elementwise, new_weight
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import find_function
 
 DEFAULT_VECTOR_BITS = 256
 FEW_CHANNELS = 4  # a plain image with no more channels is read as it is
-# Of these, the channels that fill up the last block stay finite, whatever is in them; their weights are zero.
+MOST_STRETCHES = 64  # a reordering in more pieces than this is not worth its code
+# Of these, the lanes that hold no channel stay finite, whatever is in them; their weights are zero.
 FINITE = (AddOp, ClampOp, LeakyReluOp, MaximumOp, MinimumOp, MulOp, ReluOp, SubOp)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A blocked value, and the channel in each of its lanes (see channel_layouts)."""
+
+    value: ir.Value
+    slots: np.ndarray
 
 
 @register_pass("block-channels", level="graph", optional=True)
@@ -29,26 +39,38 @@ class BlockChannels(Pass):
     rewrite: conv(x, w)               -> unpack(blocked_conv(pack(x), w packed now))
     rewrite: conv(x, w) by channel    -> unpack(blocked_depthwise_conv(x', w packed now))      where x = unpack(x')
     rewrite: f(unpack(x'), …)         -> unpack(f(x', …))      for element-wise ops, poolings, pads, reductions, concatenations
+    rewrite: shuffle(unpack(x'))      -> unpack(x')            for a permutation of channels
 
-    pack and unpack are a reshape and a transpose, and cancel where they meet. Channels that fill up the last block are zero in the
-    weights, so what they hold does not matter as long as it is finite.
+    pack and unpack are a reshape and a transpose, and are not needed where blocked values meet. Which channel lies in which lane is known
+    here and nowhere else: weights are packed for it, so that a permutation of channels moves no data. Lanes that hold no channel
+    have weights of zero, so what is in them does not matter as long as it is finite.
+
+    The filters of a convolution whose result goes on to one in groups are put into such an order that each group finds its
+    channels in neighbouring lanes. Where one layout cannot serve two ops, `reblock` moves channels between lanes.
     """
 
     block: int = 0  # channels in a block; 0 for the lanes of the target's vectors
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
+        operations = [o.operation for o in main.regions[0].blocks[0].operations]
+        forms: dict[ir.Value, Form] = {}
+        for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = _RULES.get(operation.name) or (_elementwise if operation.name.startswith("graph.") and is_elementwise(operation.opview) else None)
             if rule is None or len(operation.results) != 1 or not all(t.is_static for t in operation.opview.result_types()):
                 continue
             dtype = type_of(operation.results[0]).dtype
-            layout = _Layout(state, self.block or getattr(state.target, "vector_bits", DEFAULT_VECTOR_BITS) // (8 * to_numpy(dtype).itemsize))
+            block = self.block or getattr(state.target, "vector_bits", DEFAULT_VECTOR_BITS) // (8 * to_numpy(dtype).itemsize)
+            layout = _Layout(state, block, forms, read_by)
             with ir.InsertionPoint(operation), operation.location:
-                result = rule(operation.opview, layout)
-                if result is None:
+                form = rule(operation.opview, layout)
+                if form is None:
                     continue
-                plain = layout.unpack(result, type_of(operation.results[0]).static_shape[1])
+                if rule is _shuffle:  # nothing is computed: who wants the plain form does what was there
+                    forms[operation.results[0]] = form
+                    continue
+                plain = layout.unpack(form)
+            forms[plain] = form
             operation.results[0].replace_all_uses_with(plain)
             operation.erase()
             state.count(self.name)
@@ -57,168 +79,214 @@ class BlockChannels(Pass):
 class _Layout(GraphBuilder):
     """Builds packed and unpacked forms of values."""
 
-    def __init__(self, state: PassState, block: int) -> None:
+    def __init__(self, state: PassState, block: int, forms: dict[ir.Value, Form], read_by: np.ndarray | None) -> None:
         super().__init__(state.weights)
         self.block = block
+        self.forms = forms
+        self.read_by = read_by  # for each channel of the op's result, the group of a later convolution that reads it
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array that `value` is known to hold."""
         return constant_value(value, self.weights, 1 << 62)
 
-    def packed(self, value: ir.Value) -> ir.Value | None:
-        """The blocked value that `value` is the unpacked form of, if it is one."""
-        op = defining_op(value)
-        if op is not None and op.name == "graph.slice" and self._drops_filling(op):
-            op = defining_op(op.operands[0])
-        if op is None or op.name != "graph.reshape":
+    def packed(self, value: ir.Value) -> Form | None:
+        """The blocked form of `value`, if it has one."""
+        return self.forms.get(value)
+
+    def pack(self, value: ir.Value) -> Form:
+        """The blocked form of `value` (N, C, spatial…): the one that it has, or one with its channels in order."""
+        return self.packed(value) or self._pack(value, in_order(type_of(value).static_shape[1], self.block, self.block))
+
+    def pack_as(self, value: ir.Value, slots: np.ndarray) -> Form | None:
+        """`value` blocked with its channels in these lanes; None if that takes too many pieces."""
+        form = self.packed(value)
+        if form is None and used_lanes(slots) is not None:
+            return self._pack(value, slots)
+        if form is not None and np.array_equal(form.slots, slots):
+            return form
+        return self.reblocked([form or self.pack(value)], slots)
+
+    def reblocked(self, forms: Sequence[Form], slots: np.ndarray) -> Form | None:
+        """Blocked values, whose channels count on from each other, in these lanes; None if that takes too many pieces."""
+        starts, sizes = stretches([f.slots for f in forms], slots)
+        if len(starts) > MOST_STRETCHES:
             return None
-        moved = defining_op(op.operands[0])
-        if moved is None or moved.name != "graph.transpose":
-            return None
-        source: ir.Value = moved.operands[0]
-        shape, plain = type_of(source).shape, type_of(op.results[0]).shape
-        rank = len(shape)
-        is_unpack = list(moved.opview.attribute_values()["perm"]) == unpack_order(rank) and shape[-1] == self.block
-        return source if is_unpack and plain[:1] + plain[2:] == shape[:1] + shape[2:-1] else None
+        return Form(self.reblock([f.value for f in forms], starts=starts, sizes=sizes, block=slots.shape[1]), slots)
 
-    def _drops_filling(self, op: ir.Operation) -> bool:
-        values = op.opview.attribute_values()
-        have, kept = type_of(op.operands[0]).shape, type_of(op.results[0]).shape
-        others_whole = have[:1] + have[2:] == kept[:1] + kept[2:]
-        return others_whole and not any(values["starts"]) and have[1] is not None and kept[1] is not None and have[1] - kept[1] < self.block
+    def _pack(self, value: ir.Value, slots: np.ndarray) -> Form:
+        shape, (blocks, lanes), used = type_of(value).static_shape, slots.shape, used_lanes(slots) or slots.shape[1]
+        value = self._filled(value, 1, blocks * used)
+        value = self.reshape(value, shape=[shape[0], blocks, used, *shape[2:]])
+        return Form(self._filled(self.transpose(value, perm=[0, 1, *range(3, len(shape) + 1), 2]), len(shape), lanes), slots)
 
-    def pack(self, value: ir.Value) -> ir.Value:
-        """`value` (N, C, spatial…) channel-blocked; what it was unpacked from, if it was."""
-        known = self.packed(value)
-        if known is not None:
-            return known
-        shape = list(type_of(value).static_shape)
-        filling = -shape[1] % self.block
-        if filling:
-            value = self.pad(value, low=[0] * len(shape), high=[0, filling, *[0] * (len(shape) - 2)], mode="constant", value=0.0)
-        grouped = self.reshape(value, shape=[shape[0], (shape[1] + filling) // self.block, self.block, *shape[2:]])
-        packed: ir.Value = self.transpose(grouped, perm=[0, 1, *range(3, len(shape) + 1), 2])
-        return packed
+    def _filled(self, value: ir.Value, axis: int, size: int) -> ir.Value:
+        """`value` with zeros at the end of `axis`."""
+        shape = type_of(value).static_shape
+        high = [size - have if i == axis else 0 for i, have in enumerate(shape)]
+        filled: ir.Value = self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
+        return filled
 
-    def unpack(self, value: ir.Value, channels: int) -> ir.Value:
-        """A blocked value as (N, channels, spatial…)."""
-        shape = list(type_of(value).static_shape)
-        moved = self.transpose(value, perm=unpack_order(len(shape)))
-        full = [shape[0], shape[1] * shape[-1], *shape[2:-1]]
-        plain: ir.Value = self.reshape(moved, shape=full)
-        if channels < full[1]:
-            plain = self.slice(plain, starts=[0] * len(full), sizes=[full[0], channels, *full[2:]], steps=[1] * len(full))
+    def unpack(self, form: Form) -> ir.Value:
+        """A blocked value as (N, C, spatial…)."""
+        (images, _, *places, _), channels = type_of(form.value).static_shape, int(form.slots.max()) + 1
+        used = used_lanes(form.slots)
+        value = form.value if used is None else self._first(form.value, len(places) + 2, used)
+        value = self.transpose(value, perm=[0, 1, len(places) + 2, *range(2, len(places) + 2)])
+        value = self.reshape(value, shape=[images, -1, *places])
+        if used is not None:
+            return self._first(value, 1, channels)
+        lanes = np.flatnonzero(form.slots.ravel() >= 0)
+        order = lanes[np.argsort(form.slots.ravel()[lanes])]
+        plain: ir.Value = self.gather(value, self.literal(order.astype(np.int64)), axis=1)
         return plain
 
-    def filters(self, source: ir.Value, array: np.ndarray) -> ir.Value:
+    def _first(self, value: ir.Value, axis: int, size: int) -> ir.Value:
+        """The first `size` elements of `value` along `axis`."""
+        shape = type_of(value).static_shape
+        sizes = [size if i == axis else have for i, have in enumerate(shape)]
+        first: ir.Value = self.slice(value, starts=[0] * len(shape), sizes=sizes, steps=[1] * len(shape)) if sizes != list(shape) else value
+        return first
+
+    def weights_of(self, source: ir.Value, array: np.ndarray) -> ir.Value:
         """A weight computed from the one that `source` names."""
         return new_weight(self, source, np.ascontiguousarray(array))
 
 
-def unpack_order(rank: int) -> list[int]:
-    """The transposition of a blocked tensor that brings the block beside the channels."""
-    return [0, 1, rank - 1, *range(2, rank - 1)]
-
-
-def filled(array: np.ndarray, axis: int, block: int) -> np.ndarray:
-    """`array` with zeros at the end of `axis`, up to a multiple of the block."""
-    width = [(0, 0)] * array.ndim
-    width[axis] = (0, -array.shape[axis] % block)
-    return np.pad(array, width) if width[axis][1] else array
-
-
-def _conv(op: Any, b: _Layout) -> ir.Value | None:
+def _conv(op: Any, b: _Layout) -> Form | None:
     values, x, result = op.attribute_values(), type_of(op.x), type_of(op.result)
     weights = b.known(op.w)
     if weights is None or any(values["pads"]) or not is_float(x.dtype) or not x.is_static:
         return None
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
-    filters, channels = weights.shape[0], x.static_shape[1]
-    if values["group"] == channels == filters and channels > 1:
+    if is_depthwise(op):
         image = b.packed(op.x)
         if image is None:
             return None
-        by_block = filled(weights[:, 0], 0, b.block).reshape(-1, b.block, *weights.shape[2:])
-        depthwise: ir.Value = b.blocked_depthwise_conv(image, b.filters(op.w, np.moveaxis(by_block, 1, -1)), **attributes)
-        return depthwise
+        by_lane = np.moveaxis(take(weights[:, 0], 0, image.slots), 1, -1)
+        return Form(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.slots)
+    group, filters, channels = values["group"], weights.shape[0], x.static_shape[1]
     # Fewer filters than half a block waste more than the layout gains; a single position is a matrix-vector product.
-    if values["group"] != 1 or filters < b.block // 2 or all(n == 1 for n in result.shape[2:]):
+    if filters // group < (b.block if group == 1 else b.block // 2) // 2 or all(n == 1 for n in result.shape[2:]):
         return None
-    weights = filled(weights, 0, b.block)
-    weights = weights.reshape(-1, b.block, *weights.shape[1:])  # (M / b, b, C, taps…)
-    if channels <= FEW_CHANNELS and b.packed(op.x) is None:
-        plain: ir.Value = b.blocked_conv(op.x, b.filters(op.w, np.moveaxis(weights, 1, -1)), **attributes)
-        return plain
-    weights = filled(weights, 2, b.block)
-    weights = weights.reshape(*weights.shape[:2], -1, b.block, *weights.shape[3:])  # (M / b, b, C / b, b, taps…)
-    packed = np.moveaxis(np.moveaxis(weights, 3, -1), 1, -1)
-    convolved: ir.Value = b.blocked_conv(b.pack(op.x), b.filters(op.w, packed), **attributes)
-    return convolved
+    slots = for_readers(filters, group, b.block, b.read_by)
+    if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
+        plain = b.weights_of(op.w, np.moveaxis(take(weights, 0, slots), 1, -1))
+        return Form(b.blocked_conv(op.x, plain, **attributes, group=1), slots)
+    image = _image_for_groups(op.x, group, b)
+    if image is None:
+        return None
+    dealt = groups_of(image.slots, group)
+    assert dealt is not None
+    # (M / b, b, C of a group, taps…) -> (M / b, b, K, s, taps…) -> (M / b, K, taps…, s, b); in each group channels count from 0
+    members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))
+    per_group = take(weights, 0, slots).reshape(group, -1, slots.shape[1], *weights.shape[1:])
+    parts = [take(part, 2, mine) for part, mine in zip(per_group, members, strict=True)]
+    packed = np.moveaxis(np.moveaxis(np.concatenate(parts), 3, -1), 1, -1)
+    return Form(b.blocked_conv(image.value, b.weights_of(op.w, packed), **attributes, group=group), slots)
 
 
-def _pool(op: Any, b: _Layout) -> ir.Value | None:
+def _image_for_groups(value: ir.Value, group: int, b: _Layout) -> Form | None:
+    """`value` blocked such that each group of a convolution finds its channels."""
+    form = b.packed(value)
+    if form is not None and groups_of(form.slots, group) is not None:
+        return form
+    return b.pack_as(value, natural(type_of(value).static_shape[1], group, b.block))
+
+
+def _shuffle(op: Any, b: _Layout) -> Form | None:
+    shuffle = channel_shuffle(op)
+    form = None if shuffle is None else b.packed(shuffle[0])
+    if shuffle is None or form is None:
+        return None
+    return Form(form.value, np.where(form.slots == FILLING, FILLING, np.argsort(shuffle[1])[form.slots]))
+
+
+def _pool(op: Any, b: _Layout) -> Form | None:
     image = b.packed(op.x)
-    return None if image is None else getattr(b, op.mnemonic())(image, **op.attribute_values())
+    return None if image is None else Form(getattr(b, op.mnemonic())(image.value, **op.attribute_values()), image.slots)
 
 
-def _pad(op: Any, b: _Layout) -> ir.Value | None:
+def _pad(op: Any, b: _Layout) -> Form | None:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None or values["mode"] != "constant" or values["low"][1] or values["high"][1]:
         return None
-    padded: ir.Value = b.pad(image, low=[*values["low"], 0], high=[*values["high"], 0], mode="constant", value=values["value"])
-    return padded
+    padded = b.pad(image.value, low=[*values["low"], 0], high=[*values["high"], 0], mode="constant", value=values["value"])
+    return Form(padded, image.slots)
 
 
-def _reduce(op: Any, b: _Layout) -> ir.Value | None:
+def _reduce(op: Any, b: _Layout) -> Form | None:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None or not values["keepdims"] or 1 in values["axes"] or not values["axes"]:
         return None
-    reduced: ir.Value = getattr(b, op.mnemonic())(image, **values)
-    return reduced
+    return Form(getattr(b, op.mnemonic())(image.value, **values), image.slots)
 
 
-def _concat(op: Any, b: _Layout) -> ir.Value | None:
-    values = list(op.inputs)
-    if op.attribute_values()["axis"] != 1 or any(type_of(v).static_shape[1] % b.block for v in values) or all(b.packed(v) is None for v in values):
+def _concat(op: Any, b: _Layout) -> Form | None:
+    inputs = list(op.inputs)
+    if op.attribute_values()["axis"] != 1 or all(b.packed(v) is None for v in inputs):
         return None
-    joined: ir.Value = b.concat([b.pack(v) for v in values], axis=1)
-    return joined
+    channels = type_of(op.result).static_shape[1]
+    if b.read_by is not None:
+        group = int(b.read_by.max()) + 1
+        wanted = natural(channels, group, b.block)
+        joined = _joined([b.packed(v) for v in inputs])
+        if joined is None or joined.size > wanted.size or groups_of(joined, group) is None:
+            return b.reblocked([b.pack(v) for v in inputs], wanted)
+    elif any(type_of(v).static_shape[1] % b.block for v in inputs):
+        return None
+    forms = [b.pack(v) for v in inputs]
+    joined = _joined(forms)
+    return None if joined is None else Form(b.concat([f.value for f in forms], axis=1), joined)
 
 
-def _elementwise(op: Any, b: _Layout) -> ir.Value | None:
+def _joined(forms: Sequence[Form | None]) -> np.ndarray | None:
+    """The layout of blocked values joined block after block; None if one is not blocked or their blocks are of several sizes."""
+    slots = [form.slots for form in forms if form is not None]
+    if len(slots) < len(forms) or len({s.shape[1] for s in slots}) > 1:
+        return None
+    offsets = np.cumsum([0, *(int(s.max()) + 1 for s in slots)])
+    return np.concatenate([np.where(s == FILLING, FILLING, s + offset) for s, offset in zip(slots, offsets, strict=False)])
+
+
+def _elementwise(op: Any, b: _Layout) -> Form | None:
     shape = type_of(op.operation.results[0]).static_shape
     operands = list(op.operation.operands)
-    whole = [v for v in operands if type_of(v).shape == shape]
-    if len(shape) < 3 or all(b.packed(v) is None for v in whole):
+    whole = [b.packed(v) for v in operands if type_of(v).shape == shape]
+    slots = next((form.slots for form in whole if form is not None), None)
+    if len(shape) < 3 or slots is None or (np.any(slots == FILLING) and not isinstance(op, FINITE)):
         return None
-    if shape[1] % b.block and not isinstance(op, FINITE):
+    makers = [_operand(v, shape, slots, b) for v in operands]
+    if any(make is None for make in makers):
         return None
-    forms = [_operand(v, shape, b) for v in operands]
-    if any(form is None for form in forms):
-        return None
-    result: ir.Value = getattr(b, op.mnemonic())(*(form() for form in forms if form is not None), **op.attribute_values())
-    return result
+    values = [make() for make in makers if make is not None]
+    return None if any(v is None for v in values) else Form(getattr(b, op.mnemonic())(*values, **op.attribute_values()), slots)
 
 
-def _operand(value: ir.Value, shape: tuple[int, ...], b: _Layout) -> Callable[[], ir.Value] | None:
+def _operand(value: ir.Value, shape: tuple[int, ...], slots: np.ndarray, b: _Layout) -> Callable[[], ir.Value | None] | None:
     """How to make the form in which an element-wise op on blocked data of plain `shape` takes this operand; None if there is none."""
+
+    def as_blocked() -> ir.Value | None:
+        form = b.pack_as(value, slots)
+        return None if form is None else form.value
+
     own = type_of(value)
     if own.shape == shape:
-        return lambda: b.pack(value)
+        return as_blocked
     if own.elements == 1 and own.rank <= len(shape):
         return lambda: value
     aligned = (1,) * (len(shape) - own.rank) + own.static_shape
-    by_channel = len(aligned) == len(shape) and aligned[1] == shape[1] and all(n == 1 for n in aligned[2:])
-    if not by_channel:
+    if len(aligned) > len(shape) or aligned[1] not in (1, shape[1]):
         return None
+    if aligned[1] == 1:
+        return lambda: b.reshape(value, shape=[*aligned, 1])
     array = b.known(value)
     if array is None:
-        return (lambda: b.pack(value)) if own.rank == len(shape) else None
-    packed = blocked(filled(array.reshape(aligned), 1, b.block), b.block)
-    return lambda: b.filters(value, packed)
+        return as_blocked if own.rank == len(shape) else None
+    packed = np.moveaxis(take(array.reshape(aligned), 1, slots), 2, -1)
+    return lambda: b.weights_of(value, packed)
 
 
-_RULES: dict[str, Callable[[Any, _Layout], ir.Value | None]] = {
-    "graph.conv": _conv, "graph.max_pool": _pool, "graph.avg_pool": _pool, "graph.pad": _pad, "graph.concat": _concat,
+_RULES: dict[str, Callable[[Any, _Layout], Form | None]] = {
+    "graph.conv": _conv, "graph.max_pool": _pool, "graph.avg_pool": _pool, "graph.pad": _pad, "graph.concat": _concat, "graph.reshape": _shuffle,
     "graph.reduce_sum": _reduce, "graph.reduce_max": _reduce, "graph.reduce_min": _reduce,
 }  # fmt: skip

@@ -48,6 +48,8 @@ class UseWinograd(Pass):
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
             return "it is not a blocked 3x3 convolution with stride 1 and without dilation"
+        if values["group"] != 1 or w.shape[4] != x.shape[4]:
+            return "it reads a part of the channels only"
         if x.dtype != "f32":
             return f"rounding is known to be harmless for f32, not for {x.dtype}"
         image = type_of(conv.result).static_shape[2:4]

@@ -1,10 +1,14 @@
 """Lowerings of convolutions on channel-blocked data: contractions whose innermost loop runs over a block of channels."""
 
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, ReblockOp, sharing
+from stepwell.dialects.mlir import ir, tensor
+from stepwell.dialects.types import type_of
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -13,19 +17,43 @@ from stepwell.passes.rewriting import NoMatch
 
 @lowering(BlockedConvOp)
 def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: image, block of filters, positions, filter of the block; then block of channels, taps, channel of the block."""
+    """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
+
+    What there is only one of has no loop: groups, filters of a group where there are several groups, taps.
+    """
     problem = _dynamic(op)
     if problem is not None:
         return problem
-    attributes, result = op.attribute_values(), op.result_types()[0]
-    spatial = len(attributes["strides"])
-    is_blocked = op.operand_types()[0].rank == 3 + spatial
-    n, m, *positions = dims(*range(2 + spatial))
-    f, c, *taps = dims(*range(2 + spatial, 4 + 2 * spatial))
-    inner = dims(4 + 2 * spatial) if is_blocked else []
-    window = [o * s + t * d for o, t, s, d in zip(positions, taps, attributes["strides"], attributes["dilations"], strict=True)]
-    x_map, w_map = [n, c, *window, *inner], [m, c, *taps, *inner, f]
-    return contract(b, operands[0], x_map, operands[1], w_map, result.dtype, list(result.static_shape), 1 + spatial + len(inner))
+    (x, w), attributes, result = operands, op.attribute_values(), op.result_types()[0]
+    spatial, group, filters = len(attributes["strides"]), attributes["group"], w.type.shape
+    is_blocked = x.type.rank == 3 + spatial
+    sets, side_by_side = sharing(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
+    of_group = {"set": sets, "side": side_by_side, "m": filters[0] // group}
+    split = [name for name, size in of_group.items() if size > 1] or ["m"]
+    places = [f"o{i}" for i in range(spatial)]
+    taps = {f"k{i}": filters[2 + i] for i in range(spatial)}
+    parallel = ["n", *split, *places, "f"]
+    reductions = ["c", *(name for name, size in taps.items() if size > 1), *(["lane"] if is_blocked else [])]
+    loop = dict(zip([*parallel, *reductions], dims(*range(len(parallel) + len(reductions))), strict=True))
+    zero = ir.AffineConstantExpr.get(0)
+
+    def at(name: str) -> Any:
+        return loop.get(name, zero)
+
+    strides, dilations = attributes["strides"], attributes["dilations"]
+    window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
+    first = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
+    lane = [loop["side"] * filters[-2] + loop["lane"] if "side" in loop else loop["lane"]] if is_blocked else []
+    if is_blocked and side_by_side == 1:
+        x = b.first(x, [*x.type.shape[:-1], filters[-2]])  # a loop that is an index by itself must go over the whole dimension
+    w_map = [*(loop[name] for name in split), loop["c"], *(at(k) for k in taps), *([loop["lane"]] if is_blocked else []), loop["f"]]
+    counts = [of_group[name] for name in split]
+    merged = [[*range(len(split))], *([i] for i in range(len(split), len(split) + len(filters) - 1))]
+    w = b.reshape(w, merged, [*counts, *filters[1:]])
+    images, _, *positions, block = result.static_shape
+    sizes = [images, *counts, *positions, block]
+    total = contract(b, x, [loop["n"], first, *window, *lane], w, w_map, result.dtype, sizes, len(reductions))
+    return b.reshape(total, [[0], [1 + i for i in merged[0]], *([len(split) + 1 + i] for i in range(spatial + 1))], result.static_shape)
 
 
 @lowering(BlockedDepthwiseConvOp)
@@ -42,8 +70,48 @@ def lower_blocked_depthwise_conv(op: BlockedDepthwiseConvOp, operands: Operands,
     return contract(b, operands[0], [n, block, *window, c], operands[1], [block, *taps, c], result.dtype, list(result.static_shape), spatial)
 
 
+@lowering(ReblockOp)
+def lower_reblock(op: ReblockOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Each piece that lies in one block on both sides is put into its slice; where zeros are wanted, all is filled with them before."""
+    problem = _dynamic(op)
+    if problem is not None:
+        return problem
+    attributes, result = op.attribute_values(), op.result_types()[0]
+    shape = result.static_shape
+    ones = [1] * result.rank
+    fills = -1 in attributes["starts"]
+    out = b.filled(0, result.dtype, shape) if fills else b.empty(result.dtype, shape)
+    for value, source, into, size in _pieces(operands, attributes["starts"], attributes["sizes"], attributes["block"]):
+        places, target = ([0, block, *[0] * (len(shape) - 3), lane] for block, lane in (source, into))
+        sizes = [shape[0], 1, *shape[2:-1], size]
+        kind = ir.RankedTensorType.get(sizes, value.type.element_type)
+        out = b.insert(tensor.ExtractSliceOp(kind, value, [], [], [], places, sizes, ones).result, out, target)
+    return out
+
+
+def _pieces(
+    inputs: Sequence[ir.Value], starts: Sequence[int], sizes: Sequence[int], block: int
+) -> Iterator[tuple[ir.Value, tuple[int, int], tuple[int, int], int]]:
+    """Stretches of lanes cut at the blocks' ends: (input, its block and lane, block and lane of the result, lanes); without the zeros."""
+    ends = list(accumulate(v.type.shape[1] * v.type.shape[-1] for v in inputs))
+    into = 0
+    for start, left in zip(starts, sizes, strict=True):
+        while left:
+            size = min(left, block - into % block)
+            if start >= 0:
+                index = bisect_right(ends, start)
+                value = inputs[index]
+                lane = start - (ends[index - 1] if index else 0)
+                width = value.type.shape[-1]
+                size = min(size, width - lane % width)
+                yield value, divmod(lane, width), divmod(into, block), size
+                start += size
+            into += size
+            left -= size
+
+
 def _dynamic(op: graph.GraphOp) -> NoMatch | None:
-    types: list[Any] = op.operand_types()
+    types = [type_of(v) for v in op.operation.operands]
     if all(t.is_static for t in types):
         return None
-    return NoMatch(f"its image and filters must have static sizes, got {' and '.join(map(str, types))}")
+    return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")

@@ -10,7 +10,7 @@
 // CHECK: "graph.slice"(%[[C]]) {{.*}} -> tensor<1x3x6x7x8xf32>
 func.func @main(%x: tensor<1x2x8x9x8xf32>) -> tensor<1x3x6x7x8xf32> {
   %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
   return %0 : tensor<1x3x6x7x8xf32>
 }
 
@@ -39,8 +39,8 @@ func.func @main(%x: tensor<1x2x8x9x8xf32>, %bias: tensor<1x3x1x1x8xf32>, %residu
 // CHECK-NOT: winograd
 func.func @main(%x: tensor<1x2x9x9x8xf32>, %y: tensor<1x2x8x8x8xf64>) -> (tensor<1x3x4x4x8xf32>, tensor<1x3x6x6x8xf64>) {
   %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x9x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x4x4x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x9x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x4x4x8xf32>
   %v = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf64>} : () -> tensor<3x2x3x3x8x8xf64>
-  %1 = "graph.blocked_conv"(%y, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x8x8xf64>, tensor<3x2x3x3x8x8xf64>) -> tensor<1x3x6x6x8xf64>
+  %1 = "graph.blocked_conv"(%y, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x8x8x8xf64>, tensor<3x2x3x3x8x8xf64>) -> tensor<1x3x6x6x8xf64>
   return %0, %1 : tensor<1x3x4x4x8xf32>, tensor<1x3x6x6x8xf64>
 }
