@@ -206,10 +206,26 @@ def blocked_conv(r: Random) -> Case:
     dtype, spatial = r.choice(FLOATS), r.integer(1, 2)
     kernel = r.integers(spatial, 1, 3)
     sizes, attributes = window(r, spatial, kernel)
-    blocks, filters, inner, outer = r.integers(4, 1, 3)
-    block = (inner,) if r.boolean() else ()
-    x = r.array(dtype, (r.integer(1, 2), blocks, *sizes, *block))
-    return Case([x, r.array(dtype, (filters, blocks, *kernel, *block, outer))], {k: attributes[k] for k in ("strides", "dilations")})
+    kept = {k: attributes[k] for k in ("strides", "dilations")}
+    images, filters, blocks, lanes, outer = r.integers(5, 1, 3)
+    if r.boolean():
+        x = r.array(dtype, (images, blocks, *sizes))
+        return Case([x, r.array(dtype, (filters, blocks, *kernel, outer))], {**kept, "group": 1})
+    sets, side_by_side = r.integers(2, 1, 2)
+    group = sets * side_by_side
+    x = r.array(dtype, (images, sets * blocks, *sizes, side_by_side * lanes + r.integer(0, 2)))
+    return Case([x, r.array(dtype, (group * filters, blocks, *kernel, lanes, outer))], {**kept, "group": group})
+
+
+@case("reblock")
+def reblock(r: Random) -> Case:
+    dtype, block = r.choice(FLOATS), r.integer(1, 4)
+    shape = (r.integer(1, 2), *r.integers(r.integer(1, 2), 1, 3))
+    inputs = [r.array(dtype, (shape[0], r.integer(1, 3), *shape[1:], r.integer(1, 4))) for _ in range(r.integer(1, 3))]
+    lanes = sum(x.shape[1] * x.shape[-1] for x in inputs)
+    starts = r.integers(r.integer(1, 4), -1, lanes - 1)
+    sizes = [r.integer(1, 5 if start < 0 else min(5, lanes - start)) for start in starts]
+    return Case([inputs], {"starts": (*starts, -1), "sizes": (*sizes, block - sum(sizes) % block), "block": block})
 
 
 @case("blocked_depthwise_conv")

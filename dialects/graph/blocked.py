@@ -146,16 +146,19 @@ class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
         expect_length("sizes", sizes, len(starts), "one for each stretch")
         expect_at_least("starts", starts, -1)
         expect_at_least("sizes", sizes, 1)
+        around = [0, *range(2, first.rank - 1)]
+        shape = list(first.shape)
         for i, x in enumerate(inputs):
-            if (x.dtype, x.shape[:1], x.shape[2:-1]) != (first.dtype, first.shape[:1], first.shape[2:-1]):
+            if x.dtype != first.dtype or x.rank != first.rank or any(None not in (x.shape[d], shape[d]) and x.shape[d] != shape[d] for d in around):
                 raise InferenceError(f"operand {i} must have the element type, images and positions of operand 0 ({first}), got {x}")
+            shape = [x.shape[d] if size is None else size for d, size in enumerate(shape)]
         if block < 1 or sum(sizes) % block:
             raise InferenceError(f"attribute 'block' must divide the {sum(sizes)} lanes of the result, got {block}")
         counts = [x.shape[1] * x.shape[-1] for x in inputs if x.shape[1] is not None and x.shape[-1] is not None]
         last = max((a + n for a, n in zip(starts, sizes, strict=True) if a >= 0), default=0)
         if len(counts) == len(inputs) and last > sum(counts):
             raise InferenceError(f"the operands have {sum(counts)} lanes, but lane {last - 1} is read")
-        return first.with_shape((first.shape[0], sum(sizes) // block, *first.shape[2:-1], block))
+        return first.with_shape((shape[0], sum(sizes) // block, *shape[2:-1], block))
 
     @staticmethod
     def reference(inputs: Sequence[np.ndarray], *, starts: Sequence[int], sizes: Sequence[int], block: int) -> np.ndarray:

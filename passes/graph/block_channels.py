@@ -165,8 +165,8 @@ def _conv(op: Any, b: _Layout) -> Form | None:
         by_lane = np.moveaxis(take(weights[:, 0], 0, image.slots), 1, -1)
         return Form(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.slots)
     group, filters, channels = values["group"], weights.shape[0], x.static_shape[1]
-    # Fewer filters than half a block waste more than the layout gains; a single position is a matrix-vector product.
-    if filters // group < (b.block if group == 1 else b.block // 2) // 2 or all(n == 1 for n in result.shape[2:]):
+    # Lanes of which more than half are filling waste more than the layout gains; a single position is a matrix-vector product.
+    if natural(filters, group, b.block).size > 2 * filters or all(n == 1 for n in result.shape[2:]):
         return None
     slots = for_readers(filters, group, b.block, b.read_by)
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 FILLING = -1
-MOST_FILLING = 1.5  # a layout for its readers may be this much larger than the plain one
+MOST_FILLING = 1.25  # a layout for its readers may be this much larger than the plain one
 
 
 def in_order(channels: int, used: int, lanes: int) -> np.ndarray:

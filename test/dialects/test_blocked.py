@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, ConvOp, MaxPoolOp
+from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, ConvOp, MaxPoolOp, ReblockOp
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.types import TensorType
 
@@ -24,11 +25,70 @@ def test_convolution(block):
     want = blocked(ConvOp.reference(x, w, pads=(0, 0, 0, 0), group=1, **WINDOW), 4)
     filters = w.reshape(3, 4, 6, 3, 2)
     if block is None:
-        got = BlockedConvOp.reference(x, np.moveaxis(filters, 1, -1), **WINDOW)
+        got = BlockedConvOp.reference(x, np.moveaxis(filters, 1, -1), group=1, **WINDOW)
     else:
         filters = filters.reshape(3, 4, 3, 2, 3, 2)  # (M / b, b, C / a, a, taps…)
-        got = BlockedConvOp.reference(blocked(x, 2), filters.transpose(0, 2, 4, 5, 3, 1), **WINDOW)
+        got = BlockedConvOp.reference(blocked(x, 2), filters.transpose(0, 2, 4, 5, 3, 1), group=1, **WINDOW)
     np.testing.assert_allclose(got, want, rtol=1e-13, atol=1e-13)
+
+
+def grouped(sets, side_by_side, blocks, lanes, filters):
+    """A grouped convolution of plain data, and the same on blocked data whose blocks end in one lane that nobody may read."""
+    group = sets * side_by_side
+    channels = blocks * lanes
+    x, w = RNG.standard_normal((2, group * channels, 7, 8)), RNG.standard_normal((group * filters, channels, 3, 2))
+    plain = ConvOp.reference(x, w, pads=(0, 0, 0, 0), group=group, **WINDOW)
+    # Channels of a set: those of its groups, each dealt out to the blocks of the set.
+    parts = x.reshape(2, sets, side_by_side, blocks, lanes, 7, 8).transpose(0, 1, 3, 5, 6, 2, 4).reshape(2, sets * blocks, 7, 8, -1)
+    spoiled = np.full((*parts.shape[:-1], 1), np.nan)
+    packed = w.reshape(group, filters, blocks, lanes, 3, 2).transpose(0, 2, 4, 5, 3, 1)
+    return plain, np.concatenate([parts, spoiled], axis=-1), packed, group
+
+
+@pytest.mark.parametrize("sharing", [(3, 1), (1, 3), (2, 2)])
+def test_groups(sharing):
+    plain, x, w, group = grouped(*sharing, blocks=2, lanes=3, filters=4)
+    got = BlockedConvOp.reference(x, w, group=group, **WINDOW)
+    np.testing.assert_allclose(got, blocked(plain, 4), rtol=1e-13, atol=1e-13)
+    inferred = BlockedConvOp.infer(TensorType("f64", x.shape), TensorType("f64", w.shape), group=group, **WINDOW)
+    assert inferred.shape == got.shape
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "group", "message"),
+    [
+        ((1, 4, 7, 8, 3), (4, 2, 3, 2, 3, 4), 3, "must divide the blocks of filters"),
+        ((1, 4, 7, 8, 3), (6, 3, 3, 2, 3, 4), 2, "must divide the blocks of operand 'x'"),
+        ((1, 4, 7, 8, 3), (6, 1, 3, 2, 3, 4), 2, "must divide the blocks of operand 'x'"),
+        ((1, 4, 7, 8, 3), (4, 4, 3, 2, 2, 4), 2, "reads 2 x 2 lanes"),
+        ((1, 4, 7, 8, 3), (4, 4, 3, 2, 4, 4), 1, "reads 1 x 4 lanes"),
+        ((1, 4, 7, 8), (4, 4, 3, 2, 4), 2, "must be 1 where operand 'x'"),
+    ],
+)
+def test_groups_that_do_not_fit(x, w, group, message):
+    with pytest.raises(InferenceError, match=message):
+        BlockedConvOp.infer(TensorType("f32", x), TensorType("f32", w), group=group, **WINDOW)
+
+
+def test_reblocking():
+    x, y = RNG.standard_normal((2, 3, 5, 4)), RNG.standard_normal((2, 1, 5, 2))
+    got = ReblockOp.reference([x, y], starts=(10, -1, 0), sizes=(4, 1, 1), block=3)
+    lanes = np.concatenate([unblocked(x), unblocked(y)], axis=1)
+    np.testing.assert_array_equal(got, blocked(np.concatenate([lanes[:, 10:14], 0 * lanes[:, :1], lanes[:, :1]], axis=1), 3))
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"starts": (0, 4), "sizes": (4, 3), "block": 4}, "must divide the 7 lanes"),
+        ({"starts": (0, 9), "sizes": (4, 4), "block": 4}, "12 lanes, but lane 12 is read"),
+        ({"starts": (0, -2), "sizes": (4, 4), "block": 4}, "must be -1 or more"),
+        ({"starts": (0,), "sizes": (4, 4), "block": 4}, "one for each stretch"),
+    ],
+)
+def test_reblocking_that_does_not_fit(attributes, message):
+    with pytest.raises(InferenceError, match=message):
+        ReblockOp.infer([TensorType("f32", (2, 3, 5, 4))], **attributes)
 
 
 def test_depthwise_convolution():

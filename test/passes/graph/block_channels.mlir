@@ -39,14 +39,14 @@ func.func @main(%x: tensor<1x3x8x8xf32>) -> tensor<1x12x6x6xf32> {
 
 // -----
 
-// Weights that are not known now, filters by group and padded convolutions are left alone.
+// Weights that are not known now, groups of so few filters that blocks would be mostly filling, and padded convolutions are left alone.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: blocked
 // CHECK-COUNT-2: "graph.conv"
-func.func @main(%x: tensor<1x16x8x8xf32>, %w: tensor<16x16x3x3xf32>) -> tensor<1x16x4x4xf32> {
-  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x8x8xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x6x6xf32>
-  %g = "graph.constant"() {value = dense<0.5> : tensor<16x4x3x3xf32>} : () -> tensor<16x4x3x3xf32>
-  %1 = "graph.conv"(%0, %g) {dilations = array<i64: 1, 1>, group = 4 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x6x6xf32>, tensor<16x4x3x3xf32>) -> tensor<1x16x4x4xf32>
+func.func @main(%x: tensor<1x32x8x8xf32>, %w: tensor<32x32x3x3xf32>) -> tensor<1x16x4x4xf32> {
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x32x8x8xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x6x6xf32>
+  %g = "graph.constant"() {value = dense<0.5> : tensor<16x2x3x3xf32>} : () -> tensor<16x2x3x3xf32>
+  %1 = "graph.conv"(%0, %g) {dilations = array<i64: 1, 1>, group = 16 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x32x6x6xf32>, tensor<16x2x3x3xf32>) -> tensor<1x16x4x4xf32>
   return %1 : tensor<1x16x4x4xf32>
 }
 
@@ -68,4 +68,99 @@ func.func @main(%x: tensor<1x3x6x6xf32>) -> (tensor<1x24x6x6xf32>, tensor<1x28x6
   %1 = "graph.concat"(%b, %a) {axis = 1 : i64} : (tensor<1x12x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x28x6x6xf32>
   %2 = "graph.concat"(%a, %a) {axis = 2 : i64} : (tensor<1x16x6x6xf32>, tensor<1x16x6x6xf32>) -> tensor<1x16x12x6xf32>
   return %0, %1, %2 : tensor<1x24x6x6xf32>, tensor<1x28x6x6xf32>, tensor<1x16x12x6xf32>
+}
+
+// -----
+
+// Two groups of whole blocks: the layout is that of one group, and each group reads blocks of its own.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"{{.*}} group = 1 : i64{{.*}} -> tensor<1x4x6x6x8xf32>
+// CHECK: %[[R:[0-9]+]] = "graph.relu"(%[[C]])
+// CHECK: "graph.blocked_conv"(%[[R]], %{{.*}}) {{.*}} group = 2 : i64{{.*}} : (tensor<1x4x6x6x8xf32>, tensor<6x2x3x3x8x8xf32>) -> tensor<1x6x4x4x8xf32>
+func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x48x4x4xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<32x3x1x1xf32>} : () -> tensor<32x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<32x3x1x1xf32>) -> tensor<1x32x6x6xf32>
+  %1 = "graph.relu"(%0) : (tensor<1x32x6x6xf32>) -> tensor<1x32x6x6xf32>
+  %w1 = "graph.constant"() {value = dense<0.25> : tensor<48x16x3x3xf32>} : () -> tensor<48x16x3x3xf32>
+  %2 = "graph.conv"(%1, %w1) {dilations = array<i64: 1, 1>, group = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x32x6x6xf32>, tensor<48x16x3x3xf32>) -> tensor<1x48x4x4xf32>
+  return %2 : tensor<1x48x4x4xf32>
+}
+
+// -----
+
+// The unit of ShuffleNet. Two groups of six filters fill half a block and a half each; what comes in has both groups' channels side by
+// side. The shuffle and the transposition are gone: the filters before it are in such an order that the second convolution finds
+// the three channels that each of its groups wants from each block side by side. Its result lies as the first one's.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"{{.*}} -> tensor<1x1x6x6x12xf32>
+// CHECK: %[[D:[0-9]+]] = "graph.blocked_conv"(%[[C]], %{{.*}}) {{.*}} group = 2 : i64{{.*}} : (tensor<1x1x6x6x12xf32>, tensor<2x1x1x1x6x8xf32>) -> tensor<1x2x6x6x8xf32>
+// CHECK-NOT: transpose
+// CHECK: %[[E:[0-9]+]] = "graph.blocked_depthwise_conv"(%[[D]], %{{.*}}) {{.*}} : (tensor<1x2x6x6x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x4x4x8xf32>
+// CHECK-NOT: transpose
+// CHECK: %[[F:[0-9]+]] = "graph.blocked_conv"(%[[E]], %{{.*}}) {{.*}} group = 2 : i64{{.*}} : (tensor<1x2x4x4x8xf32>, tensor<2x2x1x1x3x8xf32>) -> tensor<1x2x4x4x8xf32>
+// CHECK: "graph.slice"(%[[F]]) {{.*}} -> tensor<1x2x4x4x6xf32>
+func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x12x4x4xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<12x3x1x1xf32>} : () -> tensor<12x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<12x3x1x1xf32>) -> tensor<1x12x6x6xf32>
+  %w1 = "graph.constant"() {value = dense<0.25> : tensor<12x6x1x1xf32>} : () -> tensor<12x6x1x1xf32>
+  %1 = "graph.conv"(%0, %w1) {dilations = array<i64: 1, 1>, group = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x12x6x6xf32>, tensor<12x6x1x1xf32>) -> tensor<1x12x6x6xf32>
+  %2 = "graph.reshape"(%1) {shape = array<i64: 1, 2, 6, 6, 6>} : (tensor<1x12x6x6xf32>) -> tensor<1x2x6x6x6xf32>
+  %3 = "graph.transpose"(%2) {perm = array<i64: 0, 2, 1, 3, 4>} : (tensor<1x2x6x6x6xf32>) -> tensor<1x6x2x6x6xf32>
+  %4 = "graph.reshape"(%3) {shape = array<i64: 1, 12, 6, 6>} : (tensor<1x6x2x6x6xf32>) -> tensor<1x12x6x6xf32>
+  %w2 = "graph.constant"() {value = dense<0.125> : tensor<12x1x3x3xf32>} : () -> tensor<12x1x3x3xf32>
+  %5 = "graph.conv"(%4, %w2) {dilations = array<i64: 1, 1>, group = 12 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x12x6x6xf32>, tensor<12x1x3x3xf32>) -> tensor<1x12x4x4xf32>
+  %w3 = "graph.constant"() {value = dense<0.75> : tensor<12x6x1x1xf32>} : () -> tensor<12x6x1x1xf32>
+  %6 = "graph.conv"(%5, %w3) {dilations = array<i64: 1, 1>, group = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x12x4x4xf32>, tensor<12x6x1x1xf32>) -> tensor<1x12x4x4xf32>
+  return %6 : tensor<1x12x4x4xf32>
+}
+
+// -----
+
+// A transposition of positions is no shuffle of channels, and is done on plain data.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK: %[[T:[0-9]+]] = "graph.transpose"{{.*}} -> tensor<1x2x8x6x4xf32>
+// CHECK: %[[R:[0-9]+]] = "graph.reshape"(%[[T]])
+// CHECK: "graph.relu"(%[[R]]) : (tensor<1x16x6x4xf32>)
+func.func @main(%x: tensor<1x3x4x6xf32>) -> tensor<1x16x6x4xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<16x3x1x1xf32>} : () -> tensor<16x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x4x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x4x6xf32>
+  %1 = "graph.reshape"(%0) {shape = array<i64: 1, 2, 8, 4, 6>} : (tensor<1x16x4x6xf32>) -> tensor<1x2x8x4x6xf32>
+  %2 = "graph.transpose"(%1) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<1x2x8x4x6xf32>) -> tensor<1x2x8x6x4xf32>
+  %3 = "graph.reshape"(%2) {shape = array<i64: 1, 16, 6, 4>} : (tensor<1x2x8x6x4xf32>) -> tensor<1x16x6x4xf32>
+  %4 = "graph.relu"(%3) : (tensor<1x16x6x4xf32>) -> tensor<1x16x6x4xf32>
+  return %4 : tensor<1x16x6x4xf32>
+}
+
+// -----
+
+// Eight and four channels are joined and read by two groups of six, the second of which wants some of both: channels 0 to 5 are put
+// into one block, 6 to 11 into another, and two lanes of each are filled with zeros.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.reblock"(%{{.*}}, %{{.*}}) {block = 8 : i64, sizes = array<i64: 6, 2, 6, 2>, starts = array<i64: 0, -1, 6, -1>} : (tensor<1x1x6x6x8xf32>, tensor<1x1x6x6x8xf32>) -> tensor<1x2x6x6x8xf32>
+// CHECK: "graph.blocked_conv"{{.*}} group = 2 : i64
+func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x12x6x6xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<8x3x1x1xf32>} : () -> tensor<8x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<8x3x1x1xf32>) -> tensor<1x8x6x6xf32>
+  %w1 = "graph.constant"() {value = dense<0.25> : tensor<4x3x1x1xf32>} : () -> tensor<4x3x1x1xf32>
+  %1 = "graph.conv"(%x, %w1) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<4x3x1x1xf32>) -> tensor<1x4x6x6xf32>
+  %2 = "graph.concat"(%0, %1) {axis = 1 : i64} : (tensor<1x8x6x6xf32>, tensor<1x4x6x6xf32>) -> tensor<1x12x6x6xf32>
+  %w2 = "graph.constant"() {value = dense<0.125> : tensor<12x6x1x1xf32>} : () -> tensor<12x6x1x1xf32>
+  %3 = "graph.conv"(%2, %w2) {dilations = array<i64: 1, 1>, group = 2 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x12x6x6xf32>, tensor<12x6x1x1xf32>) -> tensor<1x12x6x6xf32>
+  return %3 : tensor<1x12x6x6xf32>
+}
+
+// -----
+
+// What is added to every channel of a position is taken as it is; a correction of each position of a mean is of this kind.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK-NOT: transpose
+// CHECK: %[[P:[0-9]+]] = "graph.reshape"(%{{.*}}) {{.*}} -> tensor<1x1x6x6x1xf32>
+// CHECK: "graph.mul"(%[[C]], %[[P]])
+func.func @main(%x: tensor<1x3x6x6xf32>, %p: tensor<1x1x6x6xf32>) -> tensor<1x16x6x6xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<16x3x1x1xf32>} : () -> tensor<16x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x6x6xf32>
+  %1 = "graph.mul"(%0, %p) : (tensor<1x16x6x6xf32>, tensor<1x1x6x6xf32>) -> tensor<1x16x6x6xf32>
+  return %1 : tensor<1x16x6x6xf32>
 }

@@ -23,7 +23,8 @@ PIPELINE = (
 )
 PIPELINES = (
     "fold-constants", "remove-identities", "simplify-algebra", "fold-batch-norm", "simplify-algebra,fold-batch-norm", "make-padding-explicit",
-    "make-padding-explicit,block-channels", "use-panels", "use-panels{width=3}",
+    "make-padding-explicit,block-channels", "make-padding-explicit,block-channels{block=2}", "make-padding-explicit,block-channels{block=4},canonicalize",
+    "use-panels", "use-panels{width=3}",
     "fuse-operators", "fuse-operators,outline-kernels", PIPELINE,
 )  # fmt: skip
 # Everything is computed in f64, so that any real mistake stands out: graphs of a dozen ops with at most a few hundred terms each.
@@ -101,12 +102,20 @@ class RandomGraph:
         return self.pick([
             lambda: b.conv(x, self.constant(filters, c // group, *kernel), group=group, **window),
             lambda: b.conv(x, self.constant(filters, c // group, *kernel), group=group, **unpadded),
+            lambda: self.shuffle(x, t),
             lambda: b.conv_transpose(x, self.constant(c, filters // group, *kernel), group=group, output_padding=(0, 0), **unpadded),
             lambda: b.max_pool(x, kernel=kernel, ceil_mode=ceil, **window),
             lambda: b.avg_pool(x, kernel=kernel, ceil_mode=ceil, count_include_pad=self.flip(), **window),
             lambda: b.reduce_sum(x, axes=(2, 3), keepdims=self.flip()),
             lambda: b.softmax(x, axis=1),
         ])()  # fmt: skip
+
+    def shuffle(self, x, t):
+        """A permutation of channels, as the transposition of a matrix of them; or of channels and rows, which is none."""
+        b, (n, c, h, w) = self.b, t.static_shape
+        group = self.pick([g for g in (1, 2, 3, c) if c % g == 0])
+        perm = self.pick([(0, 2, 1, 3, 4), (0, 2, 1, 3, 4), (0, 2, 1, 4, 3)]) if h == w else (0, 2, 1, 3, 4)
+        return b.reshape(b.transpose(b.reshape(x, shape=(n, group, c // group, h, w)), perm=perm), shape=(n, c, h, w))
 
     def matrix(self, x, t):
         b, n = self.b, self.number(1, 4)
