@@ -27,9 +27,10 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | None:
     split = None if moved is None else producer(moved.x, "reshape")
     if split is None:
         return None
-    plain, parts, perm = type_of(split.x), type_of(split.result).shape, moved.attribute_values()["perm"]
+    plain, perm = type_of(split.x), moved.attribute_values()["perm"]
     if not plain.is_static or plain.rank < 3 or type_of(op.result) != plain:
         return None
+    parts = type_of(split.result).static_shape
     inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:

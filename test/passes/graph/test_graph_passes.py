@@ -23,7 +23,8 @@ PIPELINE = (
 )
 PIPELINES = (
     "fold-constants", "remove-identities", "simplify-algebra", "fold-batch-norm", "simplify-algebra,fold-batch-norm", "make-padding-explicit",
-    "make-padding-explicit,block-channels", "make-padding-explicit,block-channels{block=2}", "make-padding-explicit,block-channels{block=4},canonicalize",
+    "make-padding-explicit,block-channels", "make-padding-explicit,block-channels{block=2}",
+    "make-padding-explicit,block-channels{block=4},canonicalize",
     "use-panels", "use-panels{width=3}",
     "fuse-operators", "fuse-operators,outline-kernels", PIPELINE,
 )  # fmt: skip
