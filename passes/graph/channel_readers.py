@@ -42,15 +42,17 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | None:
 def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
     """For the result of each op of a block: the group of a later convolution that reads each of its channels; None if none has groups.
 
-    Channels are followed through what keeps them apart. Of several such convolutions, the first counts.
+    Channels are followed through what keeps them apart. Of several such convolutions, the first of those counts that deal these
+    channels out to the most groups.
     """
     found: dict[ir.Value, np.ndarray] = {}
     out: list[np.ndarray | None] = [None] * len(ops)
     for index in range(len(ops) - 1, -1, -1):
         op = ops[index]
         mine = out[index] = found.get(op.results[0]) if len(op.results) == 1 else None
-        if op.name.startswith("graph."):
-            found.update(_passed_on(op, mine))
+        for value, groups in _passed_on(op, mine) if op.name.startswith("graph.") else []:
+            if value not in found or len(np.unique(groups)) >= len(np.unique(found[value])):
+                found[value] = groups
     return out
 
 

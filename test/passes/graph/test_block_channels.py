@@ -1,0 +1,89 @@
+"""Chains of grouped convolutions and shuffles stay blocked, and mean what they meant."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import stepwell.passes.graph  # noqa: F401  (registers the passes)
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.mlir import func, ir, make_context
+from stepwell.dialects.types import TensorType
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.registry import PassState
+from stepwell.passes.rewriting import ops_below
+from stepwell.passes.runner import PassRunner
+
+PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
+Build = Callable[["Net", ir.Value], ir.Value]
+
+
+class Net:
+    """Builds convolutions with random filters."""
+
+    def __init__(self, b: GraphBuilder) -> None:
+        self.b, self.rng = b, np.random.default_rng(3)
+
+    def conv(self, x: ir.Value, filters: int, kernel: int = 1, group: int = 1, stride: int = 1) -> ir.Value:
+        w = self.rng.standard_normal((filters, x.type.shape[1] // group, kernel, kernel))
+        return self.b.conv(x, self.b.weight("w", w), group=group, **{**PLAIN, "strides": (stride, stride)})
+
+    def shuffle(self, x: ir.Value, group: int) -> ir.Value:
+        n, c, h, w = x.type.shape
+        parts = self.b.reshape(x, shape=(n, group, c // group, h, w))
+        return self.b.reshape(self.b.transpose(parts, perm=(0, 2, 1, 3, 4)), shape=(n, c, h, w))
+
+    def around(self, x: ir.Value) -> ir.Value:
+        return self.b.pad(x, low=(0, 0, 1, 1), high=(0, 0, 1, 1), mode="constant", value=0.0)
+
+    def unit(self, x: ir.Value, filters: int, group: int, stride: int = 1) -> ir.Value:
+        """ShuffleNet's: the second convolution's groups read from all groups of the first."""
+        y = self.shuffle(self.b.relu(self.conv(x, filters, group=group)), group)
+        return self.conv(self.conv(self.around(y), filters, 3, group=filters, stride=stride), filters, group=group)
+
+
+def shufflenet(net: Net, x: ir.Value) -> ir.Value:
+    b = net.b
+    first = net.conv(x, 12)
+    half = b.avg_pool(net.around(first), kernel=(3, 3), **{**PLAIN, "strides": (2, 2)}, ceil_mode=False, count_include_pad=True)
+    x = b.relu(b.concat([net.unit(first, 30, 3, stride=2), half], axis=1))
+    x = b.relu(b.add(net.unit(x, 42, 3), x))
+    return b.relu(b.add(x, net.unit(x, 42, 3)))
+
+
+def groups_of_several_blocks(net: Net, x: ir.Value) -> ir.Value:
+    return net.conv(net.b.relu(net.conv(net.conv(x, 32, 3), 64, 3, group=2)), 32, group=4)
+
+
+def shuffle_between_plain_convolutions(net: Net, x: ir.Value) -> ir.Value:
+    return net.conv(net.shuffle(net.b.relu(net.conv(x, 24)), 4), 16)
+
+
+def dense_before_groups(net: Net, x: ir.Value) -> ir.Value:
+    return net.conv(net.shuffle(net.conv(x, 64), 4), 64, group=4)
+
+
+@pytest.mark.parametrize("block", [4, 8, 16])
+@pytest.mark.parametrize("build", [shufflenet, groups_of_several_blocks, shuffle_between_plain_convolutions, dense_before_groups])
+def test_chains_stay_blocked(build, block):
+    argument = TensorType("f64", (2, 3, 8, 10))
+    weights = WeightTable()
+    with make_context(), ir.Location.name("test"):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ir.FunctionType.get([argument.to_mlir()], []))
+            entry = main.add_entry_block()
+        with ir.InsertionPoint(entry):
+            result = build(Net(GraphBuilder(weights)), entry.arguments[0])
+            func.ReturnOp([result])
+        main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([argument.to_mlir()], [result.type]))
+        inputs = {"input0": np.random.default_rng(4).standard_normal(argument.shape)}
+        (want,) = evaluate(module, weights, inputs).values()
+        PassRunner(PassState(weights=weights)).run(module, f"block-channels{{block={block}}},canonicalize")
+        (got,) = evaluate(module, weights, inputs).values()
+        names = [op.name for op in ops_below(module.operation)]
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-11 * np.abs(want).max())
+    assert "graph.conv" not in names
+    assert names.count("graph.transpose") == 1  # the result's
+    assert names.count("graph.reblock") == (build is shufflenet)  # where a unit's groups and those of the pooled image meet
