@@ -227,10 +227,10 @@ def _concat(op: Any, b: _Layout) -> Form | None:
         return None
     channels = type_of(op.result).static_shape[1]
     if b.read_by is not None:
-        group = int(b.read_by.max()) + 1
-        wanted = natural(channels, group, b.block)
+        # Laid out as what the reading convolution gives, for the two are often added up.
+        wanted = natural(channels, int(b.read_by.max()) + 1, b.block)
         joined = _joined([b.packed(v) for v in inputs])
-        if joined is None or joined.size > wanted.size or groups_of(joined, group) is None:
+        if joined is None or not np.array_equal(joined, wanted):
             return b.reblocked([b.pack(v) for v in inputs], wanted)
     elif any(type_of(v).static_shape[1] % b.block for v in inputs):
         return None
