@@ -25,7 +25,7 @@ func.func @main(%x: tensor<1x2x8x9x8xf32>) -> tensor<1x3x6x7x8xf32> {
 // CHECK: "graph.add"(%[[S]], %arg2)
 func.func @main(%x: tensor<1x2x8x9x8xf32>, %bias: tensor<1x3x1x1x8xf32>, %residual: tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32> {
   %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x8x9x8xf32>, tensor<3x2x3x3x8x8xf32>) -> tensor<1x3x6x7x8xf32>
   %1 = "graph.add"(%0, %bias) : (tensor<1x3x6x7x8xf32>, tensor<1x3x1x1x8xf32>) -> tensor<1x3x6x7x8xf32>
   %2 = "graph.relu"(%1) : (tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32>
   %3 = "graph.add"(%2, %residual) : (tensor<1x3x6x7x8xf32>, tensor<1x3x6x7x8xf32>) -> tensor<1x3x6x7x8xf32>
@@ -43,4 +43,18 @@ func.func @main(%x: tensor<1x2x9x9x8xf32>, %y: tensor<1x2x8x8x8xf64>) -> (tensor
   %v = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf64>} : () -> tensor<3x2x3x3x8x8xf64>
   %1 = "graph.blocked_conv"(%y, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x8x8x8xf64>, tensor<3x2x3x3x8x8xf64>) -> tensor<1x3x6x6x8xf64>
   return %0, %1 : tensor<1x3x4x4x8xf32>, tensor<1x3x6x6x8xf64>
+}
+
+// -----
+
+// Groups, and filters that read only some of the lanes, stay as they are.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: winograd
+// CHECK-COUNT-2: graph.blocked_conv
+func.func @main(%x: tensor<1x8x8x9x8xf32>) -> (tensor<1x8x6x7x8xf32>, tensor<1x8x6x7x8xf32>) {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<8x4x3x3x8x8xf32>} : () -> tensor<8x4x3x3x8x8xf32>
+  %v = "graph.constant"() {value = dense<0.5> : tensor<8x8x3x3x6x8xf32>} : () -> tensor<8x8x3x3x6x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x8x8x9x8xf32>, tensor<8x4x3x3x8x8xf32>) -> tensor<1x8x6x7x8xf32>
+  %1 = "graph.blocked_conv"(%x, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x8x9x8xf32>, tensor<8x8x3x3x6x8xf32>) -> tensor<1x8x6x7x8xf32>
+  return %0, %1 : tensor<1x8x6x7x8xf32>, tensor<1x8x6x7x8xf32>
 }

@@ -6,7 +6,7 @@
 // CHECK: "graph.blocked_conv"
 func.func @main(%x: tensor<1x8x8x8x8xf32>, %y: tensor<1x8x4x4x8xf32>) -> (tensor<1x8x6x6x8xf32>, tensor<1x8x2x2x8xf32>) {
   %w = "graph.constant"() {value = dense<0.5> : tensor<8x8x3x3x8x8xf32>} : () -> tensor<8x8x3x3x8x8xf32>
-  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x8x8x8x8xf32>, tensor<8x8x3x3x8x8xf32>) -> tensor<1x8x6x6x8xf32>
-  %1 = "graph.blocked_conv"(%y, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x8x4x4x8xf32>, tensor<8x8x3x3x8x8xf32>) -> tensor<1x8x2x2x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x8x8x8xf32>, tensor<8x8x3x3x8x8xf32>) -> tensor<1x8x6x6x8xf32>
+  %1 = "graph.blocked_conv"(%y, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x4x4x8xf32>, tensor<8x8x3x3x8x8xf32>) -> tensor<1x8x2x2x8xf32>
   return %0, %1 : tensor<1x8x6x6x8xf32>, tensor<1x8x2x2x8xf32>
 }
