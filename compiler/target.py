@@ -10,6 +10,34 @@ from stepwell.dialects.errors import InputError
 
 
 @dataclass(frozen=True)
+class Caches:
+    """Sizes in bytes of the data caches: those of one core, and the last one, which cores may share."""
+
+    l1d: int
+    l2: int
+    l3: int
+    l3_cores: int = 1
+    """How many of the process's cores share the last one."""
+
+    @property
+    def per_core(self) -> tuple[int, int, int]:
+        """What one core has of each when all are busy, the innermost first."""
+        return self.l1d, self.l2, self.l3 // self.l3_cores
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """What a core does in a cycle with vectors of full width, as far as the cost of schedules depends on it."""
+
+    fmas: float
+    """Fused multiply-adds (or other arithmetic) started in a cycle."""
+    latency: int
+    """Cycles until the result of one can go into the next."""
+    loads: float
+    """Loads of vectors of full width started in a cycle."""
+
+
+@dataclass(frozen=True)
 class Target:
     """A machine, as far as schedules and code generation depend on it."""
 
@@ -25,6 +53,8 @@ class Target:
     """Whether a multiplication and an addition are one instruction."""
     cores: int
     """Cores that the process may use."""
+    caches: Caches
+    pipes: Pipes
 
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits a vector register holds."""
@@ -48,6 +78,7 @@ _NAMED = {
     "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _X86_V3),
     "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4),
     "aarch64-neon": ("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
+    "aarch64-dotprod": ("aarch64-unknown-linux-gnu", "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
 }
 NAMES = ("host", *_NAMED)
 # The lines of /proc/cpuinfo that LLVM's name of a processor and its features follow from, on x86 and on Arm.
@@ -55,6 +86,11 @@ _TOLD = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
+# What named targets are taken to have, and the host where its system does not say: what is common among the machines of each kind.
+_CACHES = {"x86_64": Caches(32 << 10, 512 << 10, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4)}
+_PIPES = Pipes(fmas=2, latency=4, loads=2)
+# Cores whose paths are half as wide as their vectors (Zen 4: AVX-512 in two halves; Agner Fog, "Instruction tables", 2023).
+_HALF_WIDTH = {"znver4": Pipes(fmas=1, latency=4, loads=1)}
 
 
 def resolve(target: "str | Target") -> Target:
@@ -80,14 +116,14 @@ def host() -> Target:
     import llvmlite.binding as llvm  # here, because it takes 40 MB, and who runs code that is there does not need it
 
     features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
-    return _describe("host", llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+    return _describe("host", llvm.get_process_triple(), llvm.get_host_cpu_name(), features, _system_caches())
 
 
 @cache
 def identity() -> str:
     """What tells this machine from others that code may have been made for: all that `host` depends on, without asking LLVM where that can be."""
     told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _TOLD)
-    text = "; ".join((platform.machine(), f"{available_cores()} cores", *told))
+    text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
     return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
 
 
@@ -98,9 +134,11 @@ def _first_processor() -> list[str]:
         return []  # not Linux
 
 
-def _describe(name: str, triple: str, cpu: str, features: frozenset[str]) -> Target:
+def _describe(name: str, triple: str, cpu: str, features: frozenset[str], caches: Caches | None = None) -> Target:
     bits, registers, fma = _vectors(triple, features)
-    return Target(name, triple, cpu, features, bits, registers, fma, available_cores())
+    family = "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
+    pipes = _HALF_WIDTH.get(cpu, _PIPES) if bits == 512 else _PIPES
+    return Target(name, triple, cpu, features, bits, registers, fma, available_cores(), caches or _CACHES[family], pipes)
 
 
 def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
@@ -110,6 +148,31 @@ def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
     if "avx512f" in features:
         return 512, 32, True
     return 256 if "avx" in features else 128, 16, "fma" in features
+
+
+def _system_caches(folder: str = "/sys/devices/system/cpu/cpu0/cache") -> Caches | None:
+    """The data caches of the first core as Linux describes them; None where it does not, or not all that is needed."""
+    sizes: dict[int, int] = {}
+    sharing = 1
+    for entry in sorted(Path(folder).glob("index*")):
+        try:
+            level, kind, size, cores = ((entry / name).read_text().strip() for name in ("level", "type", "size", "shared_cpu_list"))
+            if kind not in ("Data", "Unified"):
+                continue
+            sizes[int(level)] = int(size.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(size[-1:], 0)
+            sharing = _count(cores) if int(level) == 3 else sharing
+        except (OSError, ValueError):
+            return None
+    if not {1, 2} <= set(sizes) or min(sizes.values()) <= 0:
+        return None
+    last = sizes.get(3, sizes[2])  # without a third level, memory comes after the second
+    return Caches(sizes[1], sizes[2], last, max(1, min(sharing, available_cores())))
+
+
+def _count(cores: str) -> int:
+    """How many numbers a list of ranges has: `0-3,8` has five."""
+    ends = [part.split("-") for part in cores.split(",")]
+    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
 
 @cache

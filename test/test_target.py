@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from onnx import TensorProto, helper
@@ -22,6 +23,7 @@ def test_named_targets() -> None:
         "x86-64-v3": (256, 16, True, 8),
         "x86-64-v4": (512, 32, True, 16),
         "aarch64-neon": (128, 32, True, 4),
+        "aarch64-dotprod": (128, 32, True, 4),
     }
     assert all(t.name == name for name, t in described.items())
 
@@ -54,7 +56,7 @@ def test_code_has_only_what_the_target_has() -> None:
 
 
 def test_unknown_target_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="unknown target 'z80'; known: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64-neon"):
+    with pytest.raises(InputError, match="unknown target 'z80'; known: host, x86-64-v2, x86-64-v3, x86-64-v4, aarch64-neon, aarch64-dotprod"):
         resolve("z80")
 
 
@@ -72,6 +74,40 @@ def test_host_agrees_with_the_system() -> None:
     assert host.vector_bits == (512 if "avx512f" in flags else 256 if "avx" in flags else 128)
     assert host.fma == ("fma" in flags)
     assert {"sse2"} <= host.features
+
+
+def test_named_targets_state_their_caches() -> None:
+    for name in NAMES:
+        caches = resolve(name).caches
+        assert 0 < caches.l1d < caches.l2 <= caches.l3
+        assert caches.per_core == (caches.l1d, caches.l2, caches.l3 // caches.l3_cores)
+
+
+def write_caches(folder: Path, *entries: tuple[str, str, str, str]) -> None:
+    for i, entry in enumerate(entries):
+        (folder / f"index{i}").mkdir()
+        for name, text in zip(("level", "type", "size", "shared_cpu_list"), entry, strict=True):
+            (folder / f"index{i}" / name).write_text(text + "\n")
+
+
+FIRST, SECOND = ("1", "Data", "48K", "0"), ("2", "Unified", "2M", "0")
+
+
+def test_caches_as_the_system_describes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "available_cores", lambda: 16)
+    write_caches(tmp_path, FIRST, ("1", "Instruction", "32K", "0"), SECOND, ("3", "Unified", "32768K", "0-3,8"))
+    assert target._system_caches(str(tmp_path)) == target.Caches(48 << 10, 2 << 20, 32 << 20, 5)
+
+
+def test_a_machine_without_a_third_cache(tmp_path: Path) -> None:
+    write_caches(tmp_path, FIRST, SECOND)
+    assert target._system_caches(str(tmp_path)) == target.Caches(48 << 10, 2 << 20, 2 << 20, 1)
+
+
+@pytest.mark.parametrize("entries", [[], [FIRST], [FIRST, ("2", "Unified", "0K", "0")], [FIRST, ("2", "Unified", "many", "0")]])
+def test_caches_that_the_system_does_not_tell(entries: list[tuple[str, str, str, str]], tmp_path: Path) -> None:
+    write_caches(tmp_path, *entries)
+    assert target._system_caches(str(tmp_path)) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot bind a process to a core here")

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(assign-schedules)' | FileCheck %s
+// RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(assign-schedules)' | FileCheck %s
 
 // A matrix product: vectors along the columns, a register tile over the rows that divides them evenly.
 // CHECK-LABEL: func.func private @product
