@@ -15,6 +15,7 @@ from stepwell.dialects.errors import (
     ModelError,
     PassError,
     PipelineError,
+    ScheduleError,
     StepwellError,
     UnsupportedError,
 )
@@ -31,7 +32,7 @@ LOADED_AT = time.time()
 
 __all__ = [
     "CodegenError", "CompiledModel", "DynamicModel", "IRError", "InferenceError", "InputError", "Lowered", "ModelError", "PassError",
-    "PipelineError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend", "lower", "read_ir",
+    "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend", "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {

@@ -68,3 +68,9 @@ class IRError(StepwellError):
     """A file of IR cannot be parsed or does not verify."""
 
     code = "SW008"
+
+
+class ScheduleError(PassError):
+    """A schedule is missing or not legal for its op and target, in IR or in a schedule file: names kernel, op and knob."""
+
+    code = "SW009"

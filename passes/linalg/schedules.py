@@ -1,17 +1,21 @@
 """Schedules of structured ops: a nest's knobs, their legality, and the registry of functions that choose them."""
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from stepwell.dialects.attributes import to_attribute, to_python
-from stepwell.dialects.errors import PassError
+from stepwell.dialects.errors import PassError, ScheduleError
 from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.sched import NestAttr
+from stepwell.passes.linalg.knobs import Value, check_values, knobs, tile_knob
 from stepwell.passes.linalg.structured import Structured
 
 ATTRIBUTE = "sched"  # the name under which an op carries its schedule
+MAX_TILE = 256  # points of a register tile: each is emitted
 
 
 @dataclass(frozen=True)
@@ -40,40 +44,50 @@ class Nest:
         return attribute
 
     @staticmethod
-    def of(op: Structured) -> "Nest":
-        """The schedule that `op` carries. Raises PassError, naming the op, if there is none or if it is not legal for the op."""
+    def of(op: Structured, target: Any = None) -> "Nest":
+        """The schedule that `op` carries. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
         operation = op.operation
+        where = f"'{operation.name}' at {operation.location}"
         if ATTRIBUTE not in operation.attributes:
-            raise PassError(f"'{operation.name}' at {operation.location} carries no '{ATTRIBUTE}' attribute")
+            raise ScheduleError(f"{where} carries no '{ATTRIBUTE}' attribute")
         attribute = operation.attributes[ATTRIBUTE]
         if not isinstance(attribute, NestAttr):
-            raise PassError(f"'{operation.name}' at {operation.location}: schedule must be a #sched.nest, got {attribute}")
-        knobs = to_python(ir.DictAttr(attribute.knobs))
-        expected = {"order", "parallel", "unroll", "vector", "width"}
-        if set(knobs) != expected:
-            raise PassError(f"{attribute} at {operation.location} must have the knobs {', '.join(sorted(expected))}")
-        nest = Nest(**knobs)
-        problem = nest.problem(op)
-        if problem:
-            raise PassError(f"{attribute} at {operation.location} is not legal: {problem}")
+            raise ScheduleError(f"{where}: schedule must be a #sched.nest, got {attribute}")
+        fields = to_python(ir.DictAttr(attribute.knobs))
+        expected = [f.name for f in dataclasses.fields(Nest)]
+        if sorted(fields) != sorted(expected):
+            raise ScheduleError(f"{where}: {attribute} must have the knobs {', '.join(expected)}")
+        nest = Nest(**fields)
+        try:
+            nest.check(op, target)
+        except ScheduleError as error:
+            raise ScheduleError(f"{where}: {error.args[0]}, in {attribute}") from None
         return nest
 
-    def problem(self, op: Structured) -> str | None:
-        """Why this schedule is not legal for `op`; None if it is."""
+    def values(self, op: Structured) -> dict[str, Value]:
+        """The values of the knobs of `op`, by name (see `knobs.knobs`)."""
+        steps = {tile_knob(d): self.unroll[d] for d in op.parallel_dims}
+        return {"order": self.order, "parallel": self.parallel, **steps, "vector": self.vector, "width": self.width}
+
+    @staticmethod
+    def from_values(values: Mapping[str, Any], op: Structured, target: Any) -> "Nest":
+        """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError naming the knob that is wrong."""
+        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        check_values(given, knobs(op, target))
+        unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
+        nest = Nest(unroll=unroll, **given)
+        nest.check(op, target)
+        return nest
+
+    def check(self, op: Structured, target: Any) -> None:
+        """Raise ScheduleError, naming the knob, what is legal and what came, if this schedule is not legal for `op` on `target`."""
         dims = len(op.sizes)
-        if sorted(self.order) != op.parallel_dims:
-            return f"order must list the parallel dimensions {op.parallel_dims}, got {list(self.order)}"
-        if not 0 <= self.parallel <= len(self.order):
-            return f"parallel must lie in 0..{len(self.order)}, got {self.parallel}"
-        if len(self.unroll) != dims or any(u < 1 for u in self.unroll):
-            return f"unroll must have {dims} positive entries, got {list(self.unroll)}"
-        if any(self.unroll[d] > 1 for d in op.reduction_dims):
-            return "a reduction dimension cannot be unrolled into the register tile"
-        if not -1 <= self.vector < dims or self.width < 1:
-            return f"vector must be -1 or a dimension below {dims} and width positive, got {self.vector} and {self.width}"
-        if self.vector >= 0 and not op.can_vectorise(self.vector):
-            return f"dimension {self.vector} cannot be vectorised: {op.why_not_vector(self.vector)}"
-        return None
+        if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):
+            raise ScheduleError(f"unroll: {list(self.unroll)} is not legal, expected {dims} numbers, 1 for each reduction of {op.reduction_dims}")
+        check_values(self.values(op), knobs(op, target))
+        tile = prod(self.unroll)
+        if tile > MAX_TILE:
+            raise ScheduleError(f"unroll: a register tile of {tile} is not legal, expected a product of at most {MAX_TILE}")
 
 
 Scheduler = Callable[[Structured, Any], Nest]

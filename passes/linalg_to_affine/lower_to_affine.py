@@ -26,7 +26,7 @@ class LowerToAffine(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         found = chains([Structured(o) for o in ops_below(op) if o.name in ("linalg.generic", "linalg.fill")])
-        lowering = _Lowering(Sharing(found), getattr(state.target, "fma", False))
+        lowering = _Lowering(Sharing(found), state.target)
         for _, run in groupby(range(len(found)), key=lowering.outermost):
             indices = list(run)
             # At the last member, where everything that is captured on the way is defined.
@@ -41,8 +41,8 @@ class LowerToAffine(Pass):
 class _Lowering:
     """Emits chains, those that share loops inside of these."""
 
-    def __init__(self, sharing: Sharing, fma: bool) -> None:
-        self.sharing, self.chains, self.fma = sharing, sharing.chains, fma
+    def __init__(self, sharing: Sharing, target: Any) -> None:
+        self.sharing, self.chains, self.target = sharing, sharing.chains, target
 
     def outermost(self, index: int) -> tuple[int, int]:
         """What tells the runs of chains apart that are emitted together: their outermost shared loop, or the chain itself."""
@@ -71,7 +71,8 @@ class _Lowering:
         with chain.root.operation.location:
             dims = {loop.dim: place for place, loop in enumerate(chain.root.shared)}
             initial = chain.fill.operation.operands[0] if chain.fill else None
-            NestEmitter(chain.root, Nest.of(chain.root), initial, chain.epilogues, Enclosing(ivs, dims, shrunk), fma=self.fma).emit()
+            fma = getattr(self.target, "fma", False)
+            NestEmitter(chain.root, Nest.of(chain.root, self.target), initial, chain.epilogues, Enclosing(ivs, dims, shrunk), fma=fma).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """A shared loop from its first round to its last."""

@@ -1,6 +1,6 @@
 // RUN: not stepwell-opt %s --pass-pipeline='func.func(lower-to-affine)' 2>&1 | FileCheck %s
 
-// CHECK: SW005
+// CHECK: SW009
 // CHECK-SAME: dimension 1 cannot be vectorised: the output is not contiguous along it
 func.func private @transposed(%x: memref<4x8xf32>, %o: memref<8x4xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j, i)>], iterator_types = ["parallel", "parallel"],

@@ -1,6 +1,6 @@
 // RUN: not stepwell-opt %s --pass-pipeline='func.func(lower-to-affine)' 2>&1 | FileCheck %s
 
-// CHECK: SW005
+// CHECK: SW009
 // CHECK-SAME: 'linalg.fill'
 // CHECK-SAME: carries no 'sched' attribute
 func.func private @unscheduled(%o: memref<8xf32>) {
