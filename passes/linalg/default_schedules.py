@@ -1,41 +1,18 @@
 """Default schedules by kind of structured op: functions of the op's extents and of the target's vectors and registers."""
 
-from math import prod
 from typing import Any
 
-from stepwell.dialects.mlir import ir
 from stepwell.passes.linalg.schedules import Nest, schedule
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, element_bits
+from stepwell.passes.linalg.threads import shared
 
-THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
-THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
 
 
 def lanes_of(op: Structured, target: Any) -> int:
     """Elements of the widest type the op handles that fit one vector register of the target (256 bits if unknown)."""
     bits = max(element_bits(a.element_type) for a in op.accesses)
     return max(1, getattr(target, "vector_bits", 256) // bits)
-
-
-def element_bits(element: ir.Type) -> int:
-    """Bits of a scalar type; index counts as 64."""
-    if isinstance(element, (ir.IntegerType, ir.FloatType)):
-        return max(8, element.width)
-    return 64
-
-
-def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:
-    """How many leading loops to thread: none for little work, else as many as give an even share."""
-    if work < THREADED_WORK:
-        return 0
-    count, total = 0, 1
-    for dim in order:
-        if total >= THREADED_ROUNDS:
-            break
-        total *= rounds[dim]
-        count += 1
-    return count
 
 
 def vector_width(size: int, lanes: int, vectors: int) -> int:
@@ -58,9 +35,7 @@ def best_parallel_vector(op: Structured) -> int:
 
 def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
     """A Nest with the threaded loops chosen by its work."""
-    rounds = [-(-size // (width if d == vector else unroll.get(d, 1))) for d, size in enumerate(op.sizes)]
-    steps = tuple(unroll.get(d, 1) for d in range(len(op.sizes)))
-    return Nest(order, threaded_loops(order, rounds, prod(op.sizes)), steps, vector, width)
+    return shared(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
 
 
 @schedule("any")
@@ -71,7 +46,7 @@ def default(op: Structured, target: Any) -> Nest:
     return nest(op, tuple(op.parallel_dims), {}, vector, width)
 
 
-@schedule("reduction")
+@schedule("reduction", start=True)
 def reduction(op: Structured, target: Any) -> Nest:
     """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
     vector = best_parallel_vector(op)
@@ -96,7 +71,7 @@ def contiguous_inputs(op: Structured, dim: int) -> bool:
     return all(a.kind(dim) != "strided" for a in op.inputs if a.used and a.is_shaped)
 
 
-@schedule("contraction")
+@schedule("contraction", start=True)
 def contraction(op: Structured, target: Any) -> Nest:
     """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
     vector = best_parallel_vector(op)

@@ -91,14 +91,17 @@ class Nest:
 
 
 Scheduler = Callable[[Structured, Any], Nest]
-_SCHEDULERS: dict[tuple[str, str], Scheduler] = {}
+_SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
 
 
-def schedule(kind: str, target: str = "generic") -> Callable[[Scheduler], Scheduler]:
-    """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family."""
+def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Callable[[Scheduler], Scheduler]:
+    """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family.
+
+    With `start` it gives only a first one, and the cost model searches for a better one from there.
+    """
 
     def add(function: Scheduler) -> Scheduler:
-        _SCHEDULERS[kind, target] = function
+        _SCHEDULERS[kind, target] = function, start
         extension(function)
         return function
 
@@ -107,8 +110,12 @@ def schedule(kind: str, target: str = "generic") -> Callable[[Scheduler], Schedu
 
 def choose(op: Structured, target: Any) -> Nest:
     """The default schedule of `op`: the most specific function registered for its kind and the target's family."""
+    from stepwell.passes.linalg.search import improve  # here, because it needs this module
+
     family = getattr(target, "family", "generic")
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:
-            return _SCHEDULERS[key](op, target)
+            scheduler, start = _SCHEDULERS[key]
+            nest = scheduler(op, target)
+            return improve(op, target, nest) if start and target is not None else nest
     raise PassError(f"no schedule is registered for '{op.operation.name}' of kind {op.kind}")

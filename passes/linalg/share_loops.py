@@ -5,9 +5,10 @@ from math import prod
 
 from stepwell.dialects.attributes import to_python
 from stepwell.dialects.mlir import ir
-from stepwell.passes.linalg.default_schedules import THREADED_WORK, element_bits
+
 from stepwell.passes.linalg.shared_loops import ATTRIBUTE, AXES, SharedLoop, to_shared_attribute
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, element_bits
+from stepwell.passes.linalg.threads import THREADED_WORK
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 

@@ -1,6 +1,6 @@
 """A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +17,13 @@ COMBINERS = {
 }  # fmt: skip
 
 
+def element_bits(element: ir.Type) -> int:
+    """Bits of a scalar type in memory; index counts as 64."""
+    if isinstance(element, (ir.IntegerType, ir.FloatType)):
+        return max(8, element.width)
+    return 64
+
+
 @dataclass
 class Access:
     """One operand of a structured op: the value and the map from iteration space to its elements (None for a scalar)."""
@@ -24,6 +31,7 @@ class Access:
     value: ir.Value
     map: Any
     used: bool  # whether the body reads it
+    _columns: dict[int, list[int | None]] = field(default_factory=dict, repr=False, compare=False)  # coefficients that were asked for
 
     @property
     def is_shaped(self) -> bool:
@@ -39,14 +47,24 @@ class Access:
 
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
-        return [coefficient(r, dim) for r in self.map.results] if self.is_shaped else []
+        if dim not in self._columns:
+            self._columns[dim] = [coefficient(r, dim) for r in self._results]
+        return self._columns[dim]
+
+    @cached_property
+    def _last_stride(self) -> int | None:
+        return last_stride(self.value.type)
+
+    @cached_property
+    def _results(self) -> list[Any]:
+        return list(self.map.results) if self.is_shaped else []
 
     def kind(self, dim: int) -> str:
         """How the access moves along `dim`: "scalar" (not at all), "vector" (next element), "strided" (otherwise)."""
         steps = self.coefficients(dim)
         if not any(steps) and None not in steps:
             return "scalar"
-        if steps[-1] == 1 and not any(steps[:-1]) and last_stride(self.value.type) == 1:
+        if steps[-1] == 1 and not any(steps[:-1]) and self._last_stride == 1:
             return "vector"
         return "strided"
 

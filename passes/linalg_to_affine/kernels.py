@@ -5,9 +5,8 @@ from typing import Any
 
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
-from stepwell.passes.linalg.default_schedules import element_bits
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
 from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing, Slice

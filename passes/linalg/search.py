@@ -1,0 +1,77 @@
+"""From a schedule to a better one: the knobs are turned one at a time, as long as the cost model says that it pays."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from stepwell.passes.linalg.cost_model import CostModel
+from stepwell.passes.linalg.schedules import MAX_TILE, Nest
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.threads import shared
+
+GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
+ROUNDS = 4  # of turning every knob, at most
+VECTORS = (1, 2, 4)  # registers of one vector that are tried
+
+
+def improve(op: Structured, target: Any, start: Nest) -> Nest:
+    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
+    if prod(op.sizes) == 0 or start.vector < 0:
+        return start
+    model = CostModel(op, target)
+    best, cost = start, model.cost(start).cycles
+    if cost * GAIN <= model.least:
+        return start
+    seen = {best}
+    for _ in range(ROUNDS):
+        before = best
+        for candidate in neighbours(model, best, orders=model.compute(best) < cost * GAIN):
+            if candidate in seen:
+                continue
+            seen.add(candidate)
+            found = model.cost(candidate, limit=cost * GAIN).cycles
+            if found < cost * GAIN:
+                best, cost = candidate, found
+        if best is before or cost * GAIN <= model.least:
+            break
+    return best
+
+
+def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
+    """Nests that differ in one knob, and in what has to give way so that the register tile still fits the registers.
+
+    With `orders`, in the order of the loops too, which matters to traffic alone.
+    """
+    op, sizes = model.op, model.sizes
+    free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
+    for dim in free:
+        for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
+            if step != nest.unroll[dim]:
+                yield from fitting(model, nest, (*nest.unroll[:dim], step, *nest.unroll[dim + 1 :]), nest.width, dim)
+    for vectors in VECTORS:
+        width = vectors * model.vector_bytes // model.bytes
+        if width != nest.width and width <= sizes[nest.vector]:
+            yield from fitting(model, nest, nest.unroll, width, nest.vector)
+    for dim in free if orders else ():  # outermost, and innermost
+        rest = tuple(d for d in nest.order if d != dim)
+        yield shared(op, replace(nest, order=(dim, *rest)))
+        yield shared(op, replace(nest, order=(*rest, dim)))
+
+
+def steps(size: int, limit: int) -> list[int]:
+    """The smallest step for each number of rounds that `size` can be walked in, up to `limit`."""
+    return sorted({-(-size // -(-size // step)) for step in range(1, min(size, limit) + 1)})
+
+
+def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
+    """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
+    while True:
+        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width)
+        if prod(unroll) <= MAX_TILE and model.fits(candidate):
+            yield shared(model.op, candidate)
+            return
+        largest = max((u for d, u in enumerate(unroll) if d not in (turned, nest.vector)), default=1)
+        if largest == 1:
+            return
+        unroll = tuple(u - 1 if u == largest and d != turned else u for d, u in enumerate(unroll))

@@ -1,0 +1,113 @@
+"""The cost model and the search: what does not fit is refused, what is wasted is seen, what is chosen is legal and not worse."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
+from math import inf
+
+import pytest
+
+from stepwell.dialects.mlir import ir, make_context
+from stepwell.passes.linalg.cost_model import CostModel, widths
+from stepwell.passes.linalg.default_schedules import contraction
+from stepwell.passes.linalg.schedules import Nest, choose
+from stepwell.passes.linalg.search import GAIN, improve, steps
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.nest import vector_segments
+from stepwell.passes.rewriting import ops_below
+from stepwell.target import Caches, resolve
+
+V3, V4 = resolve("x86-64-v3"), resolve("x86-64-v4")
+FOLD = "%p = arith.mulf %x, %y : f32\n %s = arith.addf %acc, %p : f32\n linalg.yield %s : f32"
+
+
+@contextmanager
+def structured(maps: Sequence[str], kinds: str, shapes: Sequence[str], body: str = FOLD) -> Iterator[Structured]:
+    """One linalg.generic; `kinds` has a `p` or an `r` for each loop, the last shape is the output's."""
+    types = [f"tensor<{shape}xf32>" for shape in shapes]
+    iterators = ", ".join(f'"{"parallel" if kind == "p" else "reduction"}"' for kind in kinds)
+    names = ["%x: f32", "%y: f32"][: len(shapes) - 1]
+    text = f"""func.func @f({", ".join(f"%a{i}: {t}" for i, t in enumerate(types))}) -> {types[-1]} {{
+      %0 = linalg.generic {{indexing_maps = [{", ".join(f"affine_map<{m}>" for m in maps)}], iterator_types = [{iterators}]}}
+        ins({", ".join(f"%a{i}" for i in range(len(types) - 1))} : {", ".join(types[:-1])}) outs(%a{len(types) - 1} : {types[-1]}) {{
+      ^bb0({", ".join([*names, "%acc: f32"])}):
+        {body}
+      }} -> {types[-1]}
+      return %0 : {types[-1]}
+    }}"""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        [op] = ops_below(module.operation, "linalg.generic")
+        yield Structured(op)
+
+
+def product(m: int, n: int, k: int) -> AbstractContextManager[Structured]:
+    return structured(["(i, j, k) -> (i, k)", "(i, j, k) -> (k, j)", "(i, j, k) -> (i, j)"], "ppr", [f"{m}x{k}", f"{k}x{n}", f"{m}x{n}"])
+
+
+def blocked(blocks: int, rows: int, columns: int, channels: int) -> AbstractContextManager[Structured]:
+    """A 1x1 convolution of data in blocks of eight channels."""
+    maps = ["(m, h, w, f, c, i) -> (c, h, w, i)", "(m, h, w, f, c, i) -> (m, c, i, f)", "(m, h, w, f, c, i) -> (m, h, w, f)"]
+    shapes = [f"{channels}x{rows}x{columns}x8", f"{blocks}x{channels}x8x8", f"{blocks}x{rows}x{columns}x8"]
+    return structured(maps, "pppprr", shapes)
+
+
+def test_a_tile_that_spills_is_refused() -> None:
+    with product(60, 64, 30) as op:
+        nest = Nest((0, 1), 0, (6, 1, 1), 1, 16)
+        assert CostModel(op, V3).registers(nest) == 6 * 2 + 2 + 1
+        assert CostModel(op, V3).cost(nest).cycles < inf
+        wide = replace(nest, unroll=(7, 1, 1))
+        assert CostModel(op, V3).cost(wide).cycles == inf
+        assert CostModel(op, V4).cost(wide).cycles < inf
+
+
+def test_what_is_left_over_costs() -> None:
+    with product(30, 64, 512) as op:
+        model = CostModel(op, V3)
+        fives, sixes, fours = (model.compute(Nest((0, 1), 0, (t, 1, 1), 1, 16)) for t in (5, 6, 4))
+        assert sixes <= fives < fours
+        assert widths(43, 16) == [(2, 16), (1, 8), (1, 2), (1, 1)]
+        assert widths(43, 16) == [(s.rounds, s.step) for s in vector_segments(43, 16)]
+
+
+def test_traffic_follows_the_order_of_the_loops() -> None:
+    small = replace(V3, caches=Caches(1 << 10, 8 << 10, 64 << 10))
+    with product(512, 64, 512) as op:
+        model = CostModel(op, small)
+        rows_outside, columns_outside = (model.traffic(Nest(order, 0, (4, 1, 1), 1, 16)) for order in ((0, 1), (1, 0)))
+        assert rows_outside != columns_outside
+        assert all(t > 0 for t in (*rows_outside[:2], *columns_outside[:2]))
+
+
+def test_windows_that_overlap_are_fetched_once() -> None:
+    small = replace(V3, caches=Caches(32 << 10, 64 << 10, 128 << 10))
+    with structured(["(c, i, k) -> (c + k, i)", "(c, i, k) -> (k)", "(c, i, k) -> (c, i)"], "ppr", ["68x2048", "5", "64x2048"]) as op:
+        bytes_read_and_written = (68 + 64) * 2048 * 4
+        assert CostModel(op, small).traffic(Nest((0, 1), 0, (1, 1, 1), 1, 16))[1] * 16 == pytest.approx(bytes_read_and_written, rel=0.05)
+
+
+def test_three_blocks_are_one_tile_where_two_would_leave_one_over() -> None:
+    with blocked(3, 56, 56, 12) as op:
+        start = contraction(op, V3)
+        assert start.unroll[0] == 2
+        found = improve(op, V3, start)
+        assert found.unroll[0] == 3
+        assert CostModel(op, V3).cost(found).cycles < GAIN * CostModel(op, V3).cost(start).cycles
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64-neon"])
+@pytest.mark.parametrize("sizes", [(1, 7, 7, 16), (3, 56, 56, 12), (24, 7, 7, 128), (5, 13, 11, 3), (1, 1, 1, 1)])
+def test_what_is_chosen_is_legal_fits_and_is_not_worse(sizes: tuple[int, int, int, int], target: str) -> None:
+    machine = resolve(target)
+    with blocked(*sizes) as op:
+        model, chosen = CostModel(op, machine), choose(op, machine)
+        chosen.check(op, machine)
+        assert model.fits(chosen)
+        assert model.cost(chosen).cycles <= model.cost(contraction(op, machine)).cycles
+
+
+def test_steps_are_those_that_make_a_difference() -> None:
+    assert steps(7, 16) == [1, 2, 3, 4, 7]
+    assert steps(56, 6) == [1, 2, 3, 4, 5, 6]
+    assert steps(1, 16) == [1]
