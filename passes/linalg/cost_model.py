@@ -30,6 +30,7 @@ TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 2.0  # cycles to halve the lanes of one accumulator once
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
+AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
 WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
 THREADS_START = 8000.0  # cycles until the threads of a parallel loop run and are waited for
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
@@ -93,7 +94,7 @@ class CostModel:
         """Vector registers that a tile keeps busy: its accumulators, the vectors that they are made of, and one for what is broadcast.
 
         Where nothing is summed there is nothing to keep: each point is stored before the next. Where each point has vectors of its own,
-        one after the other goes through one register.
+        one after the other goes through few registers.
         """
         tile = self.step(nest)
         vectors, points = self.vectors(nest.width, self.bytes), prod(tile.values())
@@ -102,7 +103,7 @@ class CostModel:
         moving = [self.loads(a, tile) for a in self.inputs if a.kinds[nest.vector] != "scalar"]
         still = any(a.kinds[nest.vector] == "scalar" for a in self.inputs)
         reused = sum(n for n in moving if n < points)
-        return (points * len(self.outputs) + max(1, reused)) * vectors + still
+        return points * len(self.outputs) * vectors + max(min(vectors, AHEAD), reused * vectors) + still
 
     @staticmethod
     def step(nest: Nest) -> Steps:
