@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.errors import IRError, ModelError
+from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.types import TensorType
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.instrumentation import stopwatch
@@ -75,6 +76,7 @@ def lower(
     shapes: Mapping[str, Sequence[int]] | None = None,
     disable: Sequence[str] = (),
     libm: bool = False,
+    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Lowered:
@@ -87,18 +89,28 @@ def lower(
         raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
     if on_level is not None:
         on_level("graph", seconds)
-    return descend(start(imported, resolve(target), seconds, disable), to_level, on_level=on_level, instrumentation=instrumentation)
+    file = None if schedule is None else ScheduleFile.of(schedule)
+    return descend(start(imported, resolve(target), seconds, disable, file), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
-def read_ir(text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>") -> Lowered:
-    """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main."""
+def read_ir(
+    text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>",
+    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+) -> Lowered:  # fmt: skip
+    """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
+
+    A `schedule` is for IR above the level `scheduled`.
+    """
     check_level(level)
+    schedules = None if schedule is None else ScheduleFile.of(schedule)
+    if schedules is not None and LEVELS.index(level) >= LEVELS.index("scheduled"):
+        raise InputError(f"{schedules.name}: IR at level {level} has its schedules already; edit them there")
     load_installed()
     context = make_context()
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
         chosen = resolve(target)
-        lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen), chosen)
+        lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen, schedules=schedules), chosen)
         if any(key not in module.operation.attributes for key in SIGNATURE):
             _derive_signature(module)
         lowered.snapshots[level] = module.operation.clone()
@@ -107,10 +119,11 @@ def read_ir(text: str, level: str, weights: WeightTable, *, target: str | Target
 
 def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, target: str | Target = "host", name: str = "<string>",
-    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None,
+    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None, on_level: OnLevel | None = None,
+    instrumentation: Instrumentation | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
-    lowered = read_ir(text, level, weights, target=target, name=name)
+    lowered = read_ir(text, level, weights, target=target, name=name, schedule=schedule)
     descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
@@ -222,9 +235,11 @@ def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) ->
     return import_model(source, make_context(), shapes=shapes), clock()
 
 
-def start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...]) -> Lowered:
+def start(
+    imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...], schedules: ScheduleFile | None = None
+) -> Lowered:
     """An imported model at the top of the stair."""
-    state = PassState(weights=imported.weights, target=target)
+    state = PassState(weights=imported.weights, target=target, schedules=schedules)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds}, disable=disable)
     with imported.module.context, imported.module.operation.location:
         _set_signature(imported.module, imported.inputs, imported.outputs)

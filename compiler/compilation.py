@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.errors import InputError, ModelError
+from stepwell.dialects.schedule_file import ScheduleFile
 
 from .cache import Cache, is_switched_off, key_of, user_cache
 from .dynamic import DynamicModel
@@ -39,6 +40,7 @@ def compile(
     shapes: Shapes | None = None,
     disable: Sequence[str] = (),
     libm: bool = False,
+    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
     cache: bool = True,
     on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None,
@@ -49,6 +51,8 @@ def compile(
     dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
     `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
     With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
+    `schedule` is a file with schedules for kernels of the model (docs/schedules.md), which replace those that would be chosen; it goes with
+    given shapes.
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
     `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError or InputError with one clear
@@ -58,7 +62,8 @@ def compile(
     load_installed()
     if libm:
         disable = (*disable, LIBM)
-    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable)
+    file = None if schedule is None else ScheduleFile.of(schedule)
+    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable, file)
     store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
@@ -88,11 +93,14 @@ def compile(
 class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
-    def __init__(self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str]) -> None:
+    def __init__(
+        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None
+    ) -> None:
         self.source = source
         self.shapes = shapes
         self.target = target
         self.disable = disable
+        self.schedules = schedules
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
         self._stamp = self._file_stamp()
@@ -106,7 +114,7 @@ class _Request:
             shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
         except TypeError:
             return None
-        return key_of(surroundings, digest, repr(shapes), repr(list(self.disable)))
+        return key_of(surroundings, digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -120,10 +128,12 @@ class _Request:
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         if not all(kind.is_static for _, kind in imported.inputs):
+            if self.schedules is not None:
+                raise InputError(f"{self.schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
             sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
             return Signature(*sides), {LEVELS[0]: seconds}, imported.files
         prestart()
-        lowered = start(imported, resolve(self.target), seconds, disable)
+        lowered = start(imported, resolve(self.target), seconds, disable, self.schedules)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
         parts = make_parts(lowered, store, on_level, keep_weights=keep_weights)
         return parts, lowered.timings, imported.files
@@ -135,7 +145,7 @@ class _Request:
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
         imported, seconds = import_source(self.source, self.shapes)
-        return start(imported, resolve(self.target), seconds, check_disable(self.disable))
+        return start(imported, resolve(self.target), seconds, check_disable(self.disable), self.schedules)
 
     def changed(self) -> bool:
         """Whether the model's file is another one than it was, or was written to."""

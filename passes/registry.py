@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
+from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.upstream_names import NAMES
 
@@ -32,6 +33,8 @@ class PassState:
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Any = None
+    schedules: ScheduleFile | None = None
+    """Schedules that replace those that would be chosen."""
     declined: list[Declined] = field(default_factory=list)
     statistics: dict[str, int] = field(default_factory=dict)
 

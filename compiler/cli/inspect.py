@@ -2,13 +2,14 @@
 
 import argparse
 import collections
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError
 from stepwell.cli.display import Progress, plural, print_table, quantity
-from stepwell.cli.session import add_common_options, add_shape_option, load_plugins, parse_shapes
+from stepwell.cli.session import add_common_options, add_schedule_options, add_shape_option, load_plugins, parse_shapes
 from stepwell.dialects.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     add_shape_option(parser)
     parser.add_argument("--memory", action="store_true", help="show what lies where in memory, and when, instead")
-    parser.add_argument("--target", metavar="NAME", help="with --memory: the machine to plan for (default: host)")
+    parser.add_argument("--schedules", action="store_true", help="show how each kernel of the model is computed, instead")
+    text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --schedule"
+    parser.add_argument("--emit-schedule", metavar="FILE", help=text)
+    add_schedule_options(parser)
     add_common_options(parser)
 
 
@@ -33,10 +37,13 @@ def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
     load_plugins(options)
     shapes = parse_shapes(options.shape)
-    if options.target is not None and not options.memory:
-        raise UsageError("--target goes with --memory: the rest is the same on all machines")
+    if options.schedules or options.emit_schedule is not None:
+        return _schedules(options, shapes)
     if options.memory:
         return _show_plan(options, shapes)
+    if options.schedule is not None or options.target is not None:
+        name = "--schedule" if options.schedule is not None else "--target"
+        raise UsageError(f"{name} goes with --memory, --schedules or --emit-schedule: the rest is the same on all machines")
     from stepwell.dialects.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
@@ -75,9 +82,37 @@ def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) 
     from stepwell.memory import memory_plan
 
     with Progress() as progress:
-        lowered = lower(options.model, "affine", target=options.target or "host", shapes=shapes, on_level=progress.level)
+        lowered = lower(options.model, "affine", target=options.target or "host", shapes=shapes, schedule=options.schedule, on_level=progress.level)
     show_memory(memory_plan(lowered.module.operation))
     return OK
+
+
+def _schedules(options: argparse.Namespace, shapes: Mapping[str, Sequence[int]]) -> int:
+    """Show or write the schedules of the model's kernels."""
+    from stepwell.api import lower
+    from stepwell.passes.linalg.assign_schedules import schedules_of
+
+    with Progress() as progress:
+        lowered = lower(options.model, "scheduled", target=options.target or "host", shapes=shapes, schedule=options.schedule, on_level=progress.level)
+    with lowered.module.context:
+        found = schedules_of(lowered.module.operation, lowered.target)
+    if options.schedules:
+        rows = [
+            [kernel, str(place), str(entry.kind), "x".join(map(str, entry.sizes or ())), _knobs(entry.knobs)]
+            for kernel, entries in found.kernels.items()
+            for place, entry in entries.items()
+        ]
+        print_table(("kernel", "op", "kind", "sizes", "schedule"), rows, numbers=(1,))
+    if options.emit_schedule is not None:
+        found.write(options.emit_schedule)
+        print(f"{plural(len(found.kernels), 'kernel')} in {options.emit_schedule}", file=sys.stderr)
+    return OK
+
+
+def _knobs(values: Mapping[str, object]) -> str:
+    """Knobs in a line, without the steps of one."""
+    shown = {k: ",".join(map(str, v)) if isinstance(v, list) else str(v) for k, v in values.items()}
+    return " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith("unroll.") and v == "1"))
 
 
 def _show_header(model: "onnx.ModelProto") -> None:

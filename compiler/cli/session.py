@@ -32,11 +32,18 @@ def add_model_options(parser: Parser) -> None:
     disable = add("--disable", action="append", default=[], metavar="TECHNIQUE", help="switch off a technique; may be repeated")
     parser.late_help[disable] = lambda: f"switch off a technique; may be repeated: {', '.join(techniques())}"
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
-    add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
+    add_schedule_options(parser, "host")
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
     add_common_options(parser)
+
+
+def add_schedule_options(parser: Parser, default: str | None = None) -> None:
+    """`--target`, with its default, and `--schedule`."""
+    parser.add_argument("--target", default=default, metavar="NAME", help="the machine to compile for (default: host)")
+    text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
+    parser.add_argument("--schedule", metavar="FILE", help=text)
 
 
 def add_shape_option(parser: Parser) -> None:
@@ -145,7 +152,7 @@ class Session:
             if self.options.start is None:
                 return lower(
                     self.options.model, level, target=self.options.target, shapes=self.shapes, disable=self.disable,
-                    on_level=self.progress.level, instrumentation=instrumentation,
+                    schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
@@ -160,7 +167,7 @@ class Session:
         with self.watched() as instrumentation:
             return compile(
                 self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable, cache=cache,
-                on_level=self.progress.level, instrumentation=instrumentation,
+                schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
             )  # fmt: skip
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
@@ -177,7 +184,7 @@ class Session:
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
-        lowered = read_ir(read_text(file), self.options.start, weights, target=self.options.target, name=file)
+        lowered = read_ir(read_text(file), self.options.start, weights, target=self.options.target, name=file, schedule=self.options.schedule)
         lowered.disable = self.disable
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:

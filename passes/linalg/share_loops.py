@@ -5,7 +5,6 @@ from math import prod
 
 from stepwell.dialects.attributes import to_python
 from stepwell.dialects.mlir import ir
-
 from stepwell.passes.linalg.shared_loops import ATTRIBUTE, AXES, SharedLoop, to_shared_attribute
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.linalg.threads import THREADED_WORK

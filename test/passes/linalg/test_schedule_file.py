@@ -1,0 +1,176 @@
+"""Schedule files: read strictly, used for the kernels they name, part of the cache's key, written and read again unchanged."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import stepwell
+from stepwell.cli.main import main as command
+from stepwell.dialects.errors import InputError, ScheduleError
+from stepwell.dialects.schedule_file import ScheduleFile
+from stepwell.passes.linalg.assign_schedules import schedules_of
+
+RNG = np.random.default_rng(3)
+A, W = RNG.standard_normal((5, 24), np.float32), RNG.standard_normal((24, 40), np.float32)
+
+
+def network(rows: int | str = 5) -> bytes:
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"], name="product"), helper.make_node("Tanh", ["m"], ["y"], name="activation")]
+    sides = [value("x", TensorProto.FLOAT, [rows, 24])], [value("y", TensorProto.FLOAT, [rows, 40])]
+    graph = helper.make_graph(nodes, "net", *sides, [numpy_helper.from_array(W, "w")])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(network())
+    return path
+
+
+def chosen(source: Any, **options: Any) -> dict[str, Any]:
+    """What the kernels of a network carry at the level scheduled, as the JSON of a file."""
+    lowered = stepwell.lower(source, "scheduled", target="x86-64-v3", **options)
+    with lowered.module.context:
+        return json.loads(schedules_of(lowered.module.operation, lowered.target).text)
+
+
+def contraction(file: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """The kernel, place and entry of the one contraction."""
+    [found] = [(k, op, e) for k, entries in file["kernels"].items() for op, e in entries.items() if e["kind"] == "contraction"]
+    return found
+
+
+def test_what_is_written_is_read_and_used(model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "schedules.json"
+    assert command(["inspect", str(model), "--target", "x86-64-v3", "--emit-schedule", str(file)]) == 0
+    data = json.loads(file.read_text())
+    assert chosen(model, schedule=file) == data
+    kernel, op, entry = contraction(data)
+    step = next(name for name in entry["knobs"] if name.startswith("unroll.") and entry["knobs"][name] > 1)
+    assert entry["legal"][step]["from"] == 1
+    entry["knobs"][step] = 1
+    file.write_text(json.dumps(data))
+    _, _, changed = contraction(chosen(model, schedule=str(file)))
+    assert changed["knobs"] == entry["knobs"]
+    other = {name: entries for name, entries in chosen(model)["kernels"].items() if name != kernel}
+    assert other == {name: entries for name, entries in chosen(model, schedule=file)["kernels"].items() if name != kernel}
+
+
+def test_knobs_that_are_not_named_keep_what_would_be_chosen(model: Path) -> None:
+    kernel, op, entry = contraction(chosen(model))
+    file = ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"parallel": 1}}}}}))
+    _, _, changed = contraction(chosen(model, schedule=file))
+    assert changed["knobs"] == {**entry["knobs"], "parallel": 1}
+
+
+def test_results_are_the_same(model: Path) -> None:
+    kernel, op, _ = contraction(chosen(model))
+    file = ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"vector": -1, "parallel": 0}}}}}))
+    compiled = stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1)
+    bound = np.finfo(np.float32).eps * (24 + 8) * (np.abs(A) @ np.abs(W))
+    assert (np.abs(compiled.run({"x": A})["y"] - np.tanh(A.astype(np.float64) @ W)) <= bound).all()
+
+
+def test_the_cache_tells_schedules_apart(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWELL_CACHE", "1")
+    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr("stepwell.dialects.extensions._modules", set())
+    kernel, op, _ = contraction(chosen(model))
+    files = [ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"width": w}}}}}), f"file {w}") for w in (1, 4, 4)]
+    levels = [list(stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1).timings) for file in (None, *files)]
+    assert [level[0] for level in levels] == ["graph", "graph", "graph", "cache"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "mine, line 1: not JSON"),
+        ("[]", r"mine: expected an object, got \[\]"),
+        ('{"version": 1}', "mine: 'kernels' is missing"),
+        ('{"version": 2, "kernels": {}}', "mine: version 2 of schedule files is not known, expected 1"),
+        ('{"version": 1, "kernels": {}, "more": 0}', "mine: there is no field 'more', expected version, kernels"),
+        ('{"version": 1, "kernels": {"k": {}, "k": {}}}', "mine: 'k' is given twice in one object"),
+        ('{"version": 1, "kernels": {"k": 3}}', "mine: kernel 'k': expected an object, got 3"),
+        ('{"version": 1, "kernels": {"k": {"one": {"knobs": {}}}}}', "mine: kernel 'k': 'one' is not the place of an op"),
+        ('{"version": 1, "kernels": {"k": {"0": {}}}}', "mine: kernel 'k', op 0: 'knobs' is missing"),
+        ('{"version": 1, "kernels": {"k": {"0": {"knobs": []}}}}', "mine: kernel 'k', op 0: 'knobs': expected an object"),
+    ],
+)
+def test_files_are_read_strictly(text: str, message: str) -> None:
+    with pytest.raises(ScheduleError, match=message):
+        ScheduleFile.parse(text, "mine")
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ({"knobs": {"width": 3}}, r"kernel '\w+', op \d+ \(contraction\): knob 'width': 3 is not legal, expected one of 1, 2, 4"),
+        ({"knobs": {"tile": 3}}, r"\(contraction\): there is no knob 'tile', expected order, parallel, unroll.0"),
+        ({"knobs": {"order": [0]}}, r"knob 'order': \[0\] is not legal"),
+        ({"knobs": {}, "kind": "reduction"}, "the file is about reduction of .*, this is contraction of"),
+        ({"knobs": {}, "sizes": [1, 2]}, r"the file is about an op of \[1, 2\], this is contraction of"),
+    ],
+)
+def test_what_is_not_legal_is_named(entry: dict[str, Any], message: str, model: Path) -> None:
+    kernel, op, _ = contraction(chosen(model))
+    with pytest.raises(ScheduleError, match="mine: .*" + message):
+        chosen(model, schedule=ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: entry}}}), "mine"))
+
+
+def test_kernels_and_ops_that_are_not_there_are_named(model: Path) -> None:
+    kernel, _, _ = contraction(chosen(model))
+    with pytest.raises(ScheduleError, match=f"there is no kernel 'conv_0', the model has .*{kernel}"):
+        chosen(model, schedule=ScheduleFile.parse('{"version": 1, "kernels": {"conv_0": {}}}'))
+    with pytest.raises(ScheduleError, match=f"kernel '{kernel}': there is no op 99, it has"):
+        chosen(model, schedule=ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {"99": {"knobs": {}}}}})))
+
+
+def test_where_a_schedule_cannot_go(tmp_path: Path) -> None:
+    file = ScheduleFile.parse('{"version": 1, "kernels": {}}', "mine")
+    with pytest.raises(InputError, match="mine: a schedule is for one set of shapes"):
+        stepwell.compile(network(rows="n"), schedule=file)
+    with pytest.raises(InputError, match="mine: IR at level affine has its schedules already"):
+        stepwell.read_ir("module {}", "affine", stepwell.lower(network(), "graph").weights, schedule=file)
+
+
+def test_commands_say_what_is_wrong(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["inspect", str(model), "--schedules", "--target", "x86-64-v3"]) == 0
+    assert "contraction" in capsys.readouterr().out
+    (tmp_path / "bad.json").write_text('{"version": 1, "kernels": {"nobody": {}}}')
+    for arguments in (["run", str(model)], ["compile", str(model), "--emit", "scheduled"], ["inspect", str(model), "--schedules"]):
+        assert command([*arguments, "--schedule", str(tmp_path / "bad.json")]) == 1
+        assert "error: SW009" in (error := capsys.readouterr().err)
+        assert "there is no kernel 'nobody'" in error
+    assert command(["inspect", str(model), "--schedule", str(tmp_path / "bad.json")]) == 2
+    assert command(["run", str(model), "--schedule", str(tmp_path / "absent.json")]) == 1
+    assert "absent.json: No such file" in capsys.readouterr().err
+
+
+def test_the_pass_takes_a_file_of_its_own(tmp_path: Path) -> None:
+    from stepwell.dialects.mlir import ir, make_context
+    from stepwell.passes.registry import PassState
+    from stepwell.passes.runner import PassRunner
+
+    text = """func.func @k(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
+      %z = arith.constant 0.0 : f32
+      %0 = linalg.fill ins(%z : f32) outs(%o : tensor<64xf32>) -> tensor<64xf32>
+      return %0 : tensor<64xf32>
+    }"""
+    (tmp_path / "s.json").write_text('{"version": 1, "kernels": {"k": {"0": {"knobs": {"width": 2}}}}}')
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        PassRunner(PassState()).run(module, f"func.func(assign-schedules{{file={tmp_path / 's.json'}}})")
+        assert "width = 2" in str(module)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(b"\xff\xfe")
+    with pytest.raises(ScheduleError, match="expected a schedule file, which is JSON in UTF-8"):
+        stepwell.compile(network(), schedule=tmp_path / "s")
