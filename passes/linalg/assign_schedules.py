@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.dialects.errors import ScheduleError
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.schedule_file import Entry, ScheduleFile
-from stepwell.passes.linalg import default_schedules  # noqa: F401  (registers the default schedules)
+from stepwell.passes.linalg import default_intrinsics, default_schedules  # noqa: F401  (registers them)
 from stepwell.passes.linalg.cost_model import CostModel
 from stepwell.passes.linalg.knobs import knobs, to_json
 from stepwell.passes.linalg.schedules import ATTRIBUTE, Nest, choose

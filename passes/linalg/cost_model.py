@@ -20,6 +20,7 @@ from functools import cached_property
 from math import ceil, inf, prod
 from typing import Any
 
+from stepwell.passes.linalg.intrinsics import Use, available
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import Access, Structured, element_bits
 
@@ -69,6 +70,7 @@ class CostModel:
         self.inputs = [_Reach(a, len(self.sizes)) for a in op.inputs if a.used and a.is_shaped]
         self.outputs = [_Reach(a, len(self.sizes)) for a in op.outputs]
         self.vector_bytes = target.vector_bits // 8
+        self.uses = available(op, target)
         self.arithmetic, self.widening = body_cost(op, target.fma)
         self.bytes = max(a.bytes for a in (*self.inputs, *self.outputs))
         self.capacities = [c * FILL for c in target.caches.per_core]
@@ -86,6 +88,8 @@ class CostModel:
         vectors = prod(self.sizes) * self.bytes / self.vector_bytes
         everywhere = [a for a in self.inputs if all(d in a.moving for d in self.op.parallel_dims if self.sizes[d] > 1)]
         loads = sum(vectors * a.bytes / self.bytes for a in everywhere)
+        if self.uses:
+            return 0.0  # nobody has said what these can do at best
         return max(vectors * self.arithmetic / self.target.pipes.fmas, loads / self.target.pipes.loads)
 
     # -- registers and arithmetic -------------------------------------------------------------------------------------------
@@ -97,7 +101,9 @@ class CostModel:
         one after the other goes through few registers.
         """
         tile = self.step(nest)
-        vectors, points = self.vectors(nest.width, self.bytes), prod(tile.values())
+        in_lanes = nest.intrinsic in self.uses and nest.vector in self.reductions
+        width = nest.width // self.uses[nest.intrinsic].intrinsic.depth if in_lanes else nest.width
+        vectors, points = self.vectors(width, self.bytes), prod(tile.values())
         if not self.reductions or nest.vector < 0:
             return vectors
         moving = [self.loads(a, tile) for a in self.inputs if a.kinds[nest.vector] != "scalar"]
@@ -134,7 +140,9 @@ class CostModel:
         inside = len([d for d in self.reductions if self.sizes[d] > 1])
         total = 0.0
         for count, tile, width in self._tiles(nest, full):
-            total += count * self.tile(tile, width, nest.vector, summed, inside)
+            use = self.uses.get(nest.intrinsic)
+            fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
+            total += count * self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
         return total
 
     def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
@@ -151,7 +159,7 @@ class CostModel:
         for rounds, width in widths(self.sizes[nest.vector], nest.width):
             yield from ((count * rounds, tile, width) for count, tile in combined)
 
-    def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int) -> float:
+    def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int, use: Use | None = None) -> float:
         """Cycles of one register tile, over all of the summed loops and with its stores."""
         points, pipes = prod(tile.values()), self.target.pipes
         in_lanes = vector in self.reductions
@@ -160,9 +168,13 @@ class CostModel:
         instructions, work, waiting, folds = float(stores), 0.0, 0.0, 0.0
         for rounds, w in parts:
             vectors, times = self.vectors(w, self.bytes), rounds * summed
-            loads = sum(self.loads(a, tile) * self.load(a, w, vector) for a in self.inputs)
-            widened = self.widening * sum(self.loads(a, tile) for a in self.inputs) * vectors
-            arithmetic = points * vectors * self.arithmetic + widened
+            if use is None:
+                loads = sum(self.loads(a, tile) * self.load(a, w, vector) for a in self.inputs)
+                widened = self.widening * sum(self.loads(a, tile) for a in self.inputs) * vectors
+                arithmetic = points * vectors * self.arithmetic + widened
+            else:
+                loads, arithmetic = self.block(use, tile, w, vector)
+                times = times if in_lanes else -(-times // use.intrinsic.depth)
             instructions += (arithmetic + loads) * times
             work += max(arithmetic / pipes.fmas, loads / pipes.loads) * times
             waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
@@ -170,6 +182,18 @@ class CostModel:
         # The share of waiting that no other tile fills: none where the summed loops are written out and mixed with the next tile's.
         alone = min(1.0, instructions / WINDOW) if summed * sum(r for r, _ in parts) > UNROLLED else 0.0
         return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
+
+    def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
+        """Loads and instructions of a tile's blocks: calls, and what brings the operands into the order that these want."""
+        chosen, in_lanes = use.intrinsic, vector in self.reductions
+        calls = width // chosen.lanes // (chosen.depth if in_lanes else 1)
+        loads, arithmetic = 0.0, prod(tile.values()) * calls * chosen.instructions
+        for a in self.inputs:
+            count, moving = self.loads(a, tile), a.kinds[vector] != "scalar"
+            each = 1 if in_lanes or (not moving and a.kinds[use.summed] == "vector") else chosen.depth
+            loads += count * each * (calls if in_lanes else self.load(a, width, vector))
+            arithmetic += count * (calls * (1 if in_lanes else chosen.depth) if moving else 2)
+        return loads, arithmetic
 
     def load(self, access: "_Reach", width: int, vector: int) -> float:
         """Loads that it takes to have `width` elements along the vector dimension."""

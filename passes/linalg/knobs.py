@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepwell.dialects.errors import ScheduleError
+from stepwell.passes.linalg.intrinsics import NONE, available
 from stepwell.passes.linalg.structured import Structured
 
 MAX_STEP = 64  # iterations of one dimension that a register tile may hold: it is emitted unrolled
@@ -107,6 +108,7 @@ def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
         *(Knob(tile_knob(d), Range(1, max(1, min(op.sizes[d], MAX_STEP))), {}) for d in parallel),
         Knob("vector", Choice((-1, *vectors)), {d: f"dimension {d} cannot be vectorised: {why}" for d, why in reasons.items() if why is not None}),
         Knob("width", Choice(widths), {}),
+        Knob("intrinsic", Choice((NONE, *available(op, target))), {}),
     )
 
 

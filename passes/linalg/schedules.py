@@ -11,6 +11,7 @@ from stepwell.dialects.errors import PassError, ScheduleError
 from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.sched import NestAttr
+from stepwell.passes.linalg.intrinsics import NONE, available
 from stepwell.passes.linalg.knobs import Value, check_values, knobs, tile_knob
 from stepwell.passes.linalg.structured import Structured
 
@@ -28,6 +29,7 @@ class Nest:
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
       added up at the end.
     - `width`: elements of one vector.
+    - `intrinsic`: the name of an intrinsic that computes blocks of the tile (see `intrinsics`), or "none" for the op's own body.
     """
 
     order: tuple[int, ...]
@@ -35,10 +37,11 @@ class Nest:
     unroll: tuple[int, ...]
     vector: int
     width: int
+    intrinsic: str = NONE
 
     def to_attribute(self) -> NestAttr:
         """The `#sched.nest` attribute of these knobs, in the current context."""
-        knobs = {"order": self.order, "parallel": self.parallel, "unroll": self.unroll, "vector": self.vector, "width": self.width}
+        knobs = {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if f.default != getattr(self, f.name)}
         encoded = {k: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for k, v in knobs.items()}
         attribute: NestAttr = NestAttr.get(to_attribute(encoded))
         return attribute
@@ -55,8 +58,8 @@ class Nest:
             raise ScheduleError(f"{where}: schedule must be a #sched.nest, got {attribute}")
         fields = to_python(ir.DictAttr(attribute.knobs))
         expected = [f.name for f in dataclasses.fields(Nest)]
-        if sorted(fields) != sorted(expected):
-            raise ScheduleError(f"{where}: {attribute} must have the knobs {', '.join(expected)}")
+        if not set(expected) >= set(fields) >= set(expected) - {"intrinsic"}:
+            raise ScheduleError(f"{where}: {attribute} must have the knobs {', '.join(expected)}, the last one only if it is not {NONE}")
         nest = Nest(**fields)
         try:
             nest.check(op, target)
@@ -67,7 +70,7 @@ class Nest:
     def values(self, op: Structured) -> dict[str, Value]:
         """The values of the knobs of `op`, by name (see `knobs.knobs`)."""
         steps = {tile_knob(d): self.unroll[d] for d in op.parallel_dims}
-        return {"order": self.order, "parallel": self.parallel, **steps, "vector": self.vector, "width": self.width}
+        return {"order": self.order, "parallel": self.parallel, **steps, "vector": self.vector, "width": self.width, "intrinsic": self.intrinsic}
 
     @staticmethod
     def from_values(values: Mapping[str, Any], op: Structured, target: Any) -> "Nest":
@@ -85,6 +88,11 @@ class Nest:
         if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):
             raise ScheduleError(f"unroll: {list(self.unroll)} is not legal, expected {dims} numbers, 1 for each reduction of {op.reduction_dims}")
         check_values(self.values(op), knobs(op, target))
+        if self.intrinsic != NONE:
+            chosen = available(op, target)[self.intrinsic].intrinsic
+            unit = chosen.lanes * (chosen.depth if self.vector in op.reduction_dims else 1)
+            if self.vector < 0 or self.width % unit:
+                raise ScheduleError(f"knob 'width': {self.width} is not legal for the intrinsic '{chosen.name}', expected a multiple of {unit}")
         tile = prod(self.unroll)
         if tile > MAX_TILE:
             raise ScheduleError(f"unroll: a register tile of {tile} is not legal, expected a product of at most {MAX_TILE}")

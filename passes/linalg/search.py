@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.passes.linalg.cost_model import CostModel
+from stepwell.passes.linalg.intrinsics import NONE
 from stepwell.passes.linalg.schedules import MAX_TILE, Nest
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg.threads import shared
@@ -49,14 +50,29 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
         for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
             if step != nest.unroll[dim]:
                 yield from fitting(model, nest, (*nest.unroll[:dim], step, *nest.unroll[dim + 1 :]), nest.width, dim)
-    for vectors in VECTORS:
-        width = vectors * model.vector_bytes // model.bytes
-        if width != nest.width and width <= sizes[nest.vector]:
-            yield from fitting(model, nest, nest.unroll, width, nest.vector)
+    for dim in (nest.vector, *vectorisable(op, nest.vector)):
+        unroll = tuple(1 if d == dim else u for d, u in enumerate(nest.unroll))
+        for intrinsic, width in widths(model, dim):
+            if (dim, width, intrinsic) != (nest.vector, nest.width, nest.intrinsic) and width <= sizes[dim]:
+                yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
     for dim in free if orders else ():  # outermost, and innermost
         rest = tuple(d for d in nest.order if d != dim)
         yield shared(op, replace(nest, order=(dim, *rest)))
         yield shared(op, replace(nest, order=(*rest, dim)))
+
+
+def vectorisable(op: Structured, vector: int) -> list[int]:
+    """Other dimensions than `vector` along which no input would have to be gathered from single elements."""
+    others = [d for d in range(len(op.sizes)) if d != vector and op.sizes[d] > 1 and op.can_vectorise(d)]
+    return [d for d in others if all(a.kind(d) != "strided" for a in op.inputs if a.used and a.is_shaped)]
+
+
+def widths(model: CostModel, dim: int) -> Iterator[tuple[str, int]]:
+    """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each."""
+    in_lanes = dim in model.reductions
+    units = {NONE: model.vector_bytes // model.bytes}
+    units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items()}
+    return ((name, count * unit) for name, unit in units.items() for count in VECTORS)
 
 
 def steps(size: int, limit: int) -> list[int]:
@@ -67,7 +83,7 @@ def steps(size: int, limit: int) -> list[int]:
 def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
     """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
     while True:
-        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width)
+        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
             yield shared(model.op, candidate)
             return

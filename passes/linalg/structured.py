@@ -197,6 +197,26 @@ class Structured:
         return out
 
     @cached_property
+    def factors(self) -> list[tuple[int, int, bool]] | None:
+        """Where the body adds the product of two integer inputs, perhaps widened, to its sum: for each of the two which input it is, its
+        bits, and whether it has a sign; None for any other body."""
+        names = [o.operation.name for o in self.body.operations]
+        ends = ["arith.muli", "arith.addi", "linalg.yield"]
+        if names[-3:] != ends or any(n not in ("arith.extsi", "arith.extui") for n in names[:-3]):
+            return None
+        arguments = list(self.body.arguments)
+        found = []
+        for operand in self.body.operations[len(names) - 3].operands:
+            owner = operand.owner
+            widened = None if isinstance(owner, ir.Block) else owner.operation
+            origin = operand if widened is None else widened.operands[0]
+            index = next((i for i, a in enumerate(arguments[:-1]) if a == origin), None)
+            if index is None:
+                return None
+            found.append((index, origin.type.width, widened is None or widened.name == "arith.extsi"))
+        return found if self.combiner == "arith.addi" and found[0][0] != found[1][0] else None
+
+    @cached_property
     def scalar_op(self) -> str | None:
         """The name of an op in the body that has no form on vectors; None if there is none."""
         names = [o.operation.name for o in self.body.operations]

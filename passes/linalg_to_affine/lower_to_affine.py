@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import Any
 
 from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
+from stepwell.passes.linalg.intrinsics import available
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.chains import Chain, chains
@@ -71,8 +72,9 @@ class _Lowering:
         with chain.root.operation.location:
             dims = {loop.dim: place for place, loop in enumerate(chain.root.shared)}
             initial = chain.fill.operation.operands[0] if chain.fill else None
-            fma = getattr(self.target, "fma", False)
-            NestEmitter(chain.root, Nest.of(chain.root, self.target), initial, chain.epilogues, Enclosing(ivs, dims, shrunk), fma=fma).emit()
+            nest = Nest.of(chain.root, self.target)
+            use, fma = available(chain.root, self.target).get(nest.intrinsic), getattr(self.target, "fma", False)
+            NestEmitter(chain.root, nest, initial, chain.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """A shared loop from its first round to its last."""

@@ -11,8 +11,10 @@ import numpy as np
 from stepwell.dialects.attributes import dense_value
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import affine, arith, defining_op, ir, vector
+from stepwell.passes.linalg.intrinsics import Use
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import COMBINERS, Access, Structured
+from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 
 FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
@@ -84,9 +86,11 @@ class NestEmitter:
         initial: ir.Value | None,
         epilogues: Sequence[Structured],
         enclosing: Enclosing = ALONE,
+        use: Use | None = None,
         *,
         fma: bool = False,
     ) -> None:
+        """`use` is how the intrinsic that the nest names computes the root."""
         self.fma = fma
         self.root, self.nest, self.initial, self.epilogues, self.enclosing = root, nest, initial, epilogues, enclosing
         self.sizes = root.sizes
@@ -96,6 +100,7 @@ class NestEmitter:
         self.lanes_reduce = nest.vector in root.reduction_dims
         self.known = {n: array for n, a in enumerate(root.inputs) if (array := known_array(a)) is not None}
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
+        self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
 
     # -- loops over the parallel dimensions ---------------------------------------------------------------------------------
 
@@ -188,7 +193,8 @@ class NestEmitter:
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
         else:
-            flat = self._reduce(self.root.reduction_dims, points, flat, width)
+            use = self.use if self.use is not None and width % self.use.intrinsic.lanes == 0 else None
+            flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
         for epilogue in self.epilogues:
@@ -208,9 +214,12 @@ class NestEmitter:
     def _lanes(self, access: Access, width: int) -> int:
         return 1 if self.lanes_reduce else width
 
-    def _reduce(self, dims: list[int], points: list[Offsets], acc: list[Any], width: int, only: dict[int, Segment] | None = None) -> list[Any]:
+    def _reduce(
+        self, dims: list[int], points: list[Offsets], acc: list[Any], width: int, only: dict[int, Segment] | None = None, use: Use | None = None
+    ) -> list[Any]:
+        """The loops over `dims` around the sums `acc`, inside of which `use` computes, or the body."""
         if not dims:
-            return self._step(points, acc, width)
+            return self._step(points, acc, width) if use is None else self._blocks(use, points, acc, width)
         dim, *rest = dims
         if dim in self.written_out:
             for value in range(self.sizes[dim]):
@@ -218,8 +227,19 @@ class NestEmitter:
                 acc = self._reduce(rest, points, acc, width, only)
             del self.fixed[dim]
             return acc
-        segment = (only or {}).get(dim, Segment(0, self.sizes[dim], 1))
-        return self._loop(dim, segment, acc, lambda inner: self._reduce(rest, points, inner, width, only))
+        segments = [((only or {}).get(dim, Segment(0, self.sizes[dim], 1)), use)]
+        if use is not None and not self.lanes_reduce and dim == use.summed:
+            # Whole blocks, then what is left over by the body.
+            depth = use.intrinsic.depth
+            whole = self.sizes[dim] // depth * depth
+            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.sizes[dim], 1), None)] if whole < self.sizes[dim] else [])]
+        for segment, inside in segments:
+
+            def body(inner: list[Any], inside: Use | None = inside) -> list[Any]:
+                return self._reduce(rest, points, inner, width, only, inside)
+
+            acc = self._loop(dim, segment, acc, body)
+        return acc
 
     def _reduce_in_lanes(self, points: list[Offsets], acc: list[Any]) -> list[Any]:
         """Vectors along a reduction: lanes start neutral, are folded together at the end, and what is left over goes one by one."""
@@ -232,8 +252,9 @@ class NestEmitter:
             if width == 1:
                 acc = self._reduce(self.root.reduction_dims, points, acc, 1, only)
                 continue
-            lanes = [as_vector(neutral(combiner, element), width) for _ in acc]
-            lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only)
+            use = self.use if self.use is not None and width % (self.use.intrinsic.lanes * self.use.intrinsic.depth) == 0 else None
+            lanes = [as_vector(neutral(combiner, element), width if use is None else width // use.intrinsic.depth) for _ in acc]
+            lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only, use)
             kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
             folded = [vector.ReductionOp(element, kind, v).result for v in lanes]
             acc = [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
@@ -263,6 +284,26 @@ class NestEmitter:
             index = partial(self._index, point=point, width=width)
             results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index, fma=self.fma)
         return results
+
+    def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
+        """As `_step`, by an intrinsic, which takes in several iterations at once."""
+        operands: dict[tuple[int, str], list[ir.Value]] = {}
+        results: list[Any] = []
+        for point, total in zip(points, acc, strict=True):
+            keys = [(side, str(self.address(self.root.inputs[index], point))) for side, index in enumerate(use.sides)]
+            for key in keys:
+                if key not in operands:
+                    operands[key] = self._operand(use, key[0], point, width)
+            results.append(emit_block(use, total, [operands[key] for key in keys]))
+        return results
+
+    def _operand(self, use: Use, side: int, point: Offsets, width: int) -> list[ir.Value]:
+        access, depth = self.root.inputs[use.sides[side]], use.intrinsic.depth
+        if self.lanes_reduce:
+            return along(use, side, self._load(access, point, width), width)
+        if access.kind(self.nest.vector) == "scalar" and access.kind(use.summed) == "vector":
+            return neighbours(use, side, [load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point))])
+        return neighbours(use, side, [self._load(access, {**point, use.summed: i}, width) for i in range(depth)])
 
     def _number(self, n: int, point: Offsets) -> float | None:
         """What input `n`, a known array, holds at `point`, if that is one element in every round of the loops."""

@@ -26,7 +26,7 @@ func.func @product(%a: tensor<12x9xf32>, %b: tensor<9x40xf32>, %out: tensor<12x4
   } -> tensor<12x40xf32>
   return %0 : tensor<12x40xf32>
 }"""
-LEGAL = {"order": [1, 0], "parallel": 1, "unroll.0": 6, "unroll.1": 1, "vector": 1, "width": 16}
+LEGAL = {"order": [1, 0], "parallel": 1, "unroll.0": 6, "unroll.1": 1, "vector": 1, "width": 16, "intrinsic": "none"}
 
 
 @pytest.fixture
@@ -46,6 +46,7 @@ def test_knobs_are_plain_data(product: Structured) -> None:
         "unroll.1": {"from": 1, "to": 40},
         "vector": {"one of": [-1, 1, 2]},
         "width": {"one of": [1 << i for i in range(11)]},
+        "intrinsic": {"one of": ["none"]},
     }
 
 
@@ -74,7 +75,8 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
         ({"unroll.0": "6"}, "knob 'unroll.0': '6' is not legal"),
         ({"vector": 0}, r"0 is not legal \(dimension 0 cannot be vectorised: the output is not contiguous along it\), expected one of -1, 1, 2"),
         ({"width": 12}, "knob 'width': 12 is not legal, expected one of 1, 2, 4"),
-        ({"unroll.2": 2}, "there is no knob 'unroll.2', expected order, parallel, unroll.0, unroll.1, vector, width"),
+        ({"unroll.2": 2}, "there is no knob 'unroll.2', expected order, parallel, unroll.0, unroll.1, vector, width, intrinsic"),
+        ({"intrinsic": "sdot.128"}, "knob 'intrinsic': 'sdot.128' is not legal, expected one of none"),
         ({"unroll.0": 12, "unroll.1": 40}, "a register tile of 480 is not legal, expected a product of at most 256"),
     ],
 )  # fmt: skip

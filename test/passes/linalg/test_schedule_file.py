@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -52,7 +51,7 @@ def test_what_is_written_is_read_and_used(model: Path, tmp_path: Path) -> None:
     assert command(["inspect", str(model), "--target", "x86-64-v3", "--emit-schedule", str(file)]) == 0
     data = json.loads(file.read_text())
     assert chosen(model, schedule=file) == data
-    kernel, op, entry = contraction(data)
+    kernel, _, entry = contraction(data)
     step = next(name for name in entry["knobs"] if name.startswith("unroll.") and entry["knobs"][name] > 1)
     assert entry["legal"][step]["from"] == 1
     entry["knobs"][step] = 1

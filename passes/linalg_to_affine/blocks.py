@@ -1,0 +1,86 @@
+"""Emission of the innermost block of a contraction by an intrinsic: operands gathered as it wants them, its calls."""
+
+from collections.abc import Sequence
+
+from stepwell.dialects.mlir import arith, ir, vector
+from stepwell.passes.linalg.intrinsics import Use
+from stepwell.passes.linalg_to_affine.scalar_body import as_vector
+
+
+def emit_block(use: Use, acc: ir.Value, sides: Sequence[Sequence[ir.Value]]) -> ir.Value:
+    """The sums `acc` (a vector of a multiple of the lanes) with one block of products added.
+
+    A side is what `operand` gives: one vector for each call of the intrinsic, or one for all of them.
+    """
+    lanes = use.intrinsic.lanes
+    count = acc.type.shape[0] // lanes
+    sums = [use.intrinsic.emit(part(acc, i, lanes), *(side[i % len(side)] for side in sides)) for i in range(count)]
+    return joined(sums)
+
+
+def neighbours(use: Use, side: int, values: Sequence[ir.Value]) -> list[ir.Value]:
+    """An operand whose lanes lie along a parallel dimension, from what it is at `depth` neighbouring iterations of the summed one.
+
+    Vectors are interleaved, so that each lane has its neighbours side by side. Scalars, or one vector of `depth` elements in memory's
+    order, are the same for all lanes.
+    """
+    chosen, first = use.intrinsic, values[0]
+    bits = int(chosen.operands[side][1:])
+    if isinstance(first.type, ir.VectorType) and len(values) > 1:
+        count = first.type.shape[0] // chosen.lanes
+        return [widened(use, side, interleaved([part(v, i, chosen.lanes) for v in values])) for i in range(count)]
+    if len(values) > 1:
+        first = vector.FromElementsOp(ir.VectorType.get([chosen.depth], first.type), list(values)).result
+    together = ir.IntegerType.get_signless(bits * chosen.depth)
+    group = vector.bitcast(ir.VectorType.get([1], together), widened(use, side, first))
+    scalar = vector.extract(group, [], [0])
+    everywhere = vector.broadcast(ir.VectorType.get([chosen.lanes], together), scalar)
+    return [vector.bitcast(ir.VectorType.get([chosen.lanes * chosen.depth], ir.IntegerType.get_signless(bits)), everywhere)]
+
+
+def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:
+    """An operand whose elements lie along the summed dimension itself: `width` successive ones, or one that is the same for all."""
+    step = use.intrinsic.lanes * use.intrinsic.depth
+    whole = as_vector(value, width)
+    return [widened(use, side, part(whole, i, step)) for i in range(width // step)]
+
+
+def widened(use: Use, side: int, value: ir.Value) -> ir.Value:
+    """A vector in the element type of an operand."""
+    wide = ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
+    if value.type.element_type == wide:
+        return value
+    kind = ir.VectorType.get(value.type.shape, wide)
+    return arith.extsi(kind, value) if use.signed[side] else arith.extui(kind, value)
+
+
+def interleaved(values: Sequence[ir.Value]) -> ir.Value:
+    """Vectors of one length, a power of two of them, as one: the first elements of all, the second ones, and so on."""
+    if len(values) == 1:
+        return values[0]
+    even, odd = interleaved(values[0::2]), interleaved(values[1::2])
+    return vector.interleave(even, odd)
+
+
+def part(value: ir.Value, index: int, length: int) -> ir.Value:
+    """The `index`-th stretch of `length` elements of a vector."""
+    if value.type.shape[0] == length:
+        return value
+    kind = ir.VectorType.get([length], value.type.element_type)
+    i64 = [ir.IntegerAttr.get(ir.IntegerType.get_signless(64), n) for n in (index * length, length, 1)]
+    return vector.ExtractStridedSliceOp(kind, value, *(ir.ArrayAttr.get([n]) for n in i64)).result
+
+
+def joined(parts: Sequence[ir.Value]) -> ir.Value:
+    """Vectors of one length, a power of two of them, one after the other."""
+    pieces = list(parts)
+    while len(pieces) > 1:
+        pieces = [concatenated(a, b) for a, b in zip(pieces[0::2], pieces[1::2], strict=True)]
+    return pieces[0]
+
+
+def concatenated(a: ir.Value, b: ir.Value) -> ir.Value:
+    """Two vectors of one length, one after the other."""
+    length = a.type.shape[0]
+    mask = ir.DenseI64ArrayAttr.get(list(range(2 * length)))
+    return vector.ShuffleOp(a, b, mask).result

@@ -1,0 +1,178 @@
+"""Intrinsics by results: integers are exact whatever computes them, on every layout, with what is left over, by plugins' intrinsics too."""
+
+import re
+
+import numpy as np
+import pytest
+from lowering.linalg_model import kernel_text
+
+import stepwell
+from stepwell.dialects.errors import ScheduleError
+from stepwell.dialects.mlir import arith, ir, vector
+from stepwell.dialects.types import TensorType
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.linalg import intrinsics
+from stepwell.target import host
+
+RNG = np.random.default_rng(17)
+HERE = [i for i in intrinsics._INTRINSICS.values() if i.features <= host().features]
+TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui")}
+
+
+def draw(kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Random integers with the extremes among them, as int64."""
+    low, high, _ = TYPES[kind]
+    values = RNG.integers(low, high, shape)
+    values.flat[:: max(1, values.size // 5)] = RNG.choice([low, high - 1])
+    return values
+
+
+def stored(values: np.ndarray, kind: str) -> np.ndarray:
+    return values.astype(f"{'u' if kind[0] == 'u' else ''}int{kind[1:]}").view(f"int{kind[1:]}")
+
+
+def attribute(unroll: tuple[int, ...], vector: int, width: int, intrinsic: str) -> str:
+    steps = ", ".join(map(str, unroll))
+    order = ", ".join(str(d) for d in range(len(unroll)) if d < 2)
+    return (
+        f'sched = #sched.nest<{{intrinsic = "{intrinsic}", order = array<i64: {order}>, parallel = 1 : i64, unroll = array<i64: {steps}>, '
+        f"vector = {vector} : i64, width = {width} : i64}}>"
+    )
+
+
+def product_body(kinds: tuple[str, str], m: int, n: int, k: int, *, transposed: bool, sched: str = "") -> str:
+    a, b = (f"i{kind[1:]}" for kind in kinds)
+    rhs, shape = ("(i, j, k) -> (j, k)", f"{n}x{k}") if transposed else ("(i, j, k) -> (k, j)", f"{k}x{n}")
+    result = f"tensor<{m}x{n}xi32>"
+    return f"""
+      %zero = arith.constant 3 : i32
+      %e = tensor.empty() : {result}
+      %f = linalg.fill ins(%zero : i32) outs(%e : {result}) -> {result}
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<{rhs}>, affine_map<(i, j, k) -> (i, j)>],
+        iterator_types = ["parallel", "parallel", "reduction"]{", " + sched if sched else ""}}}
+        ins(%x0, %x1 : tensor<{m}x{k}x{a}>, tensor<{shape}x{b}>) outs(%f : {result}) {{
+      ^bb0(%p: {a}, %q: {b}, %acc: i32):
+        %pw = arith.ext{TYPES[kinds[0]][2]} %p : {a} to i32
+        %qw = arith.ext{TYPES[kinds[1]][2]} %q : {b} to i32
+        %m = arith.muli %pw, %qw : i32
+        %s = arith.addi %acc, %m : i32
+        linalg.yield %s : i32
+      }} -> {result}
+      return %1 : {result}"""
+
+
+def run(body: str, a: np.ndarray, b: np.ndarray, kinds: tuple[str, str], shape: tuple[int, ...]) -> np.ndarray:
+    inputs = [stored(a, kinds[0]), stored(b, kinds[1])]
+    model = stepwell.compile_ir(kernel_text(body, inputs, TensorType("i32", shape)), "linalg", WeightTable(), threads=2)
+    return model.run({"x0": inputs[0], "x1": inputs[1]})["y"]
+
+
+def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transposed: bool, sched: str = "") -> None:
+    m, n, k = sizes
+    a, b = draw(kinds[0], (m, k)), draw(kinds[1], (n, k) if transposed else (k, n))
+    got = run(product_body(kinds, m, n, k, transposed=transposed, sched=sched), a, b, kinds, (m, n))
+    want = (a @ (b.T if transposed else b) + 3).astype(np.uint64).astype(np.uint32).view(np.int32)  # sums in 32 bits wrap around
+    np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_lanes_along_columns(chosen: intrinsics.Intrinsic, calls: int) -> None:
+    # Columns, rows and sums that leave something over: 2 vectors and 3 columns, 4 rows in threes, an odd sum.
+    sizes = (4, 2 * chosen.lanes * calls + 3, 5 * chosen.depth + 1)
+    check_product(chosen.operands, sizes, transposed=False, sched=attribute((3, 1, 1), 1, chosen.lanes * calls, chosen.name))
+
+
+@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
+@pytest.mark.parametrize("calls", [1, 2])
+def test_lanes_along_the_sum(chosen: intrinsics.Intrinsic, calls: int) -> None:
+    step = chosen.lanes * chosen.depth * calls
+    check_product(chosen.operands, (4, 5, 2 * step + step // 2 + 3), transposed=True, sched=attribute((3, 2, 1), 2, step, chosen.name))
+
+
+@pytest.mark.parametrize("chosen", HERE, ids=[i.name for i in HERE])
+def test_operands_in_the_other_order(chosen: intrinsics.Intrinsic) -> None:
+    kinds = (chosen.operands[1], chosen.operands[0])
+    check_product(kinds, (3, chosen.lanes + 1, 4 * chosen.depth), transposed=False, sched=attribute((2, 1, 1), 1, chosen.lanes, chosen.name))
+
+
+@pytest.mark.parametrize("kinds", [("s8", "s8"), ("u8", "s8"), ("s8", "u8"), ("u8", "u8"), ("s16", "s16"), ("s8", "s16"), ("u16", "s8")])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_what_is_chosen_by_default_is_exact(kinds: tuple[str, str], transposed: bool) -> None:
+    check_product(kinds, (7, 75, 70), transposed=transposed)
+
+
+def scheduled(kinds: tuple[str, str], target: str, transposed: bool = False) -> str:
+    """The intrinsic that a product is given on a target, or none."""
+    inputs = [np.zeros((64, 64), f"int{kind[1:]}") for kind in kinds]
+    body = product_body(kinds, 64, 64, 64, transposed=transposed)
+    lowered = stepwell.read_ir(kernel_text(body, inputs, TensorType("i32", (64, 64))), "linalg", WeightTable(), target=target)
+    found = re.findall(r'intrinsic = "([^"]+)"', stepwell.descend(lowered, "scheduled").text())
+    assert len(found) <= 1
+    return found[0] if found else "none"
+
+
+def test_targets_choose_what_they_have() -> None:
+    assert scheduled(("s8", "s8"), "x86-64-v2") == "none"
+    assert scheduled(("s8", "s8"), "x86-64-v3") == scheduled(("u8", "s8"), "x86-64-v3") == "pmaddwd.256"
+    assert scheduled(("s8", "s8"), "x86-64-v3", transposed=True) == "pmaddwd.256"
+    assert scheduled(("s8", "s16"), "x86-64-v4") == "pmaddwd.512"
+    assert scheduled(("u16", "s16"), "x86-64-v4") == "none"  # an unsigned number of 16 bits is none with a sign
+    assert scheduled(("s8", "s8"), "aarch64-dotprod") == "sdot.128"
+    assert scheduled(("u8", "u8"), "aarch64-dotprod") == "udot.128"
+    assert scheduled(("u8", "s8"), "aarch64-dotprod") == "none"
+    assert scheduled(("s8", "s8"), "aarch64-neon") == "none"
+
+
+def test_a_convolution_of_integers() -> None:
+    x, w = draw("u8", (2, 5, 9, 20)), draw("s8", (6, 5, 3, 3))
+    body = """
+      %zero = arith.constant 0 : i32
+      %e = tensor.empty() : tensor<2x6x7x18xi32>
+      %f = linalg.fill ins(%zero : i32) outs(%e : tensor<2x6x7x18xi32>) -> tensor<2x6x7x18xi32>
+      %1 = linalg.generic {indexing_maps = [affine_map<(n, f, h, w, c, y, z) -> (n, c, h + y, w + z)>,
+        affine_map<(n, f, h, w, c, y, z) -> (f, c, y, z)>, affine_map<(n, f, h, w, c, y, z) -> (n, f, h, w)>],
+        iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"]}
+        ins(%x0, %x1 : tensor<2x5x9x20xi8>, tensor<6x5x3x3xi8>) outs(%f : tensor<2x6x7x18xi32>) {
+      ^bb0(%a: i8, %b: i8, %acc: i32):
+        %aw = arith.extui %a : i8 to i32
+        %bw = arith.extsi %b : i8 to i32
+        %p = arith.muli %aw, %bw : i32
+        %s = arith.addi %acc, %p : i32
+        linalg.yield %s : i32
+      } -> tensor<2x6x7x18xi32>
+      return %1 : tensor<2x6x7x18xi32>"""
+    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(2, 3))
+    np.testing.assert_array_equal(run(body, x, w, ("u8", "s8"), (2, 6, 7, 18)), np.einsum("nchwyz,fcyz->nfhw", windows, w))
+
+
+def test_a_plugin_declares_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intrinsics, "_INTRINSICS", dict(intrinsics._INTRINSICS))
+    calls = []
+
+    @intrinsics.intrinsic("mine", features=(), lanes=4, depth=2, operands=("s16", "s16"), instructions=0.1)
+    def emit(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+        """A fixed sequence of vector ops: products, then the sum of the even and of the odd ones."""
+        calls.append(x.type)
+        wide = ir.VectorType.get([8], acc.type.element_type)
+        products = arith.muli(arith.extsi(wide, x), arith.extsi(wide, y))
+        even, odd = vector.deinterleave(products)
+        return arith.addi(acc, arith.addi(even, odd))
+
+    assert scheduled(("s8", "s8"), "x86-64-v2") == "mine"
+    check_product(("s8", "s8"), (5, 21, 7), transposed=False, sched=attribute((2, 1, 1), 1, 4, "mine"))
+    assert calls
+
+
+@pytest.mark.parametrize(
+    ("width", "name", "message"),
+    [
+        (4, "pmaddwd.256", "knob 'width': 4 is not legal for the intrinsic 'pmaddwd.256', expected a multiple of 8"),
+        (8, "sdot.128", "knob 'intrinsic': 'sdot.128' is not legal, expected one of none, pmaddwd.256"),
+    ],
+)
+def test_what_is_not_legal_is_named(width: int, name: str, message: str) -> None:
+    body = product_body(("s8", "s8"), 8, 8, 8, transposed=False, sched=attribute((2, 1, 1), 1, width, name))
+    text = kernel_text(body, [np.zeros((8, 8), np.int8)] * 2, TensorType("i32", (8, 8)))
+    with pytest.raises(ScheduleError, match=message):
+        stepwell.descend(stepwell.read_ir(text, "linalg", WeightTable(), target="x86-64-v3"), "affine")
