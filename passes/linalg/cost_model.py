@@ -29,7 +29,7 @@ BYTES_PER_CYCLE = (48.0, 16.0, 6.0)  # into the first, second and last cache, of
 OVERLAP = 0.1  # of a transfer that is not hidden
 TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
-FOLD = 2.0  # cycles to halve the lanes of one accumulator once
+FOLD = 1.0  # cycles to halve the lanes of one accumulator once
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
 WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
@@ -178,7 +178,8 @@ class CostModel:
             instructions += (arithmetic + loads) * times
             work += max(arithmetic / pipes.fmas, loads / pipes.loads) * times
             waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
-            folds += points * FOLD * (w.bit_length() - 1) if in_lanes else 0.0
+            lanes = w if use is None else w // use.intrinsic.depth
+            folds += points * FOLD * (lanes.bit_length() - 1) if in_lanes else 0.0
         # The share of waiting that no other tile fills: none where the summed loops are written out and mixed with the next tile's.
         alone = min(1.0, instructions / WINDOW) if summed * sum(r for r, _ in parts) > UNROLLED else 0.0
         return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone

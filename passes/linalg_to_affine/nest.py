@@ -256,7 +256,8 @@ class NestEmitter:
             lanes = [as_vector(neutral(combiner, element), width if use is None else width // use.intrinsic.depth) for _ in acc]
             lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only, use)
             kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
-            folded = [vector.ReductionOp(element, kind, v).result for v in lanes]
+            order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # by halves, not one by one
+            folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
             acc = [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
         return acc
 

@@ -6,7 +6,7 @@
 // CHECK: %[[LANES:[0-9]+]] = affine.for %{{.*}} = 0 to 48 step 16 iter_args(%[[A:arg[0-9]+]] = %{{.*}}) -> (vector<16xf32>)
 // CHECK-NEXT: %[[V:[0-9]+]] = affine.vector_load
 // CHECK-NEXT: arith.addf %[[A]], %[[V]] : vector<16xf32>
-// CHECK: %[[FOLDED:[0-9]+]] = vector.reduction <add>, %[[LANES]] : vector<16xf32> into f32
+// CHECK: %[[FOLDED:[0-9]+]] = vector.reduction <add>, %[[LANES]] fastmath<reassoc> : vector<16xf32> into f32
 // CHECK: affine.load %{{.*}}[%{{.*}}, 48]
 // CHECK: affine.store
 func.func private @sum(%x: memref<3x49xf32>, %o: memref<3xf32>) {
