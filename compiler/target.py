@@ -87,7 +87,7 @@ _TOLD = (
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
 # What named targets are taken to have, and the host where its system does not say: what is common among the machines of each kind.
-_CACHES = {"x86_64": Caches(32 << 10, 512 << 10, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4)}
+_CACHES = {"x86_64": Caches(32 << 10, 1 << 20, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4)}
 _PIPES = Pipes(fmas=2, latency=4, loads=2)
 # Cores whose paths are half as wide as their vectors (Zen 4: AVX-512 in two halves; Agner Fog, "Instruction tables", 2023).
 _HALF_WIDTH = {"znver4": Pipes(fmas=1, latency=4, loads=1)}

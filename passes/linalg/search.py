@@ -5,10 +5,11 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
+from stepwell.dialects.mlir import defining_op
 from stepwell.passes.linalg.cost_model import CostModel
 from stepwell.passes.linalg.intrinsics import NONE
 from stepwell.passes.linalg.schedules import MAX_TILE, Nest
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Access, Structured
 from stepwell.passes.linalg.threads import shared
 
 GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
@@ -18,7 +19,7 @@ VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 def improve(op: Structured, target: Any, start: Nest) -> Nest:
     """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
-    if prod(op.sizes) == 0 or start.vector < 0:
+    if prod(op.sizes) == 0 or start.vector < 0 or any(known(a) for a in op.inputs):
         return start
     model = CostModel(op, target)
     best, cost = start, model.cost(start).cycles
@@ -37,6 +38,12 @@ def improve(op: Structured, target: Any, start: Nest) -> Nest:
         if best is before or cost * GAIN <= model.least:
             break
     return best
+
+
+def known(access: Access) -> bool:
+    """Whether an input is a constant of the kernel: its numbers are written into the code where they are few, which the model knows nothing of."""
+    source = defining_op(access.value) if access.is_shaped else None
+    return source is not None and source.name == "arith.constant"
 
 
 def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:

@@ -11,7 +11,6 @@ from stepwell.passes.linalg.threads import THREADED_WORK
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
-CACHE_BYTES = 1 << 20  # of a core, where the target does not say
 
 
 @register_pass("share-loops", level="linalg", anchor="func.func", optional=True)
@@ -43,7 +42,7 @@ class ShareLoops(Pass):
     def _share_winograd(self, stages: "list[_Stage]", state: PassState) -> None:
         work = prod(stages[2].op.extents)
         slots = 1 if work < THREADED_WORK else self.slots or getattr(state.target, "cores", 1)
-        steps = tiles_in_cache(stages[2], getattr(state.target, "l2_bytes", CACHE_BYTES), slots)
+        steps = tiles_in_cache(stages[2], state.target.caches.l2, slots)
         for stage in stages:
             loops = [("images", 1)] if stage.extent("images") > 1 else []
             loops += list(steps.items())
