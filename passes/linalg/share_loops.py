@@ -12,7 +12,6 @@ from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
 
-
 @register_pass("share-loops", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class ShareLoops(Pass):
