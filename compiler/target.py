@@ -56,6 +56,11 @@ class Target:
     caches: Caches
     pipes: Pipes
 
+    @property
+    def family(self) -> str:
+        """What schedules may be registered for: `x86_64` or `aarch64`."""
+        return _family(self.triple)
+
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)
@@ -136,14 +141,17 @@ def _first_processor() -> list[str]:
 
 def _describe(name: str, triple: str, cpu: str, features: frozenset[str], caches: Caches | None = None) -> Target:
     bits, registers, fma = _vectors(triple, features)
-    family = "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
     pipes = _HALF_WIDTH.get(cpu, _PIPES) if bits == 512 else _PIPES
-    return Target(name, triple, cpu, features, bits, registers, fma, available_cores(), caches or _CACHES[family], pipes)
+    return Target(name, triple, cpu, features, bits, registers, fma, available_cores(), caches or _CACHES[_family(triple)], pipes)
+
+
+def _family(triple: str) -> str:
+    return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
 
 
 def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
     """Width and number of the vector registers, and whether they have FMA."""
-    if triple.startswith(("aarch64", "arm64")):
+    if _family(triple) == "aarch64":
         return 128, 32, True
     if "avx512f" in features:
         return 512, 32, True

@@ -26,6 +26,7 @@ def test_named_targets() -> None:
         "aarch64-dotprod": (128, 32, True, 4),
     }
     assert all(t.name == name for name, t in described.items())
+    assert {name: t.family for name, t in described.items() if t.family != "x86_64"} == {"aarch64-neon": "aarch64", "aarch64-dotprod": "aarch64"}
 
 
 def test_what_runs_here() -> None:

@@ -8,6 +8,7 @@ from math import inf
 import pytest
 
 from stepwell.dialects.mlir import ir, make_context
+from stepwell.passes.linalg import schedules
 from stepwell.passes.linalg.cost_model import CostModel, widths
 from stepwell.passes.linalg.default_schedules import contraction
 from stepwell.passes.linalg.schedules import Nest, choose
@@ -111,3 +112,12 @@ def test_steps_are_those_that_make_a_difference() -> None:
     assert steps(7, 16) == [1, 2, 3, 4, 7]
     assert steps(56, 6) == [1, 2, 3, 4, 5, 6]
     assert steps(1, 16) == [1]
+
+
+def test_a_family_of_targets_has_its_own_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "_SCHEDULERS", dict(schedules._SCHEDULERS))
+    plain = Nest((1, 0), 0, (1, 1, 1), -1, 1)
+    schedules.schedule("contraction", "aarch64")(lambda op, target: plain)
+    with product(64, 64, 64) as op:
+        assert choose(op, resolve("aarch64-neon")) == plain  # as it is: without `start` nothing is searched
+        assert choose(op, V3) != plain

@@ -1,5 +1,6 @@
 """Schedule files: read strictly, used for the kernels they name, part of the cache's key, written and read again unchanged."""
 
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -173,3 +174,16 @@ def test_a_file_that_is_no_text(tmp_path: Path) -> None:
     (tmp_path / "s").write_bytes(b"\xff\xfe")
     with pytest.raises(ScheduleError, match="expected a schedule file, which is JSON in UTF-8"):
         stepwell.compile(network(), schedule=tmp_path / "s")
+
+
+def test_the_example_goes_from_plain_loops_to_what_is_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = Path(__file__).resolve().parents[3] / "examples" / "schedules" / "steps.py"
+    spec = importlib.util.spec_from_file_location("steps", path)
+    assert spec is not None
+    assert spec.loader is not None
+    steps = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(steps)
+    assert steps.main(["--target", "x86-64-v3", "--size", "40", "--rounds", "2", "--save", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count(" ms") == 8
+    knobs = [contraction(json.loads((tmp_path / f"step{i}.json").read_text()))[2]["knobs"] for i in range(3)]
+    assert [k["vector"] for k in knobs] == [-1, 1, 1]
