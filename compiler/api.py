@@ -235,9 +235,7 @@ def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) ->
     return import_model(source, make_context(), shapes=shapes), clock()
 
 
-def start(
-    imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...], schedules: ScheduleFile | None = None
-) -> Lowered:
+def start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...], schedules: ScheduleFile | None = None) -> Lowered:
     """An imported model at the top of the stair."""
     state = PassState(weights=imported.weights, target=target, schedules=schedules)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds}, disable=disable)

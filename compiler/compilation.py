@@ -93,9 +93,7 @@ def compile(
 class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
-    def __init__(
-        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None
-    ) -> None:
+    def __init__(self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None) -> None:
         self.source = source
         self.shapes = shapes
         self.target = target

@@ -82,7 +82,8 @@ def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) 
     from stepwell.memory import memory_plan
 
     with Progress() as progress:
-        lowered = lower(options.model, "affine", target=options.target or "host", shapes=shapes, schedule=options.schedule, on_level=progress.level)
+        target = options.target or "host"
+        lowered = lower(options.model, "affine", target=target, shapes=shapes, schedule=options.schedule, on_level=progress.level)
     show_memory(memory_plan(lowered.module.operation))
     return OK
 
@@ -93,7 +94,8 @@ def _schedules(options: argparse.Namespace, shapes: Mapping[str, Sequence[int]])
     from stepwell.passes.linalg.assign_schedules import schedules_of
 
     with Progress() as progress:
-        lowered = lower(options.model, "scheduled", target=options.target or "host", shapes=shapes, schedule=options.schedule, on_level=progress.level)
+        target = options.target or "host"
+        lowered = lower(options.model, "scheduled", target=target, shapes=shapes, schedule=options.schedule, on_level=progress.level)
     with lowered.module.context:
         found = schedules_of(lowered.module.operation, lowered.target)
     if options.schedules:
