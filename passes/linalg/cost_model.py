@@ -32,7 +32,8 @@ LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 1.0  # cycles to halve the lanes of one accumulator once
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
-TIGHT = 1.05  # how much longer a tile takes that leaves no register free
+ROOMY = 0.625  # of the registers that accumulators may take before LLVM moves them about to have room for what it loads
+TIGHT = 1.15  # how much longer a tile with more of them takes
 WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
 THREADS_START = 8000.0  # cycles until the threads of a parallel loop run and are waited for
 SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
@@ -144,7 +145,7 @@ class CostModel:
             use = self.uses.get(nest.intrinsic)
             fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
             total += count * self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
-        if self.reductions and self.registers(nest) == self.target.vector_registers:
+        if self.reductions and nest.vector >= 0 and prod(full.values()) * self.vectors(nest.width, self.bytes) > ROOMY * self.target.vector_registers:
             total *= TIGHT
         return total
 

@@ -4,9 +4,9 @@
 #w = affine_map<(m, p, f, k) -> (p, k, f)>
 #y = affine_map<(m, p, f, k) -> (m, p, f)>
 
-// A product in panels takes panel by panel, so that each is read from memory once, and all rows go by it: six of them in a register tile.
+// A product in panels takes panel by panel, so that each is read from memory once, and all rows go by it: four of them in a register tile.
 // CHECK-LABEL: func.func @rows
-// CHECK: order = array<i64: 1, 0, 2>{{.*}} unroll = array<i64: 6, 1, 1, 1>, vector = 2 : i64, width = 16
+// CHECK: order = array<i64: 1, 0, 2>{{.*}} unroll = array<i64: 4, 1, 1, 1>, vector = 2 : i64, width = 16
 func.func @rows(%x: tensor<48x30xf32>, %w: tensor<8x30x16xf32>, %y: tensor<48x8x16xf32>) -> tensor<48x8x16xf32> {
   %0 = linalg.generic {indexing_maps = [#x, #w, #y], iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
       ins(%x, %w : tensor<48x30xf32>, tensor<8x30x16xf32>) outs(%y : tensor<48x8x16xf32>) {

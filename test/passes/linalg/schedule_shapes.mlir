@@ -11,11 +11,11 @@
 
 // accumulators: 6 x 2, 12 x 2, 12 x 2
 // V3-LABEL: @contraction
-// V3: unroll = array<i64: 6, 1, 1>, vector = 1 : i64, width = 16 : i64
+// V3: unroll = array<i64: 5, 1, 1>, vector = 1 : i64, width = 16 : i64
 // V4-LABEL: @contraction
-// V4: unroll = array<i64: 12, 1, 1>, vector = 1 : i64, width = 32 : i64
+// V4: unroll = array<i64: 10, 1, 1>, vector = 1 : i64, width = 32 : i64
 // NEON-LABEL: @contraction
-// NEON: unroll = array<i64: 12, 1, 1>, vector = 1 : i64, width = 8 : i64
+// NEON: unroll = array<i64: 10, 1, 1>, vector = 1 : i64, width = 8 : i64
 func.func private @contraction(%a: tensor<60x128xf32>, %b: tensor<128x64xf32>, %out: tensor<60x64xf32>) -> tensor<60x64xf32> {
   %0 = linalg.generic {indexing_maps = [#row, #column, #ij], iterator_types = ["parallel", "parallel", "reduction"]}
     ins(%a, %b : tensor<60x128xf32>, tensor<128x64xf32>) outs(%out : tensor<60x64xf32>) {
