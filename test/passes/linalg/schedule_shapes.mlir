@@ -51,7 +51,7 @@ func.func private @vector_matrix(%a: tensor<1x512xf32>, %b: tensor<512x1024xf32>
 // V4-LABEL: @depthwise
 // V4: unroll = array<i64: 1, 1, 8, 1, 1, 1>, vector = 3 : i64, width = 8 : i64
 // NEON-LABEL: @depthwise
-// NEON: unroll = array<i64: 1, 3, 4, 1, 1, 1>, vector = 3 : i64, width = 8 : i64
+// NEON: unroll = array<i64: 1, 1, 4, 1, 1, 1>, vector = 3 : i64, width = 8 : i64
 func.func private @depthwise(%x: tensor<4x34x34x8xf32>, %w: tensor<4x3x3x8xf32>, %out: tensor<4x32x32x8xf32>) -> tensor<4x32x32x8xf32> {
   %0 = linalg.generic {indexing_maps = [affine_map<(b, h, w, c, y, z) -> (b, h + y, w + z, c)>, affine_map<(b, h, w, c, y, z) -> (b, y, z, c)>,
     affine_map<(b, h, w, c, y, z) -> (b, h, w, c)>], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction"]}
