@@ -4,6 +4,7 @@
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx ...] [options]
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
+    .venv/bin/python scripts/bench.py --fork-join
 
 Nothing else may run on the machine. See docs/benchmarks.md.
 """
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.plot and not installed("matplotlib"):
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
     try:
+        if options.fork_join:
+            return fork_join(options)
         if options.profile:
             return profile(options)
         return ablate(options) if options.ablate or options.technique else compare(options)
@@ -77,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one technique switched off at a time")
     add("--technique", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
     add("--profile", metavar="NETWORK", help="the time of each kernel of a network, its GFLOP/s, share of the peak, and ONNX nodes")
+    add("--fork-join", action="store_true", help="what it costs to start threads, and from what size on a loop gains by them")
     return parser
 
 
@@ -160,6 +164,23 @@ def profile(options: argparse.Namespace) -> int:
     if options.json:
         found = [{"threads": threads, **asdict(p)} for threads, p in profiles.items()]
         options.json.write_text(json.dumps({"network": network.name, "settings": describe(None), "profiles": found}, indent=1) + "\n")
+    return 0
+
+
+def fork_join(options: argparse.Namespace) -> int:
+    """What threads cost, for each number of them above one."""
+    import json
+
+    from benchmark.forks import measure
+    from benchmark.tables import console, show_fork_join
+
+    settings = describe(None)
+    with progress() as say:
+        say("timing short loops")
+        found = [times for threads in options.threads if threads > 1 for times in measure(threads, options.rounds * options.runs)]
+    show_fork_join(console(), found)
+    if options.json:
+        options.json.write_text(json.dumps({"settings": settings, "loops": [asdict(times) for times in found]}, indent=1) + "\n")
     return 0
 
 

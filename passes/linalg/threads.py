@@ -6,14 +6,15 @@ from math import prod
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.structured import Structured
 
-THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves
+THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves: `scripts/bench.py --fork-join` measures it
+QUICK = 4  # times as many iterations a contraction does in the same time, whose operands come from the caches and registers
 THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
 
 
 def shared(op: Structured, nest: Nest) -> Nest:
     """`nest` with as many leading loops on threads as give an even share, none for little work."""
     rounds = [-(-size // (nest.width if d == nest.vector else nest.unroll[d])) for d, size in enumerate(op.sizes)]
-    return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes)))
+    return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) // (QUICK if op.kind == "contraction" else 1)))
 
 
 def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:

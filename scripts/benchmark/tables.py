@@ -7,10 +7,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from benchmark.forks import ForkJoin
 from benchmark.jobs import Contestant, KernelTime, Profile
 from benchmark.results import TOLERANCE, Comparison, Statistic, geometric_mean, means, plural
 
-__all__ = ["console", "show_ablation", "show_comparison", "show_profile"]
+__all__ = ["console", "show_ablation", "show_comparison", "show_fork_join", "show_profile"]
 
 NOTHING = "–"
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
@@ -21,6 +22,15 @@ def console() -> Console:
     """Standard output; text is printed as it is."""
     made = Console(file=sys.stdout, markup=False, highlight=False, emoji=False)
     return made if made.is_terminal else Console(file=sys.stdout, markup=False, highlight=False, emoji=False, width=PLAIN_WIDTH)
+
+
+def show_fork_join(out: Console, found: Iterable[ForkJoin]) -> None:
+    """A row for each size of the loop."""
+    table = _table("one loop that adds 1 to each element: median microseconds", "threads", "elements", "serial", "threaded", "gain")
+    for times in found:
+        row = (f"{times.serial * 1e6:.2f}", f"{times.threaded * 1e6:.2f}", f"{times.serial / times.threaded:.2f}")
+        table.add_row(str(times.threads), str(times.elements), *row)
+    out.print(table)
 
 
 def show_comparison(out: Console, c: Comparison) -> None:

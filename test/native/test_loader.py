@@ -17,6 +17,7 @@ from stepwell.native.buffers import address, aligned_empty
 from stepwell.native.loader import LoadedCode, load
 from stepwell.native.objects import split_module
 from stepwell.native.pool import compile_units
+from stepwell.target import host
 
 TABLE = np.array([1.5, -2.0, 3.25, 4.0] * 2, np.float32)
 
@@ -152,6 +153,8 @@ def test_rounding_to_bfloat16(element: str, dtype: type) -> None:
     if dtype is np.float64:
         x = np.concatenate([np.nextafter(x[4096:], 0.0), x[:4096]])  # below the resolution of f32: where rounding twice shows
         x[:3] = [1e300, -1e300, 1e-300]
+    elif "avx512bf16" in host().features:
+        x[np.abs(x) < np.finfo(np.float32).tiny] = 1.0  # there LLVM takes an instruction that flushes them; the stair's arith-expand does not
     code = compile_and_load(BF16.format(element))
     for part in (x[:4096].copy(), x[4096:].copy()):
         y = np.empty(4096, ml_dtypes.bfloat16)

@@ -170,7 +170,7 @@ class TestInspect:
         ended = commands.stepwell("inspect", conv, "--memory", "--target", "x86-64-v3")
         assert (ended.status, ended.err) == (0, "")
         assert re.search(r"\n *0 +768 +0 +1x3x8x8xf32 +input 'x'", ended.out)
-        assert re.search(r" 1024 +\d+ +1x4x8x8xf32 .* the_relu +output 'y'", ended.out)
+        assert re.search(r" 1024 +\d+ +1x1x4x8x8xf32 .* the_relu +output 'y'", ended.out)
         held = [tuple(map(int, row)) for row in re.findall(r"\n *\d+ +(\d+) +(\d+) +[\d–]+ ", ended.out)]
         workspace, ratio, live = re.search(r"workspace: (\d+) bytes, ([\d.]+) times the (\d+) that live", ended.out).groups()
         assert max(offset + size for offset, size in held) <= int(workspace)
