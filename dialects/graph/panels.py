@@ -8,6 +8,9 @@ from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.types import FLOATS, TensorType
 
 
+ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
+
+
 def in_panels(matrix: np.ndarray, width: int) -> np.ndarray:
     """A matrix (K, N) as panels (N / width, K, width), with columns of zeros added up to a multiple of the width.
 
@@ -15,8 +18,12 @@ def in_panels(matrix: np.ndarray, width: int) -> np.ndarray:
     Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
     """
     rows, columns = matrix.shape
-    filled = np.pad(matrix, ((0, 0), (0, -columns % width)))
-    return np.ascontiguousarray(np.moveaxis(filled.reshape(rows, -1, width), 1, 0))
+    out = np.zeros((-(-columns // width), rows, width), matrix.dtype)
+    for panel, first in zip(out, range(0, columns, width), strict=True):
+        part = matrix[:, first : first + width]
+        for start in range(0, rows, ROWS_AT_ONCE):
+            panel[start : start + ROWS_AT_ONCE, : part.shape[1]] = part[start : start + ROWS_AT_ONCE]
+    return out
 
 
 class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):
