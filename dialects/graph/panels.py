@@ -7,7 +7,6 @@ from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_r
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.types import FLOATS, TensorType
 
-
 ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
 
 
