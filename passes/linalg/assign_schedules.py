@@ -11,9 +11,9 @@ from stepwell.passes.linalg import default_intrinsics, default_schedules  # noqa
 from stepwell.passes.linalg.cost_model import CostModel
 from stepwell.passes.linalg.knobs import knobs, to_json
 from stepwell.passes.linalg.schedules import ATTRIBUTE, Nest, choose
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import functions, ops_below
+from stepwell.passes.rewriting import functions
 
 
 @register_pass("assign-schedules", level="linalg", anchor="func.func")
@@ -41,11 +41,6 @@ def default_schedule(op: Structured, target: Any) -> Nest:
     """What is chosen for an op among its neighbours: inside of a loop that it shares with them, which may be on threads, it is on one."""
     nest = choose(op, target)
     return replace(nest, parallel=0) if op.shared else nest
-
-
-def structured_ops(function: ir.Operation) -> list[Structured]:
-    """The structured ops of a function in order: what a schedule file counts."""
-    return [Structured(o) for o in ops_below(function) if o.name in ("linalg.generic", "linalg.fill")]
 
 
 def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Any) -> dict[int, Nest]:

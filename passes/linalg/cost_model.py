@@ -22,6 +22,7 @@ from typing import Any
 
 from stepwell.passes.linalg.intrinsics import Use, available
 from stepwell.passes.linalg.schedules import Nest
+from stepwell.passes.linalg.segments import vector_segments
 from stepwell.passes.linalg.structured import Access, Structured, element_bits
 
 FILL = 0.8  # of a cache that one nest's data may take
@@ -286,13 +287,7 @@ class _Reach:
 
 def widths(size: int, width: int) -> list[tuple[int, int]]:
     """Rounds and width of the stretches of vectors that cover `size`: `width` first, then halves of it for what is left."""
-    out = []
-    while size > 0 and width >= 1:
-        rounds, size = divmod(size, width)
-        if rounds:
-            out.append((rounds, width))
-        width //= 2
-    return out
+    return [(segment.rounds, segment.step) for segment in vector_segments(size, width)]
 
 
 def body_cost(op: Structured, fma: bool) -> tuple[float, float]:

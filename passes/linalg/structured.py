@@ -7,7 +7,9 @@ from typing import Any
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import defining_op, ir, use_count
 from stepwell.passes.linalg.shared_loops import SharedLoop, shared_loops
+from stepwell.passes.rewriting import ops_below
 
+STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
 COMBINERS = {
@@ -74,7 +76,7 @@ class Structured:
 
     def __init__(self, op: Any) -> None:
         self.operation: ir.Operation = op.operation
-        if self.operation.name not in ("linalg.generic", "linalg.fill"):
+        if self.operation.name not in STRUCTURED:
             raise PassError(f"'{self.operation.name}' at {self.operation.location} is not a linalg.generic or linalg.fill")
 
     @cached_property
@@ -241,6 +243,11 @@ class Structured:
 
     def can_vectorise(self, dim: int) -> bool:
         return self.why_not_vector(dim) is None
+
+
+def structured_ops(function: ir.Operation) -> list[Structured]:
+    """The structured ops of a function in order: what a schedule file counts."""
+    return [Structured(o) for o in ops_below(function) if o.name in STRUCTURED]
 
 
 def coefficient(expr: Any, dim: int) -> int | None:

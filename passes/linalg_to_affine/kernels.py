@@ -6,7 +6,7 @@ from typing import Any
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
-from stepwell.passes.linalg.structured import Structured, element_bits
+from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
 from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing, Slice
@@ -116,7 +116,7 @@ def _take_scratch(kernel: Any) -> None:
     for o in allocations:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
-    sharing = Sharing(chains([Structured(o) for o in ops_below(kernel.operation) if o.name in ("linalg.generic", "linalg.fill")]))
+    sharing = Sharing(chains(structured_ops(kernel.operation)))
     lifetimes, slices = [], []
     for o in allocations:
         size = memref_bytes(o.results[0].type)
@@ -216,7 +216,7 @@ def in_place_arguments(kernel: Any) -> list[int]:
     That is so where the kernel is one nest whose element-wise ops alone read the argument, with the destination's type and map.
     """
     block = kernel.regions[0].blocks[0]
-    structured = [Structured(o) for o in ops_below(kernel.operation) if o.name in ("linalg.generic", "linalg.fill")]
+    structured = structured_ops(kernel.operation)
     nests = chains(structured)
     if len(nests) != 1 or len(nests[0].root.outputs) != 1:
         return []

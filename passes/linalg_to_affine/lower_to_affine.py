@@ -8,13 +8,13 @@ from typing import Any
 from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
 from stepwell.passes.linalg.intrinsics import available
 from stepwell.passes.linalg.schedules import Nest
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.segments import Segment
+from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg_to_affine.chains import Chain, chains
-from stepwell.passes.linalg_to_affine.nest import Enclosing, NestEmitter, Segment, Shrunk, parallel_loop
+from stepwell.passes.linalg_to_affine.nest import Enclosing, NestEmitter, Shrunk, parallel_loop
 from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice, position, rounds
 from stepwell.passes.linalg_to_affine.views import RESHAPES, origin
 from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import ops_below
 
 
 @register_pass("lower-to-affine", level="scheduled", anchor="func.func")
@@ -26,9 +26,9 @@ class LowerToAffine(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        found = chains([Structured(o) for o in ops_below(op) if o.name in ("linalg.generic", "linalg.fill")])
+        found = chains(structured_ops(op))
         lowering = _Lowering(Sharing(found), state.target)
-        for _, run in groupby(range(len(found)), key=lowering.outermost):
+        for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)
             # At the last member, where everything that is captured on the way is defined.
             with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
@@ -45,20 +45,15 @@ class _Lowering:
     def __init__(self, sharing: Sharing, target: Any) -> None:
         self.sharing, self.chains, self.target = sharing, sharing.chains, target
 
-    def outermost(self, index: int) -> tuple[int, int]:
-        """What tells the runs of chains apart that are emitted together: their outermost shared loop, or the chain itself."""
+    def run(self, index: int, level: int) -> tuple[int, int]:
+        """What tells the runs of chains apart that are emitted together: their shared loop at that level, or the chain itself."""
         path = self.sharing.paths[index]
-        return (path[0][1], -1) if path else (-1, index)
+        return (path[level][1], -1) if len(path) > level else (-1, index)
 
     def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit neighbouring chains that have as many shared loops around them as there are `ivs`."""
         level = len(ivs)
-
-        def deeper(index: int) -> tuple[int, int]:
-            path = self.sharing.paths[index]
-            return (path[level][1], -1) if len(path) > level else (-1, index)
-
-        for _, run in groupby(indices, key=deeper):
+        for _, run in groupby(indices, key=lambda index: self.run(index, level)):
             inside = list(run)
             chain = self.chains[inside[0]]
             if len(self.sharing.paths[inside[0]]) == level:

@@ -10,7 +10,7 @@ from lowering.linalg_model import run_kernel
 
 from stepwell.dialects.errors import ScheduleError
 from stepwell.dialects.types import TensorType
-from stepwell.passes.linalg_to_affine.nest import segments, vector_segments
+from stepwell.passes.linalg.segments import segments, vector_segments
 
 EPSILON = np.finfo(np.float32).eps
 

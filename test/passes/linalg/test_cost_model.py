@@ -13,8 +13,8 @@ from stepwell.passes.linalg.cost_model import CostModel, widths
 from stepwell.passes.linalg.default_schedules import contraction
 from stepwell.passes.linalg.schedules import Nest, choose
 from stepwell.passes.linalg.search import GAIN, improve, steps
+from stepwell.passes.linalg.segments import vector_segments
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.linalg_to_affine.nest import vector_segments
 from stepwell.passes.rewriting import ops_below
 from stepwell.target import Caches, resolve
 

@@ -1,0 +1,35 @@
+"""How a dimension is cut into stretches of whole steps and what is left over."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of one dimension walked with one step, of which each round covers `step` iterations."""
+
+    low: int
+    high: int
+    step: int
+
+    @property
+    def rounds(self) -> int:
+        return (self.high - self.low) // self.step
+
+
+def segments(size: int, step: int) -> list[Segment]:
+    """Cut 0..size into a stretch of whole steps and a shorter last one: full tiles first, then the remainder as a tile of its own."""
+    whole = size // step * step
+    cut = [Segment(0, whole, step)] if whole else []
+    return [*cut, Segment(whole, size, size - whole)] if whole < size else cut
+
+
+def vector_segments(size: int, width: int) -> list[Segment]:
+    """Cut 0..size into stretches of vectors: `width` first, then halves of it for what is left, down to single elements."""
+    out, at = [], 0
+    while at < size:
+        while width > size - at:
+            width //= 2
+        high = at + (size - at) // width * width
+        out.append(Segment(at, high, width))
+        at = high
+    return out
