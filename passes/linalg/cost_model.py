@@ -103,7 +103,7 @@ class CostModel:
         Where nothing is summed there is nothing to keep: each point is stored before the next. Where each point has vectors of its own,
         one after the other goes through few registers.
         """
-        tile = self.step(nest)
+        tile = self.tile_steps(nest)
         in_lanes = nest.intrinsic in self.uses and nest.vector in self.reductions
         width = nest.width // self.uses[nest.intrinsic].intrinsic.depth if in_lanes else nest.width
         vectors, points = self.vectors(width, self.bytes), prod(tile.values())
@@ -115,7 +115,7 @@ class CostModel:
         return points * len(self.outputs) * vectors + max(min(vectors, AHEAD), reused * vectors) + still
 
     @staticmethod
-    def step(nest: Nest) -> Steps:
+    def tile_steps(nest: Nest) -> Steps:
         """The dimensions of which a register tile holds several iterations, and how many."""
         return {d: nest.unroll[d] for d in nest.order if d != nest.vector and nest.unroll[d] > 1}
 
@@ -138,14 +138,17 @@ class CostModel:
 
     def compute(self, nest: Nest) -> float:
         """Cycles of arithmetic and loads over the whole iteration space."""
-        full = self.step(nest)
-        summed = prod(self.sizes[d] for d in self.reductions if d != nest.vector)
+        full = self.tile_steps(nest)
+        pieces = prod(-(-self.sizes[d] // nest.blocks[d]) for d in self.reductions if d in nest.blocks)
+        summed = -(-prod(self.sizes[d] for d in self.reductions if d != nest.vector) // pieces)
         inside = len([d for d in self.reductions if self.sizes[d] > 1])
         total = 0.0
         for count, tile, width in self._tiles(nest, full):
             use = self.uses.get(nest.intrinsic)
             fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
-            total += count * self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
+            once = self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
+            again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0  # sums so far
+            total += count * pieces * (once + again)
         if self.reductions and nest.vector >= 0 and prod(full.values()) * self.vectors(nest.width, self.bytes) > ROOMY * self.target.vector_registers:
             total *= TIGHT
         return total
@@ -208,29 +211,36 @@ class CostModel:
             return 1.0
         return self.vectors(width, access.bytes) if kind == "vector" else 2.0 * width  # each is loaded and put in its place
 
+    def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
+        """The loops of a nest of more than one round, outermost first: dimension, how much of it one round of what is around reaches, rounds."""
+        blocks, threaded, summed = nest.blocks, nest.order[: nest.parallel], self.reductions
+        outside = [*threaded, *(d for d in (*nest.order, *summed) if d in blocks and d not in threaded)]
+        out = [(d, self.sizes[d], -(-self.sizes[d] // blocks.get(d, nest.step(d)))) for d in outside]
+        for d in (*nest.order, *summed):
+            if d not in outside or d in blocks:
+                upto = min(self.sizes[d], blocks.get(d, self.sizes[d]))
+                out.append((d, upto, -(-upto // nest.step(d))))
+        return [loop for loop in out if loop[2] > 1]
+
     # -- caches ---------------------------------------------------------------------------------------------------------------
 
     def traffic(self, nest: Nest) -> tuple[float, float, float]:
         """Cycles to fetch what is read and written into each cache."""
-        loops, rounds, reached = [], [], {}
-        for d in (*nest.order, *self.reductions):
-            size, step = self.sizes[d], nest.width if d == nest.vector else nest.unroll[d]
-            reached[d] = min(step, size)
-            if step < size:
-                loops.append(d)
-                rounds.append(-(-size // step))
+        loops = self.loops(nest)
+        reached = {d: min(nest.step(d), self.sizes[d]) for d in (*nest.order, *self.reductions)}
         everything = [*self.inputs, *self.outputs]
         # Footprints of the data inside each loop, from the innermost outwards.
         inside = [[a.footprint(reached) for a in everything]]
-        for d in reversed(loops):
-            reached[d] = self.sizes[d]
+        for d, upto, _ in reversed(loops):
+            reached[d] = upto
             inside.append([a.footprint(reached) if d in a.moving else size for a, size in zip(everything, inside[-1], strict=True)])
+        rounds = [n for _, _, n in loops]
         inside.reverse()  # inside[i]: what is reached by the loops from the i-th on
         out: list[float] = []
         for capacity, speed in zip(self.capacities, BYTES_PER_CYCLE, strict=True):
             fits = next((i for i, sizes in enumerate(inside) if sum(sizes) <= capacity), len(loops))
             around = max(fits - 1, 0)  # from one round of this loop to the next, what both reach is still there
-            last = [max((i for i in range(around) if loops[i] in a.moving), default=-1) for a in everything]
+            last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
             out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)) / speed)
         # What fits the last cache is there already: the kernel before has written it, or the run before has read it.
         if sum(inside[0]) <= self.capacities[-1]:
@@ -246,7 +256,7 @@ class CostModel:
             return (1.0, 0.0)
         starts, whole, total = 1, 1, 1.0
         for d in nest.order[: nest.parallel]:
-            step = nest.width if d == nest.vector else nest.unroll[d]
+            step = nest.blocks.get(d, nest.step(d))
             rounds, left = divmod(self.sizes[d], step)
             starts *= (rounds > 0) + (left > 0)
             whole *= max(1, rounds)

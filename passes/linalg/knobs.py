@@ -96,6 +96,11 @@ def tile_knob(dim: int) -> str:
     return f"unroll.{dim}"
 
 
+def block_knob(dim: int) -> str:
+    """The name of the knob that says how many iterations of `dim` make a block."""
+    return f"block.{dim}"
+
+
 def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
     """The knobs of a loop nest for `op` on `target`; `schedules.Nest` says what each means. The first of equals is the simplest."""
     parallel = tuple(op.parallel_dims)
@@ -109,6 +114,7 @@ def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
         Knob("vector", Choice((-1, *vectors)), {d: f"dimension {d} cannot be vectorised: {why}" for d, why in reasons.items() if why is not None}),
         Knob("width", Choice(widths), {}),
         Knob("intrinsic", Choice((NONE, *available(op, target))), {}),
+        *(Knob(block_knob(d), Range(0, op.sizes[d] if op.can_block(d) else 0), {}) for d in range(len(op.sizes))),
     )
 
 

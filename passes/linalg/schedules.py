@@ -12,7 +12,7 @@ from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.sched import NestAttr
 from stepwell.passes.linalg.intrinsics import NONE, available
-from stepwell.passes.linalg.knobs import Value, check_values, knobs, tile_knob
+from stepwell.passes.linalg.knobs import Value, block_knob, check_values, knobs, tile_knob
 from stepwell.passes.linalg.structured import Structured
 
 ATTRIBUTE = "sched"  # the name under which an op carries its schedule
@@ -26,6 +26,9 @@ class Nest:
     - `order`: the parallel dimensions, outermost first; reductions follow inside, in the op's order.
     - `parallel`: how many leading loops of `order` run on threads.
     - `unroll`: for each dimension, how many of its iterations the register tile holds.
+    - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
+      blocks lie outside of all others, so that what a block reads stays in a cache meanwhile. Blocks of a summed dimension leave their
+      sums in memory for the next.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
       added up at the end.
     - `width`: elements of one vector.
@@ -38,6 +41,16 @@ class Nest:
     vector: int
     width: int
     intrinsic: str = NONE
+    block: tuple[int, ...] = ()
+
+    @property
+    def blocks(self) -> dict[int, int]:
+        """The dimensions that are walked in blocks, and the size of these."""
+        return {d: size for d, size in enumerate(self.block) if size}
+
+    def step(self, dim: int) -> int:
+        """How many iterations of `dim` a round of its innermost loop is: those of the tile, or of a vector."""
+        return self.width if dim == self.vector else self.unroll[dim]
 
     def to_attribute(self) -> NestAttr:
         """The `#sched.nest` attribute of these knobs, in the current context."""
@@ -58,8 +71,9 @@ class Nest:
             raise ScheduleError(f"{where}: schedule must be a #sched.nest, got {attribute}")
         fields = to_python(ir.DictAttr(attribute.knobs))
         expected = [f.name for f in dataclasses.fields(Nest)]
-        if not set(expected) >= set(fields) >= set(expected) - {"intrinsic"}:
-            raise ScheduleError(f"{where}: {attribute} must have the knobs {', '.join(expected)}, the last one only if it is not {NONE}")
+        optional = [f.name for f in dataclasses.fields(Nest) if f.default is not dataclasses.MISSING]
+        if not set(expected) >= set(fields) >= set(expected) - set(optional):
+            raise ScheduleError(f"{where}: {attribute} must have the knobs {', '.join(expected)}; of these {', '.join(optional)} may be left out")
         nest = Nest(**fields)
         try:
             nest.check(op, target)
@@ -70,7 +84,9 @@ class Nest:
     def values(self, op: Structured) -> dict[str, Value]:
         """The values of the knobs of `op`, by name (see `knobs.knobs`)."""
         steps = {tile_knob(d): self.unroll[d] for d in op.parallel_dims}
-        return {"order": self.order, "parallel": self.parallel, **steps, "vector": self.vector, "width": self.width, "intrinsic": self.intrinsic}
+        blocks = {block_knob(d): self.blocks.get(d, 0) for d in range(len(op.sizes))}
+        lanes: dict[str, Value] = {"vector": self.vector, "width": self.width, "intrinsic": self.intrinsic}
+        return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks}
 
     @staticmethod
     def from_values(values: Mapping[str, Any], op: Structured, target: Any) -> "Nest":
@@ -78,7 +94,8 @@ class Nest:
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         check_values(given, knobs(op, target))
         unroll = tuple(given.pop(tile_knob(d), 1) for d in range(len(op.sizes)))
-        nest = Nest(unroll=unroll, **given)
+        block = tuple(given.pop(block_knob(d)) for d in range(len(op.sizes)))
+        nest = Nest(unroll=unroll, block=block if any(block) else (), **given)
         nest.check(op, target)
         return nest
 
@@ -87,7 +104,15 @@ class Nest:
         dims = len(op.sizes)
         if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):
             raise ScheduleError(f"unroll: {list(self.unroll)} is not legal, expected {dims} numbers, 1 for each reduction of {op.reduction_dims}")
+        if len(self.block) not in (0, dims):
+            raise ScheduleError(f"block: {list(self.block)} is not legal, expected {dims} numbers, or none")
         check_values(self.values(op), knobs(op, target))
+        for d, size in self.blocks.items():
+            step = self.step(d)
+            if d in op.reduction_dims and self.vector in op.reduction_dims:
+                raise ScheduleError(f"knob '{block_knob(d)}': {size} is not legal, expected 0 where vectors lie along a summed dimension")
+            if size % step:
+                raise ScheduleError(f"knob '{block_knob(d)}': {size} is not legal, expected 0 or a multiple of {step}, the step along this dimension")
         if self.intrinsic != NONE:
             chosen = available(op, target)[self.intrinsic].intrinsic
             unit = chosen.lanes * (chosen.depth if self.vector in op.reduction_dims else 1)
@@ -96,6 +121,13 @@ class Nest:
         tile = prod(self.unroll)
         if tile > MAX_TILE:
             raise ScheduleError(f"unroll: a register tile of {tile} is not legal, expected a product of at most {MAX_TILE}")
+
+
+def sums_in_blocks(op: Structured) -> bool:
+    """Whether the schedule that `op` carries leaves sums in its output and takes them up again."""
+    attribute = op.operation.attributes.get(ATTRIBUTE)
+    block = to_python(ir.DictAttr(attribute.knobs)).get("block", ()) if isinstance(attribute, NestAttr) else ()
+    return any(size and d in op.reduction_dims for d, size in enumerate(block))
 
 
 Scheduler = Callable[[Structured, Any], Nest]

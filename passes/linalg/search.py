@@ -5,21 +5,21 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from stepwell.dialects.mlir import defining_op
 from stepwell.passes.linalg.cost_model import CostModel
 from stepwell.passes.linalg.intrinsics import NONE
 from stepwell.passes.linalg.schedules import MAX_TILE, Nest
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg.threads import shared
 
 GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
 ROUNDS = 4  # of turning every knob, at most
+LEAST_SUM = 128  # rounds of a sum that a block of it has at least: fewer are not worth leaving it in memory
 VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 
 def improve(op: Structured, target: Any, start: Nest) -> Nest:
     """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
-    if prod(op.sizes) == 0 or start.vector < 0 or any(known(a) for a in op.inputs):
+    if prod(op.sizes) == 0 or start.vector < 0 or any(a.is_constant for a in op.inputs):
         return start
     model = CostModel(op, target)
     best, cost = start, model.cost(start).cycles
@@ -38,12 +38,6 @@ def improve(op: Structured, target: Any, start: Nest) -> Nest:
         if best is before or cost * GAIN <= model.least:
             break
     return best
-
-
-def known(access: Access) -> bool:
-    """Whether an input is a constant of the kernel: its numbers are written into the code where they are few, which the model knows nothing of."""
-    source = defining_op(access.value) if access.is_shaped else None
-    return source is not None and source.name == "arith.constant"
 
 
 def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
@@ -66,6 +60,28 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
         rest = tuple(d for d in nest.order if d != dim)
         yield shared(op, replace(nest, order=(dim, *rest)))
         yield shared(op, replace(nest, order=(*rest, dim)))
+    yield from blocked(model, nest) if orders else ()
+
+
+def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
+    """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
+    op, sizes = model.op, model.sizes
+    if nest.block:
+        yield shared(op, replace(nest, block=()))
+    sums = [d for d in op.reduction_dims if op.can_block(d) and nest.vector not in op.reduction_dims]
+    largest = max(sums, key=lambda d: sizes[d], default=-1)
+    for outer in nest.order[:2]:
+        for ours in (0, *cuts(sizes[outer], nest.step(outer))):
+            for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
+                if ours or summed:
+                    block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
+                    yield shared(op, replace(nest, block=block))
+
+
+def cuts(size: int, step: int) -> list[int]:
+    """Blocks that cut `size` in two, four, eight and so on, each as a multiple of `step`."""
+    parts = (2**i for i in range(1, 6) if size >> i >= step)
+    return sorted({-(-size // (part * step)) * step for part in parts})
 
 
 def vectorisable(op: Structured, vector: int) -> list[int]:
@@ -90,7 +106,7 @@ def steps(size: int, limit: int) -> list[int]:
 def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
     """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
     while True:
-        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)
+        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
             yield shared(model.op, candidate)
             return

@@ -47,6 +47,12 @@ class Access:
     def shape(self) -> list[int]:
         return list(ir.ShapedType(self.value.type).shape)
 
+    @property
+    def is_constant(self) -> bool:
+        """Whether it reads a constant of the kernel, whose numbers are written into the code where they are few."""
+        source = defining_op(self.value) if self.is_shaped else None
+        return source is not None and source.name in ("arith.constant", "memref.get_global")
+
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
         if dim not in self._columns:
@@ -243,6 +249,10 @@ class Structured:
 
     def can_vectorise(self, dim: int) -> bool:
         return self.why_not_vector(dim) is None
+
+    def can_block(self, dim: int) -> bool:
+        """Whether `dim` may be walked in blocks: a sum only where it can be left in its output and taken up again."""
+        return dim in self.parallel_dims or (self.combiner is not None and not any(a.is_constant for a in self.inputs))
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

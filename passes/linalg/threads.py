@@ -13,7 +13,7 @@ THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share ou
 
 def shared(op: Structured, nest: Nest) -> Nest:
     """`nest` with as many leading loops on threads as give an even share, none for little work."""
-    rounds = [-(-size // (nest.width if d == nest.vector else nest.unroll[d])) for d, size in enumerate(op.sizes)]
+    rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
     return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) // (QUICK if op.kind == "contraction" else 1)))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
-from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
+from stepwell.passes.linalg.schedules import ATTRIBUTE, choose, sums_in_blocks
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
@@ -213,7 +213,8 @@ def memref_bytes(mlir_type: Any) -> int:
 def in_place_arguments(kernel: Any) -> list[int]:
     """The arguments that may share memory with the destination: read element by element, each just before that element is written.
 
-    That is so where the kernel is one nest whose element-wise ops alone read the argument, with the destination's type and map.
+    That is so where the kernel is one nest whose element-wise ops alone read the argument, with the destination's type and map, and whose
+    sums are not left in the destination meanwhile.
     """
     block = kernel.regions[0].blocks[0]
     structured = structured_ops(kernel.operation)
@@ -223,7 +224,7 @@ def in_place_arguments(kernel: Any) -> list[int]:
     written = nests[0].root.outputs[0].value
     out = origin(written, RESHAPES)
     elementwise = [o.operation for o in nests[0].members if o.is_elementwise and not o.is_fill]
-    if not _is_permutation_identity(nests[0].root):
+    if not _is_permutation_identity(nests[0].root) or sums_in_blocks(nests[0].root):
         return []
     allowed = []
     for index, argument in enumerate(block.arguments):

@@ -63,79 +63,118 @@ class NestEmitter:
         self.fma = fma
         self.root, self.nest, self.initial, self.epilogues, self.enclosing = root, nest, initial, epilogues, enclosing
         self.sizes = root.sizes
+        self.extents = list(root.sizes)  # of each dimension, what the loops still have to walk: its size, or that of the block they are in
         self.ivs: list[ir.Value] = list(enclosing.ivs)
-        self.where: dict[int, int] = {}  # dimension -> its place in ivs
-        self.fixed: dict[int, int] = {}  # dimension -> its one value, where no loop is needed
+        self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
+        self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
         self.lanes_reduce = nest.vector in root.reduction_dims
         self.known = {n: array for n, a in enumerate(root.inputs) if (array := known_array(a)) is not None}
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
 
-    # -- loops over the parallel dimensions ---------------------------------------------------------------------------------
+    # -- loops around the register tile -------------------------------------------------------------------------------------
 
     def emit(self) -> None:
-        """Emit the whole nest at the current insertion point."""
-        self._parallel(list(self.nest.order), {}, 1)
+        """Emit the whole nest at the current insertion point.
 
-    def _cut(self, dim: int) -> list[Segment]:
+        From outside: the threaded loops, over blocks where their dimensions have them; loops over blocks of the other dimensions, and of
+        what is summed; then all loops that are left.
+        """
+        nest, blocks = self.nest, self.nest.blocks
+        threaded, serial = nest.order[: nest.parallel], nest.order[nest.parallel :]
+        outer = [(d, True) for d in serial if blocks.get(d)] + [(d, True) for d in self.root.reduction_dims if blocks.get(d)]
+        inner = [(d, False) for d in nest.order if d in serial or blocks.get(d)]
+        self._parallel([(d, bool(blocks.get(d))) for d in threaded], [*outer, *inner])
+
+    def _cut(self, dim: int, *, into_blocks: bool) -> list[Segment]:
+        if into_blocks:
+            return segments(self.extents[dim], self.nest.blocks[dim])
         if dim == self.nest.vector:
-            return vector_segments(self.sizes[dim], self.nest.width)
-        return segments(self.sizes[dim], self.nest.unroll[dim])
+            return vector_segments(self.extents[dim], self.nest.width)
+        return segments(self.extents[dim], self.nest.unroll[dim])
 
-    def _parallel(self, dims: list[int], tile: Offsets, width: int) -> None:
+    def _parallel(self, threaded: list[tuple[int, bool]], serial: list[tuple[int, bool]]) -> None:
         """Loops for the threaded dimensions: one affine.parallel for each combination of their segments."""
-        threaded, serial = dims[: self.nest.parallel], dims[self.nest.parallel :]
 
-        def combine(rest: list[int], chosen: list[Segment]) -> None:
+        def combine(rest: list[tuple[int, bool]], chosen: list[Segment]) -> None:
             if rest:
-                for segment in self._cut(rest[0]):
+                for segment in self._cut(rest[0][0], into_blocks=rest[0][1]):
                     combine(rest[1:], [*chosen, segment])
                 return
-            steps = {d: s.step for d, s in zip(threaded, chosen, strict=True) if d != self.nest.vector}
-            lanes = next((s.step for d, s in zip(threaded, chosen, strict=True) if d == self.nest.vector), width)
-            looping = [(d, s) for d, s in zip(threaded, chosen, strict=True) if s.rounds > 1]
-            for d, s in zip(threaded, chosen, strict=True):
+            dims = [(d, into_blocks, s) for (d, into_blocks), s in zip(threaded, chosen, strict=True)]
+            whole = [(d, s) for d, into_blocks, s in dims if not into_blocks]
+            steps = {d: s.step for d, s in whole if d != self.nest.vector}
+            lanes = next((s.step for d, s in whole if d == self.nest.vector), 1)
+            before = list(self.extents)
+            for d, _, s in dims:
+                self.extents[d] = s.step
+            looping = [(d, s) for d, _, s in dims if s.rounds > 1]
+            for d, _, s in dims:
                 if s.rounds == 1:
-                    self.fixed[d] = s.low
+                    self._fix(d, s.low)
             if looping:
                 loop = parallel_loop([s for _, s in looping])
                 block = loop.regions[0].blocks[0]
                 with ir.InsertionPoint(block):
                     for (d, _), iv in zip(looping, block.arguments, strict=True):
                         self._enter(d, iv)
-                    self._serial(serial, {**tile, **steps}, lanes)
+                    self._serial(serial, steps, lanes)
                     for d, _ in reversed(looping):
                         self._leave(d)
                     affine.AffineYieldOp([])
             else:
-                self._serial(serial, {**tile, **steps}, lanes)
-            for d in threaded:
-                self.fixed.pop(d, None)
+                self._serial(serial, steps, lanes)
+            for d, _, s in dims:
+                if s.rounds == 1:
+                    self._fix(d, -s.low)
+            self.extents = before
 
         combine(threaded, [])
 
-    def _serial(self, dims: list[int], tile: Offsets, width: int) -> None:
-        if not dims:
+    def _serial(self, loops: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """The loops over these dimensions, or over their blocks, and the tile inside."""
+        if not loops:
             self._tile({d: t for d, t in tile.items() if t > 1}, width)
             return
-        dim, *rest = dims
-        for segment in self._cut(dim):
-            vectorised = dim == self.nest.vector
-            inner = tile if vectorised else {**tile, dim: segment.step}
-            with_width = segment.step if vectorised else width
+        (dim, into_blocks), *rest = loops
+        if into_blocks and dim in self.root.reduction_dims:
+            self._sum_in_blocks(dim, rest, tile, width)
+            return
+        for segment in self._cut(dim, into_blocks=into_blocks):
+            with_width = segment.step if dim == self.nest.vector and not into_blocks else width
+            inner = tile if into_blocks or dim == self.nest.vector else {**tile, dim: segment.step}
+            self._in_loop(dim, segment, rest, inner, with_width)
 
-            def body(carried: list[Any], inner: Offsets = inner, with_width: int = with_width) -> list[Any]:
-                self._serial(rest, inner, with_width)
-                return carried
+    def _in_loop(self, dim: int, segment: Segment, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """A loop over `segment`, in whose rounds that much of `dim` is left to walk."""
+        before, self.extents[dim] = self.extents[dim], segment.step
 
-            self._loop(dim, segment, [], body)
+        def body(carried: list[Any]) -> list[Any]:
+            self._serial(rest, tile, width)
+            return carried
+
+        self._loop(dim, segment, [], body)
+        self.extents[dim] = before
+
+    def _sum_in_blocks(self, dim: int, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """A loop over blocks of a sum: the first starts it, the last finishes it, and between them it lies in memory."""
+        begins, ends, block = self.begins, self.ends, self.nest.blocks[dim]
+        last = (self.extents[dim] - 1) // block * block
+        cut = [Segment(0, min(block, self.extents[dim]), min(block, self.extents[dim]))]
+        cut += [Segment(block, last, block)] if last > block else []
+        cut += [Segment(last, self.extents[dim], self.extents[dim] - last)] if last else []
+        for place, segment in enumerate(cut):
+            self.begins, self.ends = begins and place == 0, ends and place == len(cut) - 1
+            self._in_loop(dim, segment, rest, tile, width)
+        self.begins, self.ends = begins, ends
 
     def _loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """One loop over `segment`, or its body alone where there is a single round."""
         if segment.rounds == 1:
-            self.fixed[dim] = segment.low
+            self._fix(dim, segment.low)
             results = body(carried)
-            del self.fixed[dim]
+            self._fix(dim, -segment.low)
             return results
         loop = affine.AffineForOp(segment.low, segment.high, segment.step, iter_args=carried)
         with ir.InsertionPoint(loop.body):
@@ -145,12 +184,15 @@ class NestEmitter:
         return list(loop.results)
 
     def _enter(self, dim: int, iv: ir.Value) -> None:
-        self.where[dim] = len(self.ivs)
+        self.where.setdefault(dim, []).append(len(self.ivs))
         self.ivs.append(iv)
 
     def _leave(self, dim: int) -> None:
-        del self.where[dim]
+        self.where[dim].pop()
         self.ivs.pop()
+
+    def _fix(self, dim: int, value: int) -> None:
+        self.fixed[dim] = self.fixed.get(dim, 0) + value
 
     # -- the register tile --------------------------------------------------------------------------------------------------
 
@@ -166,13 +208,15 @@ class NestEmitter:
             flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
-        for epilogue in self.epilogues:
+        for epilogue in self.epilogues if self.ends else ():
             groups = [self._epilogue(epilogue, p, g, width) for p, g in zip(points, groups, strict=True)]
         for p, group in zip(points, groups, strict=True):
             for out, v in zip(self.root.outputs, group, strict=True):
                 self._store(out, v, p, width)
 
     def _start(self, out: Access, point: Offsets, width: int) -> ir.Value | None:
+        if not self.begins:
+            return self._load(out, point, width)
         if not out.used:
             # The body ignores what was there: nothing to load, but loops carry a value, so give them zero.
             return as_vector(constant_of(out.element_type, 0), self._lanes(out, width)) if self.root.reduction_dims else None
@@ -196,12 +240,12 @@ class NestEmitter:
                 acc = self._reduce(rest, points, acc, width, only)
             del self.fixed[dim]
             return acc
-        segments = [((only or {}).get(dim, Segment(0, self.sizes[dim], 1)), use)]
+        segments = [((only or {}).get(dim, Segment(0, self.extents[dim], 1)), use)]
         if use is not None and not self.lanes_reduce and dim == use.summed:
             # Whole blocks, then what is left over by the body.
             depth = use.intrinsic.depth
-            whole = self.sizes[dim] // depth * depth
-            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.sizes[dim], 1), None)] if whole < self.sizes[dim] else [])]
+            whole = self.extents[dim] // depth * depth
+            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.extents[dim], 1), None)] if whole < self.extents[dim] else [])]
         for segment, inside in segments:
 
             def body(inner: list[Any], inside: Use | None = inside) -> list[Any]:
@@ -301,8 +345,9 @@ class NestEmitter:
         exprs: list[Any] = []
         for d in range(len(self.sizes)):
             offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
-            start = ir.AffineDimExpr.get(self.where[d]) if d in self.where else ir.AffineConstantExpr.get(self.fixed.get(d, 0))
-            expr = ir.AffineExpr.get_add(start, ir.AffineConstantExpr.get(offset))
+            expr: Any = ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset)
+            for place in reversed(self.where.get(d, [])):
+                expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(place), expr)
             if d in self.enclosing.places and not own:
                 expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.enclosing.places[d]) * self.sizes[d], expr)
             exprs.append(expr)

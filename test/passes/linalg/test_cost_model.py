@@ -12,7 +12,8 @@ from stepwell.passes.linalg import schedules
 from stepwell.passes.linalg.cost_model import CostModel, widths
 from stepwell.passes.linalg.default_schedules import contraction
 from stepwell.passes.linalg.schedules import Nest, choose
-from stepwell.passes.linalg.search import GAIN, improve, steps
+from stepwell.passes.linalg.search import GAIN, cuts, improve, steps
+from stepwell.passes.linalg.search import blocked as blocks
 from stepwell.passes.linalg.segments import vector_segments
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.rewriting import ops_below
@@ -80,6 +81,27 @@ def test_traffic_follows_the_order_of_the_loops() -> None:
         rows_outside, columns_outside = (model.traffic(Nest(order, 0, (4, 1, 1), 1, 16)) for order in ((0, 1), (1, 0)))
         assert rows_outside != columns_outside
         assert all(t > 0 for t in (*rows_outside[:2], *columns_outside[:2]))
+
+
+def test_blocks_keep_what_is_read_again_in_a_cache() -> None:
+    small = replace(V3, caches=Caches(4 << 10, 64 << 10, 256 << 10))
+    with product(512, 512, 1024) as op:
+        model, whole = CostModel(op, small), Nest((0, 1), 0, (4, 1, 1), 1, 16)
+        candidates = list(blocks(model, whole))
+        for candidate in candidates:
+            candidate.check(op, small)
+        best = min(candidates, key=lambda nest: model.cost(nest).cycles)
+        assert best.blocks
+        assert sum(model.traffic(best)) < 0.5 * sum(model.traffic(whole))
+        assert model.compute(best) >= model.compute(whole)  # blocks save no arithmetic, and sums in blocks are loaded again
+        assert model.traffic(replace(whole, block=(0, 0, 0))) == model.traffic(whole)
+        assert model.traffic(replace(whole, block=(512, 512, 1024))) == model.traffic(whole)
+
+
+def test_blocks_are_cut_in_whole_steps() -> None:
+    assert cuts(96, 10) == [20, 30, 50]
+    assert cuts(300, 128) == [256]
+    assert cuts(5, 8) == []
 
 
 def test_windows_that_overlap_are_fetched_once() -> None:

@@ -9,7 +9,7 @@ import pytest
 from stepwell.dialects.errors import ScheduleError
 from stepwell.dialects.mlir import ir, make_context
 from stepwell.passes.linalg.knobs import Choice, Permutation, Range, knobs, to_json
-from stepwell.passes.linalg.schedules import Nest
+from stepwell.passes.linalg.schedules import Nest, sums_in_blocks
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.rewriting import ops_below
 from stepwell.target import resolve
@@ -27,6 +27,7 @@ func.func @product(%a: tensor<12x9xf32>, %b: tensor<9x40xf32>, %out: tensor<12x4
   return %0 : tensor<12x40xf32>
 }"""
 LEGAL = {"order": [1, 0], "parallel": 1, "unroll.0": 6, "unroll.1": 1, "vector": 1, "width": 16, "intrinsic": "none"}
+LEGAL |= {f"block.{d}": 0 for d in range(3)}
 
 
 @pytest.fixture
@@ -47,6 +48,9 @@ def test_knobs_are_plain_data(product: Structured) -> None:
         "vector": {"one of": [-1, 1, 2]},
         "width": {"one of": [1 << i for i in range(11)]},
         "intrinsic": {"one of": ["none"]},
+        "block.0": {"from": 0, "to": 12},
+        "block.1": {"from": 0, "to": 40},
+        "block.2": {"from": 0, "to": 9},
     }
 
 
@@ -62,6 +66,13 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
     assert Nest.from_values(nest.values(product), product, TARGET) == nest
     product.operation.attributes["sched"] = nest.to_attribute()
     assert Nest.of(product, TARGET) == nest
+    assert "block" not in str(nest.to_attribute())
+    blocked = Nest.from_values(LEGAL | {"block.1": 32, "block.2": 4}, product, TARGET)
+    assert blocked.blocks == {1: 32, 2: 4}
+    assert Nest.from_values(blocked.values(product), product, TARGET) == blocked
+    product.operation.attributes["sched"] = blocked.to_attribute()
+    assert Nest.of(product, TARGET) == blocked
+    assert sums_in_blocks(product)
 
 
 @pytest.mark.parametrize(
@@ -75,8 +86,12 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
         ({"unroll.0": "6"}, "knob 'unroll.0': '6' is not legal"),
         ({"vector": 0}, r"0 is not legal \(dimension 0 cannot be vectorised: the output is not contiguous along it\), expected one of -1, 1, 2"),
         ({"width": 12}, "knob 'width': 12 is not legal, expected one of 1, 2, 4"),
-        ({"unroll.2": 2}, "there is no knob 'unroll.2', expected order, parallel, unroll.0, unroll.1, vector, width, intrinsic"),
+        ({"unroll.2": 2}, "there is no knob 'unroll.2', expected order, parallel, unroll.0, unroll.1, vector, width, intrinsic, block"),
         ({"intrinsic": "sdot.128"}, "knob 'intrinsic': 'sdot.128' is not legal, expected one of none"),
+        ({"block.2": 10}, "knob 'block.2': 10 is not legal, expected a whole number from 0 to 9"),
+        ({"block.0": 8}, "knob 'block.0': 8 is not legal, expected 0 or a multiple of 6, the step along this dimension"),
+        ({"block.1": 24}, "knob 'block.1': 24 is not legal, expected 0 or a multiple of 16"),
+        ({"vector": 2, "width": 8, "block.2": 8}, "knob 'block.2': 8 is not legal, expected 0 where vectors lie along a summed dimension"),
         ({"unroll.0": 12, "unroll.1": 40}, "a register tile of 480 is not legal, expected a product of at most 256"),
     ],
 )  # fmt: skip
