@@ -39,11 +39,10 @@ def product_body(m, n, k, sched):
         %s = arith.addf %acc, %p fastmath<contract> : f32
         linalg.yield %s : f32
       }} -> {result}
-      %e1 = tensor.empty() : {result}
-      %2 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
-        iterator_types = ["parallel", "parallel"]}} ins(%1, %x2 : {result}, tensor<{n}xf32>) outs(%e1 : {result}) {{
-      ^bb0(%a: f32, %b: f32, %o: f32):
-        %s = arith.addf %a, %b : f32
+      %2 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]}} ins(%x2 : tensor<{n}xf32>) outs(%1 : {result}) {{
+      ^bb0(%b: f32, %o: f32):
+        %s = arith.addf %o, %b : f32
         linalg.yield %s : f32
       }} -> {result}
       return %2 : {result}"""
