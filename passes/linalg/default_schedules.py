@@ -1,5 +1,7 @@
 """Default schedules by kind of structured op: functions of the op's extents and of the target's vectors and registers."""
 
+from dataclasses import replace
+from math import prod
 from typing import Any
 
 from stepwell.passes.linalg.cost_model import ROOMY
@@ -7,6 +9,7 @@ from stepwell.passes.linalg.schedules import Nest, schedule
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.linalg.threads import shared
 
+ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -83,7 +86,8 @@ def contraction(op: Structured, target: Any) -> Nest:
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
-        return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
+        plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
+        return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
     width = vector_width(op.sizes[vector], lanes, 2)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
@@ -94,6 +98,27 @@ def contraction(op: Structured, target: Any) -> Nest:
     dim = max(reused, key=lambda d: (op.sizes[d], d))
     unroll[dim] = tile_step(op.sizes[dim], accumulators // vectors, vectors)
     return nest(op, vectors_outside(op, vector), unroll, vector, width)
+
+
+def in_stretches(op: Structured, target: Any, plain: Nest, width: int) -> Nest | None:
+    """A nest that reads a large matrix, each element once, a few whole rows at a time; None where `plain` does so anyway.
+
+    With one strip of columns after the other, each row is a jump to another page. In blocks of a few rows each core reads long stretches
+    of all of them, and the sums of a row, which are small, go through its first cache.
+    """
+    caches = getattr(target, "caches", None)
+    matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
+    if caches is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
+        return None
+    [matrix] = matrices
+    summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > ROWS_OF_A_STRETCH and op.can_block(d)]
+    once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
+    if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= caches.l2:
+        return None
+    share = -(-op.sizes[plain.vector] // (target.cores * width)) * width
+    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(share, op.sizes[plain.vector] // width * width)}
+    block = tuple(blocks.get(d, 0) for d in range(len(op.sizes)))
+    return shared(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:

@@ -18,8 +18,11 @@ VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 
 def improve(op: Structured, target: Any, start: Nest) -> Nest:
-    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
-    if prod(op.sizes) == 0 or start.vector < 0 or any(a.is_constant for a in op.inputs):
+    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more.
+
+    One that has blocks stays as it is: who cut them knows of pages and streams, as the model does not.
+    """
+    if start.block or prod(op.sizes) == 0 or start.vector < 0 or any(a.is_constant for a in op.inputs):
         return start
     model = CostModel(op, target)
     best, cost = start, model.cost(start).cycles
