@@ -11,6 +11,7 @@ from stepwell.passes.linalg.structured import Structured
 
 MAX_STEP = 64  # iterations of one dimension that a register tile may hold: it is emitted unrolled
 MAX_WIDTH = 1024  # elements of one vector
+MAX_PREFETCH = 256  # rounds of a loop that are looked ahead
 
 Value: TypeAlias = int | str | tuple[int, ...]
 
@@ -115,6 +116,7 @@ def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
         Knob("width", Choice(widths), {}),
         Knob("intrinsic", Choice((NONE, *available(op, target))), {}),
         *(Knob(block_knob(d), Range(0, op.sizes[d] if op.can_block(d) else 0), {}) for d in range(len(op.sizes))),
+        Knob("prefetch", Range(0, MAX_PREFETCH if op.reduction_dims else 0), {}),
     )
 
 

@@ -29,6 +29,7 @@ class Nest:
     - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
       blocks lie outside of all others, so that what a block reads stays in a cache meanwhile. Blocks of a summed dimension leave their
       sums in memory for the next.
+    - `prefetch`: how many rounds of the innermost summed loop ahead its vectors are asked for; 0 leaves that to the hardware.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
       added up at the end.
     - `width`: elements of one vector.
@@ -42,6 +43,7 @@ class Nest:
     width: int
     intrinsic: str = NONE
     block: tuple[int, ...] = ()
+    prefetch: int = 0
 
     @property
     def blocks(self) -> dict[int, int]:
@@ -86,7 +88,7 @@ class Nest:
         steps = {tile_knob(d): self.unroll[d] for d in op.parallel_dims}
         blocks = {block_knob(d): self.blocks.get(d, 0) for d in range(len(op.sizes))}
         lanes: dict[str, Value] = {"vector": self.vector, "width": self.width, "intrinsic": self.intrinsic}
-        return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks}
+        return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks, "prefetch": self.prefetch}
 
     @staticmethod
     def from_values(values: Mapping[str, Any], op: Structured, target: Any) -> "Nest":

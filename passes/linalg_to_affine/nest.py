@@ -14,10 +14,12 @@ from stepwell.dialects.mlir import affine, arith, defining_op, ir, vector
 from stepwell.passes.linalg.intrinsics import Use
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.segments import Segment, segments, vector_segments
-from stepwell.passes.linalg.structured import COMBINERS, Access, Structured
+from stepwell.passes.linalg.structured import COMBINERS, Access, Structured, element_bits
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 
+LINE = 64  # bytes that a cache fetches at a time
+NEAR = 3  # the locality of a prefetch into the first cache
 FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
@@ -294,6 +296,7 @@ class NestEmitter:
                 key = (n, str(self.address(access, point)) if access.is_shaped else "")
                 if key not in loaded:
                     loaded[key] = self._load(access, point, width)
+                    self._prefetch(access, point, width)
                 inputs.append(loaded[key])
             index = partial(self._index, point=point, width=width)
             results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index, fma=self.fma)
@@ -376,6 +379,16 @@ class NestEmitter:
             return access.value
         kind = access.kind(self.nest.vector) if self.nest.vector >= 0 and width > 1 else "scalar"
         return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane))
+
+    def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
+        """Ask for the lines of a vector that the innermost summed loop loads some rounds later; past its end, for what lies behind."""
+        ahead, summed = self.nest.prefetch, self.root.reduction_dims
+        if not ahead or width == 1 or not access.is_shaped or access.kind(self.nest.vector) != "vector" or access.kind(summed[-1]) == "scalar":
+            return
+        later = {**point, summed[-1]: point.get(summed[-1], 0) + ahead}
+        for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
+            where = ir.AffineMapAttr.get(self.address(access, later, lane))
+            affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, where)
 
     def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
         where = ir.AffineMapAttr.get(self.address(access, point))

@@ -31,3 +31,36 @@ func.func @one_row(%x: tensor<1x30xf32>, %w: tensor<8x30x64xf32>, %y: tensor<1x8
   } -> tensor<1x8x64xf32>
   return %0 : tensor<1x8x64xf32>
 }
+
+#v = affine_map<(m, n, k) -> (m, k)>
+#b = affine_map<(m, n, k) -> (k, n)>
+#c = affine_map<(m, n, k) -> (m, n)>
+
+// A large plain matrix that one row goes by is read eight rows at a time, along all of them, not in strips of columns down all rows.
+// CHECK-LABEL: func.func @large_matrix
+// CHECK: vector = 1 : i64, width = 32 : i64, block = array<i64: 0, 3968, 8>
+func.func @large_matrix(%x: tensor<1x2000xf32>, %w: tensor<2000x4000xf32>, %y: tensor<1x4000xf32>) -> tensor<1x4000xf32> {
+  %0 = linalg.generic {indexing_maps = [#v, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<1x2000xf32>, tensor<2000x4000xf32>) outs(%y : tensor<1x4000xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %c, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<1x4000xf32>
+  return %0 : tensor<1x4000xf32>
+}
+
+// One that the second cache holds needs no blocks.
+// CHECK-LABEL: func.func @small_matrix
+// CHECK-NOT: block =
+// CHECK: return
+func.func @small_matrix(%x: tensor<1x100xf32>, %w: tensor<100x400xf32>, %y: tensor<1x400xf32>) -> tensor<1x400xf32> {
+  %0 = linalg.generic {indexing_maps = [#v, #b, #c], iterator_types = ["parallel", "parallel", "reduction"]}
+      ins(%x, %w : tensor<1x100xf32>, tensor<100x400xf32>) outs(%y : tensor<1x400xf32>) {
+  ^bb0(%a: f32, %b: f32, %c: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %c, %p : f32
+    linalg.yield %s : f32
+  } -> tensor<1x400xf32>
+  return %0 : tensor<1x400xf32>
+}

@@ -27,7 +27,7 @@ func.func @product(%a: tensor<12x9xf32>, %b: tensor<9x40xf32>, %out: tensor<12x4
   return %0 : tensor<12x40xf32>
 }"""
 LEGAL = {"order": [1, 0], "parallel": 1, "unroll.0": 6, "unroll.1": 1, "vector": 1, "width": 16, "intrinsic": "none"}
-LEGAL |= {f"block.{d}": 0 for d in range(3)}
+LEGAL |= {f"block.{d}": 0 for d in range(3)} | {"prefetch": 0}
 
 
 @pytest.fixture
@@ -51,6 +51,7 @@ def test_knobs_are_plain_data(product: Structured) -> None:
         "block.0": {"from": 0, "to": 12},
         "block.1": {"from": 0, "to": 40},
         "block.2": {"from": 0, "to": 9},
+        "prefetch": {"from": 0, "to": 256},
     }
 
 
