@@ -34,9 +34,9 @@ func.func private @contraction(%a: tensor<60x128xf32>, %b: tensor<128x64xf32>, %
 // V4: unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 128 : i64
 // NEON-LABEL: @vector_matrix
 // NEON: unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 32 : i64
-func.func private @vector_matrix(%a: tensor<1x512xf32>, %b: tensor<512x1024xf32>, %out: tensor<1x1024xf32>) -> tensor<1x1024xf32> {
+func.func private @vector_matrix(%a: tensor<1x60xf32>, %b: tensor<60x1024xf32>, %out: tensor<1x1024xf32>) -> tensor<1x1024xf32> {
   %0 = linalg.generic {indexing_maps = [#row, #column, #ij], iterator_types = ["parallel", "parallel", "reduction"]}
-    ins(%a, %b : tensor<1x512xf32>, tensor<512x1024xf32>) outs(%out : tensor<1x1024xf32>) {
+    ins(%a, %b : tensor<1x60xf32>, tensor<60x1024xf32>) outs(%out : tensor<1x1024xf32>) {
   ^bb0(%x: f32, %y: f32, %acc: f32):
     %p = arith.mulf %x, %y : f32
     %s = arith.addf %acc, %p : f32
