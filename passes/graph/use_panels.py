@@ -17,6 +17,7 @@ from stepwell.passes.rewriting import find_function
 DEFAULT_VECTOR_BITS = 256
 REGISTERS_OF_A_ROW = 8  # in a product with one row, which waits for memory: enough to hide the latency of the sums
 HALVING_COST = 0.05  # what half the width costs, as a share of the work
+ROWS_THAT_PAY = 16  # of a product, for which a large matrix is brought into panels
 REGISTERS_OF_ROWS = 2  # in one with several rows, which share what is loaded of a panel
 
 
@@ -26,9 +27,12 @@ class UsePanels(Pass):
     """Store constant right-hand sides of matrix products in panels, so that a product reads them from end to end.
 
     rewrite: matmul(x, w)               -> reshape(panel_matmul(x, w in panels, made now))
+    rewrite: matmul(x, y)               -> reshape(panel_matmul(x, transpose(reshape(pad(y)))))   for a y that no cache of a core holds
     rewrite: f(reshape(panel_matmul), …) -> reshape(f(panel_matmul, …))    for element-wise ops, so that they still fuse
 
-    Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops.
+    Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
+    known is brought into panels each time where enough rows go by it: without, each row of a strip of its columns lies in another page,
+    and all in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
     """
 
     width: int = 0  # columns of a panel; 0 for what the target's registers and the number of columns suggest
@@ -70,17 +74,33 @@ class _Panels(GraphBuilder):
         x, w = type_of(op.lhs), type_of(op.rhs)
         if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
             return "its right-hand side is not one matrix of floats, or sizes are unknown"
-        matrix = self.known(op.rhs)
-        if matrix is None:
-            return "its right-hand side is not a constant"
+        if not w.is_static:
+            return "its right-hand side has an unknown size"
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = max(1, getattr(self.target, "vector_bits", DEFAULT_VECTOR_BITS) // bits)
-        rows, columns = x.elements // x.static_shape[-1] if x.elements else 0, matrix.shape[1]
+        rows, columns = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape[1]
         if not rows or columns < lanes // 2:
             return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"
         width = self.width or panel_width(rows, columns, lanes)
-        product: ir.Value = self.panel_matmul(op.lhs, new_weight(self, op.rhs, in_panels(matrix, width)))
-        return self.plain(product, columns)
+        matrix = self.known(op.rhs)
+        caches = getattr(self.target, "caches", None)
+        if matrix is not None:
+            panels = new_weight(self, op.rhs, in_panels(matrix, width))
+        elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
+            panels = self.brought_into_panels(op.rhs, width)
+        else:
+            return f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to bring it into panels each time"
+        return self.plain(self.panel_matmul(op.lhs, panels), columns)
+
+    def brought_into_panels(self, matrix: ir.Value, width: int) -> ir.Value:
+        """A matrix (K, N) as (panels, K, width), with zeros behind its last column; see `in_panels`."""
+        depth, columns = type_of(matrix).static_shape
+        filling = -columns % width
+        if filling:
+            matrix = self.pad(matrix, low=[0, 0], high=[0, filling], mode="constant", value=0.0)
+        apart = self.reshape(matrix, shape=[depth, (columns + filling) // width, width])
+        panels: ir.Value = self.transpose(apart, perm=[1, 0, 2])
+        return panels
 
     def plain(self, value: ir.Value, columns: int) -> ir.Value:
         """A value (…, P, b) as (…, columns)."""

@@ -35,7 +35,7 @@ func.func @main(%x: tensor<1x20xf32>) -> tensor<1x70xf32> {
 
 // -----
 
-// Left alone: a right-hand side that is not known, batches of matrices, integers, few columns.
+// Left alone: a small right-hand side that is not known, batches of matrices, integers, few columns.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: panel
 func.func @main(%x: tensor<4x20xf32>, %y: tensor<20x64xf32>, %z: tensor<2x4x20xf32>, %i: tensor<4x20xi32>) -> (tensor<4x64xf32>, tensor<2x4x64xf32>, tensor<4x64xi32>, tensor<4x3xf32>) {
@@ -57,4 +57,20 @@ func.func @main(%x: tensor<1x20xf32>) -> tensor<1x1000xf32> {
   %w = "graph.constant"() {value = dense<0.25> : tensor<20x1000xf32>} : () -> tensor<20x1000xf32>
   %0 = "graph.matmul"(%x, %w) : (tensor<1x20xf32>, tensor<20x1000xf32>) -> tensor<1x1000xf32>
   return %0 : tensor<1x1000xf32>
+}
+
+// -----
+
+// A large matrix that is not known is brought into panels, filled up with zeros, where enough rows go by it.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg1) {{.*}}high = array<i64: 0, 8>{{.*}} -> tensor<700x1008xf32>
+// CHECK: %[[A:[0-9]+]] = "graph.reshape"(%[[P]]) {{.*}} -> tensor<700x63x16xf32>
+// CHECK: %[[T:[0-9]+]] = "graph.transpose"(%[[A]]) {perm = array<i64: 1, 0, 2>} {{.*}} -> tensor<63x700x16xf32>
+// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %[[T]])
+// CHECK: "graph.slice"({{.*}} -> tensor<16x1000xf32>
+// CHECK: "graph.matmul"(%arg2, %arg1)
+func.func @main(%x: tensor<16x700xf32>, %y: tensor<700x1000xf32>, %few: tensor<15x700xf32>) -> (tensor<16x1000xf32>, tensor<15x1000xf32>) {
+  %0 = "graph.matmul"(%x, %y) : (tensor<16x700xf32>, tensor<700x1000xf32>) -> tensor<16x1000xf32>
+  %1 = "graph.matmul"(%few, %y) : (tensor<15x700xf32>, tensor<700x1000xf32>) -> tensor<15x1000xf32>
+  return %0, %1 : tensor<16x1000xf32>, tensor<15x1000xf32>
 }
