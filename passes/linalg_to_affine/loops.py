@@ -1,0 +1,215 @@
+"""The loops of a scheduled nest: blocks, threads, steps; where each dimension stands inside of them, and what that makes of an address."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.mlir import affine, ir
+from stepwell.passes.linalg.schedules import Nest
+from stepwell.passes.linalg.segments import Segment, segments, vector_segments
+from stepwell.passes.linalg.structured import Access, Structured
+
+Offsets = dict[int, int]  # position inside the register tile, by dimension
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    """A memref that holds a slice of a buffer: along `places`, results of the accesses' maps, only what is used in a round of shared loops."""
+
+    value: ir.Value
+    places: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Enclosing:
+    """The shared loops around a nest: their rounds, the place among these of each dimension that they walk, and the buffers that are slices."""
+
+    ivs: Sequence[ir.Value]
+    places: Mapping[int, int]
+    shrunk: Mapping[ir.Value, Shrunk]
+
+
+ALONE = Enclosing((), {}, {})
+
+
+class LoopNest:
+    """Emits the loops around the register tiles of an op; a subclass emits the tile, and the summed loops in it."""
+
+    def __init__(self, root: Structured, nest: Nest, enclosing: Enclosing) -> None:
+        self.root, self.nest, self.enclosing = root, nest, enclosing
+        self.sizes = root.sizes
+        self.extents = list(root.sizes)  # of each dimension, what the loops still have to walk: its size, or that of the block they are in
+        self.ivs: list[ir.Value] = list(enclosing.ivs)
+        self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
+        self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
+
+    def tile(self, tile: Offsets, width: int) -> None:
+        """Emit a tile of so many iterations of each dimension, in vectors of `width`."""
+        raise NotImplementedError
+
+    def emit(self) -> None:
+        """Emit the whole nest at the current insertion point.
+
+        From outside: the threaded loops, over blocks where their dimensions have them; loops over blocks of the other dimensions, and of
+        what is summed; then all loops that are left.
+        """
+        nest, blocks = self.nest, self.nest.blocks
+        threaded, serial = nest.order[: nest.parallel], nest.order[nest.parallel :]
+        outer = [(d, True) for d in serial if blocks.get(d)] + [(d, True) for d in self.root.reduction_dims if blocks.get(d)]
+        inner = [(d, False) for d in nest.order if d in serial or blocks.get(d)]
+        self._parallel([(d, bool(blocks.get(d))) for d in threaded], [*outer, *inner])
+
+    def _cut(self, dim: int, *, into_blocks: bool) -> list[Segment]:
+        if into_blocks:
+            return segments(self.extents[dim], self.nest.blocks[dim])
+        if dim == self.nest.vector:
+            return vector_segments(self.extents[dim], self.nest.width)
+        return segments(self.extents[dim], self.nest.unroll[dim])
+
+    def _parallel(self, threaded: list[tuple[int, bool]], serial: list[tuple[int, bool]]) -> None:
+        """Loops for the threaded dimensions: one affine.parallel for each combination of their segments."""
+
+        def combine(rest: list[tuple[int, bool]], chosen: list[Segment]) -> None:
+            if rest:
+                for segment in self._cut(rest[0][0], into_blocks=rest[0][1]):
+                    combine(rest[1:], [*chosen, segment])
+                return
+            dims = [(d, into_blocks, s) for (d, into_blocks), s in zip(threaded, chosen, strict=True)]
+            whole = [(d, s) for d, into_blocks, s in dims if not into_blocks]
+            steps = {d: s.step for d, s in whole if d != self.nest.vector}
+            lanes = next((s.step for d, s in whole if d == self.nest.vector), 1)
+            before = list(self.extents)
+            for d, _, s in dims:
+                self.extents[d] = s.step
+            looping = [(d, s) for d, _, s in dims if s.rounds > 1]
+            for d, _, s in dims:
+                if s.rounds == 1:
+                    self._fix(d, s.low)
+            if looping:
+                loop = parallel_loop([s for _, s in looping])
+                block = loop.regions[0].blocks[0]
+                with ir.InsertionPoint(block):
+                    for (d, _), iv in zip(looping, block.arguments, strict=True):
+                        self._enter(d, iv)
+                    self._serial(serial, steps, lanes)
+                    for d, _ in reversed(looping):
+                        self._leave(d)
+                    affine.AffineYieldOp([])
+            else:
+                self._serial(serial, steps, lanes)
+            for d, _, s in dims:
+                if s.rounds == 1:
+                    self._fix(d, -s.low)
+            self.extents = before
+
+        combine(threaded, [])
+
+    def _serial(self, loops: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """The loops over these dimensions, or over their blocks, and the tile inside."""
+        if not loops:
+            self.tile({d: t for d, t in tile.items() if t > 1}, width)
+            return
+        (dim, into_blocks), *rest = loops
+        if into_blocks and dim in self.root.reduction_dims:
+            self._sum_in_blocks(dim, rest, tile, width)
+            return
+        for segment in self._cut(dim, into_blocks=into_blocks):
+            with_width = segment.step if dim == self.nest.vector and not into_blocks else width
+            inner = tile if into_blocks or dim == self.nest.vector else {**tile, dim: segment.step}
+            self._in_loop(dim, segment, rest, inner, with_width)
+
+    def _in_loop(self, dim: int, segment: Segment, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """A loop over `segment`, in whose rounds that much of `dim` is left to walk."""
+        before, self.extents[dim] = self.extents[dim], segment.step
+
+        def body(carried: list[Any]) -> list[Any]:
+            self._serial(rest, tile, width)
+            return carried
+
+        self.loop(dim, segment, [], body)
+        self.extents[dim] = before
+
+    def _sum_in_blocks(self, dim: int, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        """A loop over blocks of a sum: the first starts it, the last finishes it, and between them it lies in memory."""
+        begins, ends, block = self.begins, self.ends, self.nest.blocks[dim]
+        last = (self.extents[dim] - 1) // block * block
+        cut = [Segment(0, min(block, self.extents[dim]), min(block, self.extents[dim]))]
+        cut += [Segment(block, last, block)] if last > block else []
+        cut += [Segment(last, self.extents[dim], self.extents[dim] - last)] if last else []
+        for place, segment in enumerate(cut):
+            self.begins, self.ends = begins and place == 0, ends and place == len(cut) - 1
+            self._in_loop(dim, segment, rest, tile, width)
+        self.begins, self.ends = begins, ends
+
+    def loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
+        """One loop over `segment`, or its body alone where there is a single round."""
+        if segment.rounds == 1:
+            self._fix(dim, segment.low)
+            results = body(carried)
+            self._fix(dim, -segment.low)
+            return results
+        loop = affine.AffineForOp(segment.low, segment.high, segment.step, iter_args=carried)
+        with ir.InsertionPoint(loop.body):
+            self._enter(dim, loop.induction_variable)
+            affine.AffineYieldOp(body(list(loop.inner_iter_args)))
+            self._leave(dim)
+        return list(loop.results)
+
+    def _enter(self, dim: int, iv: ir.Value) -> None:
+        self.where.setdefault(dim, []).append(len(self.ivs))
+        self.ivs.append(iv)
+
+    def _leave(self, dim: int) -> None:
+        self.where[dim].pop()
+        self.ivs.pop()
+
+    def _fix(self, dim: int, value: int) -> None:
+        self.fixed[dim] = self.fixed.get(dim, 0) + value
+
+    def point_exprs(self, point: Offsets, lane: int = 0, *, own: bool = False) -> list[Any]:
+        """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile.
+
+        With `own`, its value within the round of the shared loops.
+        """
+        exprs: list[Any] = []
+        for d in range(len(self.sizes)):
+            offset = point.get(d, 0) + (lane if d == self.nest.vector else 0)
+            expr: Any = ir.AffineConstantExpr.get(self.fixed.get(d, 0) + offset)
+            for place in reversed(self.where.get(d, [])):
+                expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(place), expr)
+            if d in self.enclosing.places and not own:
+                expr = ir.AffineExpr.get_add(ir.AffineDimExpr.get(self.enclosing.places[d]) * self.sizes[d], expr)
+            exprs.append(expr)
+        return exprs
+
+    def address(self, access: Access, point: Offsets, lane: int = 0, across: Sequence[Any] | None = None) -> Any:
+        """Where an access goes at `point`; `across` gives an epilogue's dimensions as expressions of the root's."""
+        count = len(self.ivs)
+        shrunk = self.enclosing.shrunk.get(access.value)
+
+        def within(own: bool) -> Any:
+            inner = ir.AffineMap.get(count, 0, self.point_exprs(point, lane, own=own))
+            return inner if across is None else ir.AffineMap.get(count, 0, [e.compose(inner) for e in across])
+
+        places = shrunk.places if shrunk else frozenset()
+        whole, own = within(False), within(True) if places else None
+        return ir.AffineMap.get(count, 0, [r.compose(own if i in places else whole) for i, r in enumerate(access.map.results)])
+
+    def memory(self, access: Access) -> ir.Value:
+        """The memref that an access goes to."""
+        shrunk = self.enclosing.shrunk.get(access.value)
+        return shrunk.value if shrunk else access.value
+
+
+def parallel_loop(cut: Sequence[Segment]) -> Any:
+    """An affine.parallel over the segments, its body block still empty."""
+    index = ir.IndexType.get()
+    i32 = ir.IntegerType.get_signless(32)
+    constants = [ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(getattr(s, bound)) for s in cut]) for bound in ("low", "high")]
+    groups = ir.DenseIntElementsAttr.get([ir.IntegerAttr.get(i32, 1)] * len(cut), ir.RankedTensorType.get([len(cut)], i32))
+    steps = ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), s.step) for s in cut])
+    low, high = (ir.AffineMapAttr.get(m) for m in constants)
+    loop = affine.AffineParallelOp([], ir.ArrayAttr.get([]), low, groups, high, groups, steps, [])
+    loop.regions[0].blocks.append(*[index] * len(cut))
+    return loop
