@@ -287,6 +287,14 @@ def lrn(r: Random) -> Case:
     return Case([r.array(r.choice(FLOATS), shape)], attributes)
 
 
+@case("blocked_lrn")
+def blocked_lrn(r: Random) -> Case:
+    blocks, block = r.integers(2, 1, 4)
+    attributes = {"size": r.integer(1, 6), "alpha": r.real(1e-4, 0.5), "beta": r.real(0.75, 0.5), "bias": r.real(1.0, 2.0)}
+    x = r.array(r.choice(FLOATS), (r.integer(1, 2), blocks, *r.integers(r.integer(1, 2), 1, 3), block))
+    return Case([x], {**attributes, "channels": blocks * block - r.integer(0, block - 1)})
+
+
 def factors(r: Random, count: int, rank: int) -> tuple[int, ...]:
     """Random sizes whose product is `count`."""
     sizes = []

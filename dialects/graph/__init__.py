@@ -1,7 +1,7 @@
 """The `graph` dialect by op family; importing this registers every op."""
 
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, ReblockOp
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ReblockOp
 from stepwell.dialects.graph.builder import GraphBuilder, constant_value
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import ConvOp, ConvTransposeOp, MatmulOp
@@ -114,5 +114,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "ReblockOp", "WinogradConvOp", "PanelMatmulOp", "YieldOp", "FusedOp", "IfOp", "LoopOp",
+    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "ReblockOp", "WinogradConvOp", "PanelMatmulOp", "YieldOp", "FusedOp", "IfOp",
+    "LoopOp",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Convolutions on channel-blocked data: images (N, C / b, spatial…, b), so that the b channels of a block lie side by side."""
+"""Convolutions and other ops on channel-blocked data: images (N, C / b, spatial…, b), so that the b channels of a block lie side by side."""
 
 import math
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from stepwell.dialects.graph.inference import (
     expect_same_dtype,
     no_arithmetic,
 )
+from stepwell.dialects.graph.normalization import LrnOp
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.graph.windows import expect_window, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
@@ -168,6 +169,40 @@ class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
         return np.ascontiguousarray(blocked(np.concatenate(parts, axis=1), block))
 
     flops = staticmethod(no_arithmetic)
+
+
+class BlockedLrnOp(GraphOp, name="blocked_lrn", traits=[Pure]):
+    """As `lrn`, on blocked `x` (N, C / b, spatial…, b) whose channels lie in order. Lanes behind the last of the `channels` count as zero
+    and are zero in the result.
+    """
+
+    x: Operand
+    result: Result
+    channels: ir.IntegerAttr
+    size: ir.IntegerAttr
+    alpha: ir.FloatAttr
+    beta: ir.FloatAttr
+    bias: ir.FloatAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, channels: int, size: int, alpha: float, beta: float, bias: float) -> InferredTypes:
+        expect_rank_at_least("x", x, 3)
+        LrnOp.infer(x, size=size, alpha=alpha, beta=beta, bias=bias)
+        blocks, block = x.shape[1], x.shape[-1]
+        if channels < 1 or (blocks is not None and block is not None and not 0 <= blocks * block - channels < block):
+            raise InferenceError(f"attribute 'channels' must end in the last block of operand 'x' ({x}), got {channels}")
+        return x
+
+    @staticmethod
+    def reference(x: np.ndarray, *, channels: int, size: int, alpha: float, beta: float, bias: float) -> np.ndarray:
+        plain = unblocked(x)
+        normal = np.zeros_like(plain)
+        normal[:, :channels] = LrnOp.reference(plain[:, :channels], size=size, alpha=alpha, beta=beta, bias=bias)
+        return np.ascontiguousarray(blocked(normal, x.shape[-1]))
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, size: int, **attributes: Any) -> int:
+        return LrnOp.flops(x, result=result, size=size, **{name: attributes[name] for name in ("alpha", "beta", "bias")})
 
 
 class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pure]):

@@ -38,7 +38,7 @@ class BlockChannels(Pass):
 
     rewrite: conv(x, w)               -> unpack(blocked_conv(pack(x), w packed now))
     rewrite: conv(x, w) by channel    -> unpack(blocked_depthwise_conv(x', w packed now))      where x = unpack(x')
-    rewrite: f(unpack(x'), …)         -> unpack(f(x', …))      for element-wise ops, poolings, pads, reductions, concatenations
+    rewrite: f(unpack(x'), …)         -> unpack(f(x', …))      for element-wise ops, poolings, pads, reductions, concatenations, lrn
     rewrite: shuffle(unpack(x'))      -> unpack(x')            for a permutation of channels
 
     pack and unpack are a reshape and a transpose, and are not needed where blocked values meet. Which channel lies in which lane is known
@@ -206,6 +206,15 @@ def _pool(op: Any, b: _Layout) -> Form | None:
     return None if image is None else Form(getattr(b, op.mnemonic())(image.value, **op.attribute_values()), image.slots)
 
 
+def _lrn(op: Any, b: _Layout) -> Form | None:
+    if b.packed(op.x) is None:
+        return None
+    channels = type_of(op.x).static_shape[1]
+    slots = in_order(channels, b.block, b.block)
+    image = b.pack_as(op.x, slots)  # neighbours must lie side by side
+    return None if image is None else Form(b.blocked_lrn(image.value, channels=channels, **op.attribute_values()), slots)
+
+
 def _pad(op: Any, b: _Layout) -> Form | None:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None or values["mode"] != "constant" or values["low"][1] or values["high"][1]:
@@ -287,6 +296,7 @@ def _operand(value: ir.Value, shape: tuple[int, ...], slots: np.ndarray, b: _Lay
 
 
 _RULES: dict[str, Callable[[Any, _Layout], Form | None]] = {
-    "graph.conv": _conv, "graph.max_pool": _pool, "graph.avg_pool": _pool, "graph.pad": _pad, "graph.concat": _concat, "graph.reshape": _shuffle,
+    "graph.conv": _conv, "graph.max_pool": _pool, "graph.avg_pool": _pool, "graph.lrn": _lrn, "graph.pad": _pad, "graph.concat": _concat,
+    "graph.reshape": _shuffle,
     "graph.reduce_sum": _reduce, "graph.reduce_max": _reduce, "graph.reduce_min": _reduce,
 }  # fmt: skip

@@ -24,7 +24,7 @@ _CATEGORIES: dict[str, Category] = {
     **dict.fromkeys(("graph.conv", "graph.conv_transpose", "graph.matmul", "graph.panel_matmul"), Category.COMPLEX),
     **dict.fromkeys(("graph.max_pool", "graph.avg_pool"), Category.COMPLEX),
     **dict.fromkeys(("graph.blocked_conv", "graph.blocked_depthwise_conv", "graph.winograd_conv", "graph.reblock"), Category.COMPLEX),
-    **dict.fromkeys(("graph.softmax", "graph.lrn"), Category.COMPLEX),
+    **dict.fromkeys(("graph.softmax", "graph.lrn", "graph.blocked_lrn"), Category.COMPLEX),
     **dict.fromkeys(("graph.constant", "graph.parameter", "graph.reshape", "graph.if", "graph.loop", "graph.fused", "graph.yield"), Category.FREE),
 }
 

@@ -22,7 +22,7 @@ PANELS = "no such layout in ONNX: test_panels.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
-    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "reblock", "winograd_conv"), BLOCKED),
+    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "winograd_conv"), BLOCKED),
     "panel_matmul": PANELS,
 }
 IN_F32 = ("erf", "resize", "conv_transpose", "lrn", "max_pool", "avg_pool")  # which the other side has right in f32 only

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.errors import InferenceError
-from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, ConvOp, MaxPoolOp, ReblockOp
+from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ConvOp, LrnOp, MaxPoolOp, ReblockOp
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.types import TensorType
 
@@ -105,3 +105,22 @@ def test_pooling(op, more):
     got = op.reference(blocked(x, 3), **attributes)
     np.testing.assert_allclose(got, blocked(op.reference(x, **attributes), 3), rtol=1e-13)
     assert op.infer(TensorType("f64", (2, 2, 7, 8, 3)), **attributes).shape == got.shape
+
+
+LRN = {"size": 4, "alpha": 0.5, "beta": 0.75, "bias": 0.0}
+
+
+@pytest.mark.parametrize("channels", [9, 10, 12])
+def test_normalisation_over_neighbouring_channels(channels):
+    x = RNG.standard_normal((2, 12, 3, 5))
+    want = np.zeros_like(x)
+    want[:, :channels] = LrnOp.reference(x[:, :channels], **LRN)
+    x[:, channels:] = np.nan
+    got = BlockedLrnOp.reference(blocked(x, 4), channels=channels, **LRN)
+    np.testing.assert_array_equal(got, blocked(want, 4))
+
+
+@pytest.mark.parametrize("channels", [0, 8, 13])
+def test_normalisation_of_channels_that_end_elsewhere(channels):
+    with pytest.raises(InferenceError, match="must end in the last block"):
+        BlockedLrnOp.infer(TensorType("f32", (2, 3, 5, 4)), channels=channels, **LRN)

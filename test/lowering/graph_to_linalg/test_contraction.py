@@ -169,3 +169,13 @@ def test_lrn(beta: float, dtype: str) -> None:
     x = values(dtype, 2, 7, 3, 2)
     for size in (1, 4, 5):
         check_op("lrn", [x], size=size, alpha=0.3, beta=beta, bias=1.5, terms=size, ulps=4)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("size", [1, 4, 5, 23])
+def test_blocked_lrn(size: int, dtype: str) -> None:
+    """The first and the last channels have fewer neighbours, others have them in two or three blocks; what fills the last block counts not."""
+    for places, block, channels in [((3, 2), 4, 11), ((5,), 8, 24), ((2, 3), 16, 20), ((1, 1), 2, 3)]:
+        x = values(dtype, 2, -(-channels // block), *places, block)
+        x[:, -1, ..., (channels - 1) % block + 1 :] = np.inf
+        check_op("blocked_lrn", [x], channels=channels, size=size, alpha=0.3, beta=0.75, bias=0.0, terms=size, ulps=4)

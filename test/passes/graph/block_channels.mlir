@@ -164,3 +164,45 @@ func.func @main(%x: tensor<1x3x6x6xf32>, %p: tensor<1x1x6x6xf32>) -> tensor<1x16
   %1 = "graph.mul"(%0, %p) : (tensor<1x16x6x6xf32>, tensor<1x1x6x6xf32>) -> tensor<1x16x6x6xf32>
   return %1 : tensor<1x16x6x6xf32>
 }
+
+// -----
+
+// A normalisation over neighbouring channels and the pooling after it work on blocks, of the last of which two lanes are filling.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK-NEXT: %[[L:[0-9]+]] = "graph.blocked_lrn"(%[[C]]) {alpha = {{.*}}, beta = {{.*}}, bias = {{.*}}, channels = 14 : i64, size = 5 : i64} : (tensor<1x2x6x6x8xf32>)
+// CHECK-NEXT: "graph.max_pool"(%[[L]])
+func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x14x5x5xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<14x3x1x1xf32>} : () -> tensor<14x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<14x3x1x1xf32>) -> tensor<1x14x6x6xf32>
+  %1 = "graph.lrn"(%0) {size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x14x6x6xf32>) -> tensor<1x14x6x6xf32>
+  %2 = "graph.max_pool"(%1) {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x14x6x6xf32>) -> tensor<1x14x5x5xf32>
+  return %2 : tensor<1x14x5x5xf32>
+}
+
+// -----
+
+// Plain data is not packed for a normalisation.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: "graph.lrn"
+func.func @main(%x: tensor<1x16x6x6xf32>) -> tensor<1x16x6x6xf32> {
+  %0 = "graph.lrn"(%x) {size = 5 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x16x6x6xf32>) -> tensor<1x16x6x6xf32>
+  return %0 : tensor<1x16x6x6xf32>
+}
+
+// -----
+
+// Channels that lie shuffled in their lanes are brought into order first: neighbours must lie side by side.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK: %[[R:[0-9]+]] = "graph.reblock"(%[[C]]) {block = 8 : i64, sizes = array<i64: 1, 1, 1, 1, 1, 1, 1, 1>, starts = array<i64: 0, 4, 1, 5, 2, 6, 3, 7>}
+// CHECK: "graph.blocked_lrn"(%[[R]])
+func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x8x6x6xf32> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<8x3x1x1xf32>} : () -> tensor<8x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<8x3x1x1xf32>) -> tensor<1x8x6x6xf32>
+  %1 = "graph.reshape"(%0) {shape = array<i64: 1, 2, 4, 6, 6>} : (tensor<1x8x6x6xf32>) -> tensor<1x2x4x6x6xf32>
+  %2 = "graph.transpose"(%1) {perm = array<i64: 0, 2, 1, 3, 4>} : (tensor<1x2x4x6x6xf32>) -> tensor<1x4x2x6x6xf32>
+  %3 = "graph.reshape"(%2) {shape = array<i64: 1, 8, 6, 6>} : (tensor<1x4x2x6x6xf32>) -> tensor<1x8x6x6xf32>
+  %4 = "graph.lrn"(%3) {size = 3 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x8x6x6xf32>) -> tensor<1x8x6x6xf32>
+  return %4 : tensor<1x8x6x6xf32>
+}

@@ -68,8 +68,19 @@ def dense_before_groups(net: Net, x: ir.Value) -> ir.Value:
     return net.conv(net.shuffle(net.conv(x, 64), 4), 64, group=4)
 
 
+def normalised(net: Net, x: ir.Value) -> ir.Value:
+    def lrn(x: ir.Value, size: int) -> ir.Value:
+        return net.b.lrn(x, size=size, alpha=2.0, beta=0.75, bias=0.5)
+
+    x = net.b.max_pool(lrn(net.conv(x, 32), 5), kernel=(2, 2), **PLAIN, ceil_mode=False)
+    return net.conv(lrn(net.conv(x, 26, group=2), 4), 16)
+
+
+BUILDS = [shufflenet, groups_of_several_blocks, shuffle_between_plain_convolutions, dense_before_groups, normalised]
+
+
 @pytest.mark.parametrize("block", [4, 8, 16])
-@pytest.mark.parametrize("build", [shufflenet, groups_of_several_blocks, shuffle_between_plain_convolutions, dense_before_groups])
+@pytest.mark.parametrize("build", BUILDS)
 def test_chains_stay_blocked(build, block):
     argument = TensorType("f64", (2, 3, 8, 10))
     weights = WeightTable()
@@ -91,4 +102,5 @@ def test_chains_stay_blocked(build, block):
     assert "graph.conv" not in names
     assert names.count("graph.transpose") == 1  # the result's
     # Channels move where 30 and 12 become 3 groups of 14, and where twice 3 groups of 14 become 3 of 28.
-    assert names.count("graph.reblock") == 2 * (build is shufflenet)
+    # Channels in 2 groups of 13, of one block each, are brought into one row for the normalisation.
+    assert names.count("graph.reblock") == 2 * (build is shufflenet) + (build is normalised)
