@@ -10,6 +10,7 @@ from stepwell.passes.graph import (
     remove_identities,
     simplify_algebra,
     use_panels,
+    use_products,
     use_winograd,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "remove_identities",
     "simplify_algebra",
     "use_panels",
+    "use_products",
     "use_winograd",
 ]

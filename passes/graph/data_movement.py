@@ -82,7 +82,7 @@ def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
 
 @for_each(ELEMENTWISE_CLASSES)
 def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c))  for x and y of one shape and constants c of one value
+    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too
 
     Pays because f can then fuse into what makes x; a reshape is free wherever it is.
     """
@@ -90,14 +90,32 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     if isinstance(match, NoMatch):
         return match
     made, known = match
-    if len({type_of(m.x).shape for m in made if m is not None}) > 1 or any(splat(a) is None for a in known.values()):
-        return NoMatch("the reshapes come from different shapes, or a constant has several values")
     first = next(m for m in made if m is not None)
+    source, shape = type_of(first.x).static_shape, type_of(op.result).static_shape
+    before = ((i, before_reshape(array, shape, source)) for i, array in known.items())
+    constants = {i: array for i, array in before if array is not None}
+    if len(constants) < len(known) or any(m is not None and type_of(m.x).shape != source for m in made):
+        return NoMatch("the reshapes come from different shapes, or a constant differs along what they merge or split")
     if defining_op(first.x) is None:
         return NoMatch("what is reshaped is an argument, with no op to fuse into")
-    operands = [m.x if m is not None else rw.constant(value=np.asarray(splat(known[i]))) for i, m in enumerate(made)]
-    value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=type_of(op.result).static_shape)
+    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=shape)
     return value
+
+
+def before_reshape(array: np.ndarray, shape: Sequence[int], source: Sequence[int]) -> np.ndarray | None:
+    """`array`, which broadcasts to `shape`, such that it broadcasts alike to `source`, which is reshaped to `shape`.
+
+    None if it has several values and the reshape does more than to add dimensions of size 1 or take them away.
+    """
+    value = splat(array)
+    if value is not None:
+        return np.asarray(value)
+    if [n for n in shape if n != 1] != [n for n in source if n != 1]:
+        return None
+    aligned = (1,) * (len(shape) - array.ndim) + array.shape
+    kept = iter(size for size, n in zip(aligned, shape, strict=True) if n != 1)
+    return array.reshape([1 if n == 1 else next(kept) for n in source])
 
 
 @for_each(ELEMENTWISE_CLASSES)

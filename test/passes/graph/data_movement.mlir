@@ -126,3 +126,20 @@ func.func @reshapes_stay(%x: tensor<2x2xf32>, %y: tensor<1x4x1xf32>) -> (tensor<
   %6 = "graph.add"(%4, %5) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %2, %6 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Past a constant of several values where the reshape only moves dimensions of size 1.
+// CHECK-LABEL: func.func @reshapes_of_ones
+// CHECK-DAG: %[[C:.*]] = "graph.constant"() {value = dense<{{\[\[}}1.000000e+00, 2.000000e+00, 3.000000e+00]]> : tensor<1x3xf32>}
+// CHECK-DAG: %[[M:.*]] = "graph.matmul"
+// CHECK: %[[A:.*]] = "graph.mul"(%[[M]], %[[C]]) : (tensor<2x3xf32>, tensor<1x3xf32>) -> tensor<2x3xf32>
+// CHECK-NEXT: %[[R:.*]] = "graph.reshape"(%[[A]]) {shape = array<i64: 1, 2, 1, 3, 1>}
+// CHECK-NEXT: return %[[R]]
+func.func @reshapes_of_ones(%x: tensor<2x2xf32>, %y: tensor<2x3xf32>) -> tensor<1x2x1x3x1xf32> {
+  %c = "graph.constant"() {value = dense<[[1.0], [2.0], [3.0]]> : tensor<3x1xf32>} : () -> tensor<3x1xf32>
+  %0 = "graph.matmul"(%x, %y) : (tensor<2x2xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = "graph.reshape"(%0) {shape = array<i64: 1, 2, 1, 3, 1>} : (tensor<2x3xf32>) -> tensor<1x2x1x3x1xf32>
+  %2 = "graph.mul"(%1, %c) : (tensor<1x2x1x3x1xf32>, tensor<3x1xf32>) -> tensor<1x2x1x3x1xf32>
+  return %2 : tensor<1x2x1x3x1xf32>
+}

@@ -18,14 +18,14 @@ from stepwell.passes.runner import PassRunner
 CONTEXT = make_context()
 PIPELINE = (
     "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-    "make-padding-explicit,fold-constants,remove-identities,block-channels,canonicalize,use-panels,cse,"
+    "make-padding-explicit,fold-constants,remove-identities,use-products,block-channels,canonicalize,use-panels,cse,"
     "remove-identities,fuse-operators,outline-kernels"
 )
 PIPELINES = (
     "fold-constants", "remove-identities", "simplify-algebra", "fold-batch-norm", "simplify-algebra,fold-batch-norm", "make-padding-explicit",
     "make-padding-explicit,block-channels", "make-padding-explicit,block-channels{block=2}",
     "make-padding-explicit,block-channels{block=4},canonicalize",
-    "use-panels", "use-panels{width=3}",
+    "use-panels", "use-panels{width=3}", "make-padding-explicit,use-products",
     "fuse-operators", "fuse-operators,outline-kernels", PIPELINE,
 )  # fmt: skip
 # Everything is computed in f64, so that any real mistake stands out: graphs of a dozen ops with at most a few hundred terms each.

@@ -1,0 +1,71 @@
+"""Small nets whose layers meet in blocked data or in matrix products, against ONNX Runtime at one and two threads."""
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import stepwell
+
+RANDOM = np.random.default_rng(17)
+
+
+def weights(**shapes: tuple[int, ...]) -> list[onnx.TensorProto]:
+    """Random arrays such that each filter keeps the scale of its input."""
+    arrays = {k: RANDOM.standard_normal(s) / np.sqrt(np.prod(s[1:])) for k, s in shapes.items()}
+    return [numpy_helper.from_array(a.astype(np.float32), k) for k, a in arrays.items()]
+
+
+def normalised(channels: int, size: int) -> onnx.GraphProto:
+    """AlexNet's beginning: a normalisation over neighbouring channels between convolutions, one behind a pooling."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"]),
+        helper.make_node("LRN", ["c0"], ["l0"], size=size, alpha=2.0, beta=0.75, bias=1.0),
+        helper.make_node("MaxPool", ["l0"], ["p0"], kernel_shape=[3, 3], strides=[2, 2]),
+        helper.make_node("Conv", ["p0", "w1"], ["c1"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("LRN", ["r1"], ["l1"], size=size, alpha=0.5, beta=0.6, bias=1.0),
+        helper.make_node("Conv", ["l1", "w2"], ["y"]),
+    ]
+    filters = weights(w0=(channels, 3, 3, 3), w1=(channels + 5, channels, 3, 3), w2=(8, channels + 5, 1, 1))
+    return graph(nodes, [1, 3, 17, 15], [1, 8, 7, 6], filters)
+
+
+def classifier(images: int) -> onnx.GraphProto:
+    """Fully connected layers written as convolutions, the first with filters as large as its image."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w0"], ["c0"]),
+        helper.make_node("Conv", ["c0", "w1", "b1"], ["c1"]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("Conv", ["r1", "w2", "b2"], ["y"]),
+    ]
+    filters = weights(w0=(24, 3, 3, 3), w1=(50, 24, 4, 3), b1=(50,), w2=(37, 50, 1, 1), b2=(37,))
+    return graph(nodes, [images, 3, 6, 5], [images, 37, 1, 1], filters)
+
+
+def graph(nodes: list[onnx.NodeProto], given: list[int], result: list[int], constants: list[onnx.TensorProto]) -> onnx.GraphProto:
+    value = helper.make_tensor_value_info
+    return helper.make_graph(nodes, "chain", [value("x", TensorProto.FLOAT, given)], [value("y", TensorProto.FLOAT, result)], constants)
+
+
+NETS = {
+    **{f"{c} channels, windows of {n}": (normalised(c, n), "blocked_lrn", 2) for c, n in [(32, 5), (27, 3), (16, 7), (43, 5)]},
+    **{f"classifier of {n}": (classifier(n), "panel_matmul", 2) for n in (1, 3)},
+}
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_agrees_with_onnxruntime(name: str) -> None:
+    net, op, count = NETS[name]
+    proto = helper.make_model(net, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    x = RANDOM.standard_normal([d.dim_value for d in net.input[0].type.tensor_type.shape.dim]).astype(np.float32)
+    (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, {"x": x})
+    assert stepwell.lower(proto, "graph-opt").text().count(f'"graph.{op}"') == count
+    model, results = stepwell.compile(proto), []
+    for threads in (1, 2):
+        model.threads = threads
+        results.append(model(x)[0])
+    # Some hundred terms of products in each layer, and Winograd's stated error of 2e-5 of the scale.
+    np.testing.assert_allclose(results[0], want, rtol=0, atol=4e-5 * np.abs(want).max())
+    np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
