@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
+Packing: TypeAlias = Future[tuple[np.ndarray, str | None]]
+"""The arena of all weights and its key in the cache, once they are there."""
 SIGNATURE = ("stepwell.inputs", "stepwell.outputs")
 CODE_LEVELS = LEVELS[-2:]
 """Code is made from either: from the first, each function goes the rest of the way by itself, beside the others."""
@@ -165,10 +167,19 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
     return assemble(parts, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
 
 
-def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, *, keep_weights: bool = True) -> Parts:
+def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
+    """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
+    offsets, size = _arena(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
+    beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
+    packing = beside.submit(_weights, lowered.weights, offsets, size, store)
+    beside.shutdown(wait=False)
+    return packing
+
+
+def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None) -> Parts:
     """The code and the packed weights of a model at one of CODE_LEVELS, whose module is used up.
 
-    `store` gives the code that was made before and gets the other; it gets the weights too if `keep_weights` is set.
+    `store` gives the code that was made before and gets the other; it gets the weights too if they are not being packed already.
     """
     clock, pipeline = stopwatch(), ""
     if lowered.level != LEVELS[-1]:
@@ -178,11 +189,9 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
     if pipeline:  # the rest of this level is part of making the objects
         _reached(lowered, LEVELS[-1], clock(), on_level)
         clock = stopwatch()
-    offsets, size = _arena(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
-    with ThreadPoolExecutor(1) as beside:  # copying, hashing and writing leave the interpreter to others
-        packed = beside.submit(_weights, lowered.weights, offsets, size, store if keep_weights else None)
-        objects, object_keys = _objects(units, lowered.target, store)
-        weights, weights_key = packed.result()
+    packing = packing or start_packing(lowered, store)
+    objects, object_keys = _objects(units, lowered.target, store)
+    weights, weights_key = packing.result()
     _reached(lowered, "obj", clock(), on_level)
     return Parts(
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],

@@ -16,7 +16,7 @@ from .fingerprint import everything, model_digest
 from .model import CompiledModel, TensorInfo
 from .parts import Parts, Signature, assemble, keep, recall
 from .plugins import load_installed
-from .stair import LEVELS, LIBM, check_disable
+from .stair import LEVELS, LIBM, PACKED, check_disable
 from .target import Target, check_name, resolve
 from .texts import Texts
 
@@ -118,7 +118,7 @@ class _Request:
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
     ) -> tuple[Parts | Signature, dict[str, float], Sequence[Path]]:
         """Compile; returns the result, the seconds that each level took, and the files beside the model that hold its data."""
-        from .api import code_level, descend, import_source, make_parts, start
+        from .api import code_level, descend, import_source, make_parts, start, start_packing
         from .native.pool import prestart
 
         disable = check_disable(self.disable)
@@ -132,8 +132,10 @@ class _Request:
             return Signature(*sides), {LEVELS[0]: seconds}, imported.files
         prestart()
         lowered = start(imported, resolve(self.target), seconds, disable, self.schedules)
+        descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+        packing = start_packing(lowered, store if keep_weights else None)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
-        parts = make_parts(lowered, store, on_level, keep_weights=keep_weights)
+        parts = make_parts(lowered, store, on_level, packing)
         return parts, lowered.timings, imported.files
 
     def start(self) -> "Lowered":

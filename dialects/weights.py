@@ -1,7 +1,9 @@
 """The weight table: named numpy arrays that live beside the IR, with reading and writing as safetensors."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from safetensors import SafetensorError
@@ -11,16 +13,70 @@ from stepwell.dialects.errors import ModelError
 from stepwell.dialects.files import replacing
 
 
-class WeightTable(Mapping[str, np.ndarray]):
-    """Arrays by name, read-only once added. A `graph.parameter` names an entry; passes add entries, never change one."""
+@dataclass(frozen=True)
+class Deferred:
+    """An array that is computed when it is wanted, from others: transformed weights, which would otherwise lie in memory for nobody."""
 
-    def __init__(self, arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        self._arrays: dict[str, np.ndarray] = {}
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    make: Callable[[], Iterable[np.ndarray]]
+    """Gives the array in parts from its first element to its last. Called from any thread, perhaps several times, perhaps never."""
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * self.dtype.itemsize
+
+    def parts(self) -> Iterator[np.ndarray]:
+        """What `make` gives. Raises ModelError if that is not an array of this type."""
+        made = 0
+        for part in self.make():
+            made += part.nbytes if part.dtype == self.dtype else self.nbytes + 1
+            if made > self.nbytes:
+                break
+            yield part
+        if made != self.nbytes:
+            raise ModelError(f"a weight of {self.dtype} and shape {list(self.shape)} was computed as something else")
+
+    def array(self) -> np.ndarray:
+        """The array. Raises as `parts`."""
+        parts = list(self.parts())
+        whole = parts[0] if len(parts) == 1 else np.concatenate([np.empty(0, self.dtype), *(part.reshape(-1) for part in parts)])
+        return whole.reshape(self.shape)
+
+
+class WeightTable(Mapping[str, np.ndarray]):
+    """Arrays by name, read-only once added. A `graph.parameter` names an entry; passes add entries, never change one.
+
+    An entry that was added as Deferred is computed, and kept, when it is looked at; `entry` gives it as it is.
+    """
+
+    def __init__(self, arrays: "Mapping[str, np.ndarray | Deferred] | None" = None) -> None:
+        self._arrays: dict[str, np.ndarray | Deferred] = {}
         for name, array in (arrays or {}).items():
             self.add(name, array)
 
     def __getitem__(self, name: str) -> np.ndarray:
+        found = self._arrays[name]
+        if isinstance(found, Deferred):
+            self._arrays[name] = found = _read_only(found.array())
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._arrays
+
+    def entry(self, name: str) -> np.ndarray | Deferred:
+        """An entry, of which dtype, shape and bytes are known, without its being computed. Raises KeyError if there is none."""
         return self._arrays[name]
+
+    def parts(self, name: str) -> Iterator[np.ndarray]:
+        """An entry in parts that follow each other; one that is to be computed is not kept. Raises KeyError if there is none."""
+        found = self._arrays[name]
+        return found.parts() if isinstance(found, Deferred) else iter([found])
+
+    def source(self, name: str) -> Callable[[], np.ndarray]:
+        """A function that gives an entry, from any thread and also once it is dropped; one that is to be computed is not kept."""
+        found = self._arrays[name]
+        return found.array if isinstance(found, Deferred) else lambda: found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._arrays)
@@ -28,15 +84,13 @@ class WeightTable(Mapping[str, np.ndarray]):
     def __len__(self) -> int:
         return len(self._arrays)
 
-    def add(self, name: str, array: np.ndarray) -> str:
+    def add(self, name: str, array: np.ndarray | Deferred) -> str:
         """Store `array` under `name`, or under `name.1`, `name.2`, … if that is taken; returns the name it got."""
         unique, count = name, 0
         while unique in self._arrays:
             count += 1
             unique = f"{name}.{count}"
-        view = np.asarray(array).view()
-        view.flags.writeable = False
-        self._arrays[unique] = view
+        self._arrays[unique] = array if isinstance(array, Deferred) else _read_only(np.asarray(array))
         return unique
 
     def keep_only(self, names: set[str]) -> None:
@@ -46,7 +100,7 @@ class WeightTable(Mapping[str, np.ndarray]):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all entries to a safetensors file, atomically."""
         with replacing(path) as temporary:
-            save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in self._arrays.items()}, temporary)
+            save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in self.items()}, temporary)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "WeightTable":
@@ -55,3 +109,9 @@ class WeightTable(Mapping[str, np.ndarray]):
             return WeightTable(load_file(path))
         except (OSError, SafetensorError) as error:
             raise ModelError(f"weights {os.fspath(path)}: {error}") from None
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -9,6 +9,7 @@ import pytest
 from handmade import compile_and_load
 
 from stepwell.dialects.errors import InputError, UnsupportedError
+from stepwell.dialects.weights import WeightTable
 from stepwell.dynamic import DynamicModel, Shapes
 from stepwell.model import CompiledModel, TensorInfo
 from stepwell.native.buffers import pack_arena
@@ -42,8 +43,9 @@ class Compiler:
         infos = [TensorInfo(name, shape, F32) for name, shape in shapes.items()]
         options = {"workspace_bytes": 0, "threads": 1, "texts": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
         return CompiledModel(
-            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], code=compile_and_load(SUM.format(n=n)), weights=pack_arena({}, {}, 0), **options
-        )  # type: ignore[arg-type]
+            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], code=compile_and_load(SUM.format(n=n)),
+            weights=pack_arena(WeightTable(), {}, 0), **options,
+        )  # type: ignore[arg-type]  # fmt: skip
 
 
 def make(compiler: Compiler, capacity: int = 8) -> DynamicModel:

@@ -13,6 +13,7 @@ from handmade import SOURCE, compile_and_load
 
 from stepwell.dialects.errors import InputError
 from stepwell.dialects.types import TensorType
+from stepwell.dialects.weights import WeightTable
 from stepwell.model import CompiledModel, TensorInfo
 from stepwell.native.buffers import pack_arena
 from stepwell.native.openmp import openmp
@@ -29,14 +30,14 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
     options: dict[str, object] = {"workspace_bytes": 2048, "threads": 1, "texts": {}, "timings": {}, "kernels": 0, **keywords}
-    arena = pack_arena({}, {}, 0) if weights is None else weights
+    arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     return CompiledModel(inputs=inputs, outputs=outputs, code=compile_and_load(source), weights=arena, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
 def model() -> CompiledModel:
     """y = erf(x) * table + bias, from 64x8 to 64x8."""
-    weights = pack_arena({"bias": BIAS}, {"bias": 64}, 96)
+    weights = pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96)
     info = TensorInfo("x", (64, 8), F32)
     texts = {"llvm": lambda: "the text"}
     return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, texts=texts, timings={"graph": 0.5}, kernels=2)
@@ -325,7 +326,7 @@ def test_a_call_leaves_the_callers_number_of_threads() -> None:
 
 
 def test_model_is_freed_with_its_code() -> None:
-    model = make(SOURCE, [TensorInfo("x", (64, 8), F32)], [TensorInfo("y", (64, 8), F32)], pack_arena({"bias": BIAS}, {"bias": 64}, 96))
+    model = make(SOURCE, [TensorInfo("x", (64, 8), F32)], [TensorInfo("y", (64, 8), F32)], pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96))
     model(example())
     code = weakref.ref(model._main.keep)  # type: ignore[attr-defined]
     del model

@@ -6,8 +6,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from stepwell import api
-from stepwell.dialects.errors import PassError
+from stepwell.dialects.errors import ModelError, PassError
 from stepwell.dialects.mlir import ir
+from stepwell.dialects.weights import Deferred, WeightTable
 from stepwell.native import pool
 from stepwell.native.objects import make_engine_context, split_module
 from stepwell.stair import LEVELS, last_step, step
@@ -42,6 +43,25 @@ def test_objects_are_the_same() -> None:
     assert list(alone.objects) == list(together.objects)
     assert len(alone.objects) > 3
     assert alone.objects == together.objects
+
+
+def test_weights_are_transformed_for_the_arena_and_kept_nowhere_else() -> None:
+    lowered = api.lower(model(), "affine")
+    late = [name for name in lowered.weights if isinstance(lowered.weights.entry(name), Deferred)]
+    assert late
+    assert any(name in lowered.module.operation.attributes["stepwell.arena"] for name in late)
+    api.start_packing(lowered, None).result()
+    assert all(isinstance(lowered.weights.entry(name), Deferred) for name in late)
+
+
+def test_a_weight_that_cannot_be_computed_is_told() -> None:
+    lowered = api.lower(model(), "affine")
+    [name] = [e.name for e in lowered.module.operation.attributes["stepwell.arena"] if isinstance(lowered.weights.entry(e.name), Deferred)]
+    bad = WeightTable({other: lowered.weights.entry(other) for other in lowered.weights if other != name})
+    bad.add(name, Deferred(np.dtype(np.float32), lowered.weights.entry(name).shape, list))
+    lowered.weights = bad
+    with pytest.raises(ModelError, match="was computed as something else"):
+        api.make_parts(lowered, None, None)
 
 
 def test_the_last_step_is_divided_without_loss() -> None:

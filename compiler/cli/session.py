@@ -215,7 +215,7 @@ def save_ir(lowered: "Lowered", file: Path) -> "WeightTable":
     if file.suffix == ".safetensors":
         raise IRError(f"{file}: expected a file for IR, got the name of a weight table")
     used = used_weights(lowered.module)
-    weights = WeightTable({name: array for name, array in lowered.weights.items() if name in used})
+    weights = WeightTable({name: lowered.weights[name] for name in lowered.weights if name in used})
     if weights:
         weights.save(file.with_suffix(".safetensors"))
     write_atomically(file, lowered.text() + "\n")

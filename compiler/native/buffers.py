@@ -3,10 +3,14 @@
 import contextlib
 import mmap
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stepwell.dialects.errors import ModelError
+
+if TYPE_CHECKING:
+    from stepwell.dialects.weights import WeightTable  # which a start from the cache does not load
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
@@ -54,7 +58,7 @@ def dense(array: np.ndarray) -> np.ndarray:
     return out
 
 
-def pack_arena(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], size: int) -> np.ndarray:
+def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> np.ndarray:
     """One buffer of `size` bytes with each array of `offsets` at its offset, dense and row-major. Read-only.
 
     Raises ModelError for a weight that is not there or does not fit.
@@ -68,21 +72,25 @@ def pack_arena(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], si
     return arena
 
 
-def arena_chunks(weights: Mapping[str, np.ndarray], offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
-    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`."""
+def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
+    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`.
+
+    Weights that are still to be computed are computed here, one after the other, and not kept.
+    """
     end = 0
     for name, offset in sorted(offsets.items(), key=lambda item: item[1]):
         if name not in weights:
             raise ModelError(f"weight '{name}': expected in the weight table, which does not have it")
-        nbytes = weights[name].nbytes
+        nbytes = weights.entry(name).nbytes
         if offset < 0 or offset + nbytes > size:
             raise ModelError(f"weight '{name}': {nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")
         if offset < end:
             raise ModelError(f"weight '{name}' at offset {offset} overlaps the one before it, which ends at {end}")
         if offset > end:
             yield np.zeros(offset - end, np.uint8)
-        if nbytes:
-            yield dense(weights[name]).reshape(-1).view(np.uint8)
+        for part in weights.parts(name):
+            if part.nbytes:
+                yield dense(part).reshape(-1).view(np.uint8)
         end = offset + nbytes
     if size > end:
         yield np.zeros(size - end, np.uint8)

@@ -10,7 +10,7 @@ from stepwell.dialects.errors import StepwellError
 from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
 from stepwell.dialects.mlir import defining_op, ir
 from stepwell.dialects.types import TensorType, from_numpy, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.weights import Deferred, WeightTable
 
 LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into the IR's text
 FOLD_ELEMENTS = 1 << 16  # `constant_value` evaluates no op with a larger result: it is for shapes, axes and scalars
@@ -57,14 +57,14 @@ class GraphBuilder:
             return value
         return self.weight("constant", data)
 
-    def weight(self, name: str, array: np.ndarray) -> ir.Value:
+    def weight(self, name: str, array: np.ndarray | Deferred) -> ir.Value:
         """Add an entry to the weight table (under a free name like `name`) and a parameter that names it."""
         entry = self.weights.add(name, array)
         return self.named_weight(entry)
 
     def named_weight(self, entry: str) -> ir.Value:
         """A parameter for an existing entry of the weight table."""
-        array = self.weights[entry]
+        array = self.weights.entry(entry)
         value: ir.Value = self.parameter(id=entry, result_types=[TensorType(from_numpy(array.dtype), array.shape)])
         return value
 

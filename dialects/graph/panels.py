@@ -1,5 +1,7 @@
 """Matrix products whose right-hand side is stored in panels: strips of neighbouring columns, each contiguous in memory."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
@@ -10,19 +12,20 @@ from stepwell.dialects.types import FLOATS, TensorType
 ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
 
 
-def in_panels(matrix: np.ndarray, width: int) -> np.ndarray:
-    """A matrix (K, N) as panels (N / width, K, width), with columns of zeros added up to a multiple of the width.
+def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    """The panels (K, width) of a matrix (K, N), N / width of them, with columns of zeros added up to a multiple of the width.
 
     The form in which matrix products have packed their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
     Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
     """
     rows, columns = matrix.shape
-    out = np.zeros((-(-columns // width), rows, width), matrix.dtype)
-    for panel, first in zip(out, range(0, columns, width), strict=True):
+    for first in range(0, columns, width):
         part = matrix[:, first : first + width]
+        panel = np.empty((rows, width), matrix.dtype)
+        panel[:, part.shape[1] :] = 0
         for start in range(0, rows, ROWS_AT_ONCE):
             panel[start : start + ROWS_AT_ONCE, : part.shape[1]] = part[start : start + ROWS_AT_ONCE]
-    return out
+        yield panel
 
 
 class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):

@@ -1,6 +1,6 @@
 """The pass that decides where data is channel-blocked, and carries that layout from convolution to convolution."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
 from stepwell.passes.graph.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 from stepwell.passes.graph.channel_readers import channel_shuffle, is_depthwise, readers
-from stepwell.passes.graph.matching import is_elementwise, new_weight
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import find_function
 
@@ -170,19 +170,26 @@ def _conv(op: Any, b: _Layout) -> Form | None:
         return None
     slots = for_readers(filters, group, b.block, b.read_by)
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
-        plain = b.weights_of(op.w, np.moveaxis(take(weights, 0, slots), 1, -1))
+        shape = (slots.shape[0], *weights.shape[1:], slots.shape[1])
+        plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, slots), 1, -1)])
         return Form(b.blocked_conv(op.x, plain, **attributes, group=1), slots)
     image = _image_for_groups(op.x, group, b)
     if image is None:
         return None
     dealt = groups_of(image.slots, group)
     assert dealt is not None
-    # (M / b, b, C of a group, taps…) -> (M / b, b, K, s, taps…) -> (M / b, K, taps…, s, b); in each group channels count from 0
-    members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))
-    per_group = take(weights, 0, slots).reshape(group, -1, slots.shape[1], *weights.shape[1:])
-    parts = [take(part, 2, mine) for part, mine in zip(per_group, members, strict=True)]
-    packed = np.moveaxis(np.moveaxis(np.concatenate(parts), 3, -1), 1, -1)
-    return Form(b.blocked_conv(image.value, b.weights_of(op.w, packed), **attributes, group=group), slots)
+    members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))  # in each group channels count from 0
+    shape = (slots.shape[0], members.shape[1], *weights.shape[2:], members.shape[2], slots.shape[1])
+    packed = deferred_weight(b, op.w, shape, lambda: _packed(weights, slots, members))
+    return Form(b.blocked_conv(image.value, packed, **attributes, group=group), slots)
+
+
+def _packed(weights: np.ndarray, slots: np.ndarray, members: np.ndarray) -> Iterator[np.ndarray]:
+    """Filters (M, C of a group, taps…) as (M / b, K, taps…, s, b), group by group: with their output channels as `slots` has them, and their
+    input channels as `members` has them, for each group (K, s)."""
+    per_group = take(weights, 0, slots).reshape(len(members), -1, slots.shape[1], *weights.shape[1:])
+    for part, mine in zip(per_group, members, strict=True):  # (M / b, b, C, taps…) -> (M / b, b, K, s, taps…)
+        yield np.moveaxis(np.moveaxis(take(part, 2, mine), 3, -1), 1, -1)
 
 
 def _image_for_groups(value: ir.Value, group: int, b: _Layout) -> Form | None:

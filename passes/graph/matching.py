@@ -1,6 +1,7 @@
 """What graph patterns ask about a value: who makes it, who uses it, what it is known to hold; and how they store new weights."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,8 @@ from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.logic import SelectOp
 from stepwell.dialects.mlir import defining_op, ir
-from stepwell.dialects.types import is_float, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.types import is_float, to_numpy, type_of
+from stepwell.dialects.weights import Deferred, WeightTable
 from stepwell.passes.rewriting import Pattern, Rewriter
 
 ELEMENTWISE = (Unary, Binary, SelectOp)
@@ -109,6 +110,25 @@ def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> i
         value: ir.Value = b.constant(value=np.asarray(array))
         return value
     return b.weight(derived_name(source), np.asarray(array))
+
+
+def deferred_weight(b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]]) -> ir.Value:
+    """As `new_weight`, for an array of the dtype of `source` that `make` is to compute, in parts, beside the passes to come."""
+    deferred = Deferred(to_numpy(type_of(source).dtype), tuple(shape), make)
+    if prod(shape) <= LITERAL_ELEMENTS:
+        return new_weight(b, source, deferred.array())
+    value: ir.Value = b.weight(derived_name(source), deferred)
+    return value
+
+
+def source_of(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray] | None:
+    """How to get the array that `value` is known to hold, without computing it now if it is a deferred weight; None if it is not known."""
+    parameter = producer(value, "parameter")
+    if parameter is not None:
+        entry = parameter.operation.attributes["id"].value
+        return weights.source(entry) if entry in weights else None
+    array = constant_value(value, weights, 1 << 62)
+    return None if array is None else lambda: array
 
 
 def derived_name(source: ir.Value | None) -> str:

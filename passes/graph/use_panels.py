@@ -10,7 +10,7 @@ from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.panels import in_panels
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
-from stepwell.passes.graph.matching import is_elementwise, new_weight
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import find_function
 
@@ -78,14 +78,14 @@ class _Panels(GraphBuilder):
             return "its right-hand side has an unknown size"
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = max(1, getattr(self.target, "vector_bits", DEFAULT_VECTOR_BITS) // bits)
-        rows, columns = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape[1]
+        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
         if not rows or columns < lanes // 2:
             return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"
         width = self.width or panel_width(rows, columns, lanes)
-        matrix = self.known(op.rhs)
+        matrix = source_of(op.rhs, self.weights)
         caches = getattr(self.target, "caches", None)
         if matrix is not None:
-            panels = new_weight(self, op.rhs, in_panels(matrix, width))
+            panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
         elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
             panels = self.brought_into_panels(op.rhs, width)
         else:

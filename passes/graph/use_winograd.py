@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
 from stepwell.dialects.mlir import defining_op, ir, users
 from stepwell.dialects.types import type_of
-from stepwell.passes.graph.matching import is_elementwise, new_weight
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, source_of
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
@@ -61,14 +61,15 @@ class UseWinograd(Pass):
         tile = min(costs, key=lambda t: costs[t])
         if costs[tile] >= self.direct_cost(*sizes):
             return f"{channels} channels and {filters} filters on {image[0]}x{image[1]} positions do not pay for the transforms"
-        array = constant_value(conv.w, b.weights, 1 << 62)
+        array = source_of(conv.w, b.weights)
         if array is None:
             return "its filters are not known"
         filling = [-n % tile for n in image]
         data = conv.x
         if any(filling):
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-        u = new_weight(b, conv.w, transformed_filters(array, tile))
+        size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
+        u = deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(array(), tile)])
         result: ir.Value = b.winograd_conv(data, u, tile=tile)
         if any(filling):
             result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)

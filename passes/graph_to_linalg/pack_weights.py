@@ -61,7 +61,7 @@ class PackWeights(Pass):
         if op.name == "graph.constant":
             return state.weights.add("constant", to_python(op.attributes["value"]))
         entry, kind = str(op.attributes["id"].value), type_of(op.results[0])
-        array = state.weights.get(entry)
+        array = state.weights.entry(entry) if entry in state.weights else None
         if array is not None and (from_numpy(array.dtype), array.shape) != (kind.dtype, kind.shape):
             raise PassError(f"parameter at {op.location}: its type is {kind}, but weight '{entry}' is {array.dtype} of shape {list(array.shape)}")
         return entry
