@@ -242,9 +242,10 @@ def blocked_depthwise_conv(r: Random) -> Case:
 def winograd_conv(r: Random) -> Case:
     dtype, tile = r.choice(("f32", "f64")), r.choice((2, 4))
     images, blocks, inner, filters, outer = r.integers(5, 1, 3)
-    rows, columns = r.integers(2, 1, 2)
-    x = r.array(dtype, (images, blocks, rows * tile + 2, columns * tile + 2, inner))
-    return Case([x, r.array(dtype, (tile + 2, tile + 2, filters, blocks, inner, outer), -1, 1)], {"tile": tile})
+    rows, columns, group = r.integers(3, 1, 2)
+    x = r.array(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, inner))
+    u = r.array(dtype, (tile + 2, tile + 2, filters * group, blocks, inner, outer), -1, 1)
+    return Case([x, u], {"tile": tile, "group": group})
 
 
 @case("panel_matmul")

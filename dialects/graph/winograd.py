@@ -56,16 +56,18 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
     """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b), by F(tile, 3) along both
     axes; H and W are multiples of `tile`.
 
-    `u` is the transformed filters G w G^T as (n, n, M / b, C / a, a, b) with n = tile + 2.
+    `u` is the transformed filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2. The blocks of channels and of filters fall into
+    `group` equal parts each; the filters of a group read its K = C / a / group blocks.
     """
 
     x: Operand
     u: Operand
     result: Result
     tile: ir.IntegerAttr
+    group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, u: TensorType, *, tile: int) -> InferredTypes:
+    def infer(x: TensorType, u: TensorType, *, tile: int, group: int) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, u=u)
         if tile not in POINTS:
@@ -74,7 +76,10 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         expect_rank("u", u, 6)
         for axis in (0, 1):
             expect_dim("u", u, axis, tile + TAPS - 1, f"tile {tile} and {TAPS} taps")
-        expect_dim("u", u, 3, x.shape[1], f"dimension 1 of operand 'x' ({x})")
+        if any(size is not None and (group < 1 or size % group) for size in (x.shape[1], u.shape[2])):
+            raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
+        if x.shape[1] is not None:
+            expect_dim("u", u, 3, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
         expect_dim("u", u, 4, x.shape[4], f"the block of operand 'x' ({x})")
         sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
         if any(s is not None and (s < 1 or s % tile) for s in sizes):
@@ -82,24 +87,25 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         return TensorType(x.dtype, (x.shape[0], u.shape[2], *sizes, u.shape[5]))
 
     @staticmethod
-    def reference(x: np.ndarray, u: np.ndarray, *, tile: int) -> np.ndarray:
+    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int) -> np.ndarray:
         a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
         size = tile + TAPS - 1
         view = np.lib.stride_tricks.sliding_window_view(wide(x), (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
         v = np.einsum("ik,jl,nchwakl->ijnchwa", b_t, b_t, view, optimize=True)
-        m = np.einsum("ijmcab,ijnchwa->ijnmhwb", wide(u), v, optimize=True)
+        parts = zip(np.split(wide(u), group, axis=2), np.split(v, group, axis=3), strict=True)
+        m = np.concatenate([np.einsum("ijmcab,ijnchwa->ijnmhwb", *part, optimize=True) for part in parts], axis=3)
         y = np.einsum("pi,qj,ijnmhwb->nmhpwqb", a_t, a_t, m, optimize=True)
         n, blocks, rows, _, columns, _, block = y.shape
         return narrow(np.ascontiguousarray(y.reshape(n, blocks, rows * tile, columns * tile, block)), x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, tile: int, **attributes: Any) -> int:
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, **attributes: Any) -> int:
         """The arithmetic of the direct convolution: what is saved shows as speed, not as less work."""
         return 2 * result.elements * TAPS * TAPS * u.static_shape[3] * u.static_shape[4]
 
 
 def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:
-    """Filters (M / b, C / a, 3, 3, a, b) as WinogradConvOp takes them, computed in f64 and rounded once."""
+    """Filters (M / b, K, 3, 3, a, b) as WinogradConvOp takes them, computed in f64 and rounded once."""
     _, g, _ = matrices(tile)
     size = tile + TAPS - 1
     filters, channels, _, _, inner, outer = w.shape

@@ -48,19 +48,20 @@ class UseWinograd(Pass):
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
             return "it is not a blocked 3x3 convolution with stride 1 and without dilation"
-        if values["group"] != 1 or w.shape[4] != x.shape[4]:
-            return "it reads a part of the channels only"
+        group = values["group"]
+        if w.shape[4] != x.shape[4] or w.shape[1] * group != x.shape[1]:
+            return "it reads, or a group of it reads, a part of the channels of a block"
         if x.dtype != "f32":
             return f"rounding is known to be harmless for f32, not for {x.dtype}"
         image = type_of(conv.result).static_shape[2:4]
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        sizes = (x.static_shape[0], *image, channels, filters)
+        sizes = (x.static_shape[0], *image, channels, filters, group)
         costs = {tile: self.cost(tile, *sizes) for tile, error in ERRORS.items() if self.tile in (tile, 0) and error <= self.error}
         if not costs:
             return f"no tile has an error of at most {self.error}"
         tile = min(costs, key=lambda t: costs[t])
         if costs[tile] >= self.direct_cost(*sizes):
-            return f"{channels} channels and {filters} filters on {image[0]}x{image[1]} positions do not pay for the transforms"
+            return f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms"
         array = source_of(conv.w, b.weights)
         if array is None:
             return "its filters are not known"
@@ -69,24 +70,25 @@ class UseWinograd(Pass):
         if any(filling):
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
         size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
-        u = deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(array(), tile)])
-        result: ir.Value = b.winograd_conv(data, u, tile=tile)
+        shape = (size, size, blocks, inputs, inner, outer)
+        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), tile)])
+        result: ir.Value = b.winograd_conv(data, u, tile=tile, group=group)
         if any(filling):
             result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
         return result
 
-    def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int) -> float:
-        """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
+    def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
+        """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these; each filter reads `channels`.
 
         A transform of n x n numbers by two matrices, half of them zeros, is n^3 multiply-adds for each number of channels or filters;
         it has little to do for what it loads and stores, and counts twice.
         """
         size = tile + TAPS - 1
         tiles = images * -(-rows // tile) * -(-columns // tile)
-        transforms = 4 * (size**3 * channels + (tile * size**2 + tile**2 * size) * filters)
+        transforms = 4 * (size**3 * channels * group + (tile * size**2 + tile**2 * size) * filters)
         return tiles * (2 * size**2 * channels * filters + transforms) + self.flops_per_byte * 4 * size**2 * channels * filters
 
-    def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int) -> float:
+    def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
         """The direct convolution in the same measure."""
         return TAPS**2 * channels * filters * (2.0 * images * rows * columns + self.flops_per_byte * 4)
 

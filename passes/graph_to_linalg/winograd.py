@@ -15,11 +15,14 @@ from stepwell.passes.rewriting import NoMatch
 
 @lowering(WinogradConvOp)
 def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Five contractions: rows and columns of the image by B^T, products by filters, rows and columns of the result by A^T."""
+    """Five contractions: rows and columns of the image by B^T, products by filters, rows and columns of the result by A^T.
+
+    Only the products have a loop over groups, where there are several; before and after them the blocks of all groups are in a row.
+    """
     x_type, u_type = op.operand_types()
     if not x_type.is_static or not u_type.is_static:
         return NoMatch(f"its image and filters must have static sizes, got {x_type} and {u_type}")
-    tile: int = op.attribute_values()["tile"]
+    tile, group = (op.attribute_values()[name] for name in ("tile", "group"))
     dtype = x_type.dtype
     (x, u), (n, channels, _, _, inner) = operands, x_type.static_shape
     size, filters, outer = u_type.static_shape[0], u_type.static_shape[2], u_type.static_shape[5]
@@ -38,9 +41,13 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     i, j, image, c, ty, tx, a, k = dims(*range(8))
     sizes = [size, size, n, channels, rows, columns, inner]
     v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes, images=image, rows=ty, columns=tx, channels=c)
-    i, j, image, m, ty, tx, f, c, a = dims(*range(9))
-    sizes = [size, size, n, filters, rows, columns, outer]
-    products = stage(v, [i, j, image, c, ty, tx, a], u, [i, j, m, c, a, f], sizes, 2, images=image, rows=ty, columns=tx, filters=m)
+    groups = [group] if group > 1 else []
+    i, j, image, *g, m, ty, tx, f, c, a = dims(*range(9 + len(groups)))
+    v = b.reshape(v, _splitting(3, 7), [size, size, n, *groups, channels // group, rows, columns, inner])
+    u = b.reshape(u, _splitting(2, 6), [size, size, *groups, filters // group, channels // group, inner, outer])
+    sizes = [size, size, n, *groups, filters // group, rows, columns, outer]
+    products = stage(v, [i, j, image, *g, c, ty, tx, a], u, [i, j, *g, m, c, a, f], sizes, 2, images=image, rows=ty, columns=tx)
+    products = b.reshape(products, _splitting(3, 7), [size, size, n, filters, rows, columns, outer])
     j, image, m, ty, p, tx, f, k = dims(*range(8))
     sizes = [size, n, filters, rows, tile, columns, outer]
     by_rows = stage(a_t, [p, k], products, [k, j, image, m, ty, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
@@ -48,3 +55,8 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     sizes = [n, filters, rows, tile, columns, tile, outer]
     y = stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
     return b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], [n, filters, rows * tile, columns * tile, outer])
+
+
+def _splitting(axis: int, rank: int) -> list[list[int]]:
+    """How the dimensions of a tensor of `rank` with `axis` split in two group into its own."""
+    return [[d] for d in range(axis)] + [[axis, axis + 1]] + [[d + 1] for d in range(axis + 1, rank)]

@@ -45,7 +45,7 @@ class ShareLoops(Pass):
         for stage in stages:
             loops = [("images", 1)] if stage.extent("images") > 1 else []
             loops += list(steps.items())
-            loops += [("channels", 1)] if "channels" in stage.axes else [("filters", 1)] if stage is not stages[2] else []
+            loops += [(name, 1) for name in ("channels", "filters") if name in stage.axes]
             if not loops or (stage is stages[2] and not steps):
                 continue
             rounds = stage.extent(loops[0][0]) // loops[0][1]
@@ -55,8 +55,9 @@ class ShareLoops(Pass):
 
 
 TRANSFORM = {"images", "rows", "columns", "channels"}
-PRODUCT = {"images", "rows", "columns", "filters"}
-WINOGRAD = (TRANSFORM, TRANSFORM, PRODUCT, PRODUCT, PRODUCT)
+PRODUCT = {"images", "rows", "columns"}
+BACK = PRODUCT | {"filters"}
+WINOGRAD = (TRANSFORM, TRANSFORM, PRODUCT, BACK, BACK)
 
 
 @dataclass

@@ -2,7 +2,7 @@
 
 // Few positions and many filters: F(2, 3) reads less than half of the bytes. With fewer positions nothing pays.
 // CHECK-LABEL: func.func @main
-// CHECK: "graph.winograd_conv"{{.*}} {tile = 2 : i64}
+// CHECK: "graph.winograd_conv"{{.*}} {group = 1 : i64, tile = 2 : i64}
 // CHECK: "graph.blocked_conv"
 func.func @main(%x: tensor<1x8x8x8x8xf32>, %y: tensor<1x8x4x4x8xf32>) -> (tensor<1x8x6x6x8xf32>, tensor<1x8x2x2x8xf32>) {
   %w = "graph.constant"() {value = dense<0.5> : tensor<8x8x3x3x8x8xf32>} : () -> tensor<8x8x3x3x8x8xf32>

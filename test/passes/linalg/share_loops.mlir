@@ -9,7 +9,7 @@
 // CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "rows"{{.*}}{dim = 1 : i64, loop = "filters"
 // CHECK-NOT: axes
 func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
 
@@ -25,6 +25,22 @@ func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32
 // CHECK-SAME: shared = #sched.shared<[{dim = 2 : i64, loop = "filters"
 // CHECK: shared = #sched.shared<[{dim = 1 : i64, loop = "filters"
 func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x32x8x8xf32>, %out: tensor<1x32x56x56x8xf32>) -> tensor<1x32x56x56x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
   return %0 : tensor<1x32x56x56x8xf32>
+}
+
+// -----
+
+// Two groups: only the products have a loop over these, and share the same rows and columns of tiles.
+// CHECK-LABEL: func.func private @groups
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "rows", slots = 2 : i64, step = 2 : i64}, {dim = 4 : i64, loop = "columns", slots = 1 : i64, step = 4 : i64}, {dim = 2 : i64, loop = "channels"
+// CHECK: shared = #sched.shared<[{dim = 4 : i64, loop = "rows"{{.*}}{dim = 3 : i64, loop = "channels"
+// CHECK: tensor.expand_shape {{.*}} into tensor<6x6x1x2x2x4x4x8xf32>
+// CHECK: shared = #sched.shared<[{dim = 5 : i64, loop = "rows", slots = 2 : i64, step = 2 : i64}, {dim = 6 : i64, loop = "columns", slots = 1 : i64, step = 4 : i64}]>
+// CHECK: tensor.collapse_shape {{.*}} into tensor<6x6x1x8x4x4x8xf32>
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "rows"{{.*}}{dim = 2 : i64, loop = "filters"
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "rows"{{.*}}{dim = 1 : i64, loop = "filters"
+func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  return %0 : tensor<1x8x16x16x8xf32>
 }
