@@ -244,8 +244,10 @@ def winograd_conv(r: Random) -> Case:
     images, blocks, inner, filters, outer = r.integers(5, 1, 3)
     rows, columns, group = r.integers(3, 1, 2)
     x = r.array(dtype, (images, blocks * group, rows * tile + 2, columns * tile + 2, inner))
-    u = r.array(dtype, (tile + 2, tile + 2, filters * group, blocks, inner, outer), -1, 1)
-    return Case([x, u], {"tile": tile, "group": group})
+    transformed = r.choice((True, False))
+    taps, dealt = (tile + 2, tile + 2) if transformed else (3, 3), (filters * group, blocks)
+    u = r.array(dtype, (*taps, *dealt, inner, outer) if transformed else (*dealt, *taps, inner, outer), -1, 1)
+    return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
 @case("panel_matmul")

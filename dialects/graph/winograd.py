@@ -56,8 +56,9 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
     """The 3x3 convolution with stride 1 of blocked `x` (N, C / a, H + 2, W + 2, a), to (N, M / b, H, W, b), by F(tile, 3) along both
     axes; H and W are multiples of `tile`.
 
-    `u` is the transformed filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2. The blocks of channels and of filters fall into
-    `group` equal parts each; the filters of a group read its K = C / a / group blocks.
+    `u` is the `transformed` filters G w G^T as (n, n, M / b, K, a, b) with n = tile + 2, or plain ones as (M / b, K, 3, 3, a, b), which
+    are transformed each time. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its
+    K = C / a / group blocks.
     """
 
     x: Operand
@@ -65,29 +66,33 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
     result: Result
     tile: ir.IntegerAttr
     group: ir.IntegerAttr
+    transformed: ir.BoolAttr
 
     @staticmethod
-    def infer(x: TensorType, u: TensorType, *, tile: int, group: int) -> InferredTypes:
+    def infer(x: TensorType, u: TensorType, *, tile: int, group: int, transformed: bool) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, u=u)
         if tile not in POINTS:
             raise InferenceError(f"attribute 'tile' must be one of {list(POINTS)}, got {tile}")
         expect_rank("x", x, 5)
         expect_rank("u", u, 6)
-        for axis in (0, 1):
-            expect_dim("u", u, axis, tile + TAPS - 1, f"tile {tile} and {TAPS} taps")
-        if any(size is not None and (group < 1 or size % group) for size in (x.shape[1], u.shape[2])):
+        filters, channels = block_axes(transformed)
+        for axis in set(range(4)) - {filters, channels}:
+            expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
+        if any(size is not None and (group < 1 or size % group) for size in (x.shape[1], u.shape[filters])):
             raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
         if x.shape[1] is not None:
-            expect_dim("u", u, 3, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
+            expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
         expect_dim("u", u, 4, x.shape[4], f"the block of operand 'x' ({x})")
         sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
         if any(s is not None and (s < 1 or s % tile) for s in sizes):
             raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
-        return TensorType(x.dtype, (x.shape[0], u.shape[2], *sizes, u.shape[5]))
+        return TensorType(x.dtype, (x.shape[0], u.shape[filters], *sizes, u.shape[5]))
 
     @staticmethod
-    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int) -> np.ndarray:
+    def reference(x: np.ndarray, u: np.ndarray, *, tile: int, group: int, transformed: bool) -> np.ndarray:
+        if not transformed:
+            u = transformed_filters(u, tile)
         a_t, _, b_t = (m.astype(wide(x).dtype) for m in matrices(tile))
         size = tile + TAPS - 1
         view = np.lib.stride_tricks.sliding_window_view(wide(x), (size, size), axis=(2, 3))[:, :, ::tile, ::tile]
@@ -99,9 +104,14 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         return narrow(np.ascontiguousarray(y.reshape(n, blocks, rows * tile, columns * tile, block)), x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, u: TensorType, *, result: TensorType, **attributes: Any) -> int:
+    def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
         """The arithmetic of the direct convolution: what is saved shows as speed, not as less work."""
-        return 2 * result.elements * TAPS * TAPS * u.static_shape[3] * u.static_shape[4]
+        return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
+
+
+def block_axes(transformed: bool) -> tuple[int, int]:
+    """Which dimensions of filters, transformed or plain, are the blocks of filters and of channels."""
+    return (2, 3) if transformed else (0, 1)
 
 
 def transformed_filters(w: np.ndarray, tile: int) -> np.ndarray:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, matrices
+from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, block_axes, matrices
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import to_numpy
 from stepwell.passes.graph_to_linalg.contraction import contract
@@ -17,17 +17,18 @@ from stepwell.passes.rewriting import NoMatch
 def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Five contractions: rows and columns of the image by B^T, products by filters, rows and columns of the result by A^T.
 
-    Only the products have a loop over groups, where there are several; before and after them the blocks of all groups are in a row.
+    Filters that are not transformed make two more before the products, by G. Only the products have a loop over groups, where
+    there are several; before and after them the blocks of all groups are in a row.
     """
     x_type, u_type = op.operand_types()
     if not x_type.is_static or not u_type.is_static:
         return NoMatch(f"its image and filters must have static sizes, got {x_type} and {u_type}")
-    tile, group = (op.attribute_values()[name] for name in ("tile", "group"))
+    tile, group, transformed = (op.attribute_values()[name] for name in ("tile", "group", "transformed"))
     dtype = x_type.dtype
     (x, u), (n, channels, _, _, inner) = operands, x_type.static_shape
-    size, filters, outer = u_type.static_shape[0], u_type.static_shape[2], u_type.static_shape[5]
+    size, filters, outer = tile + TAPS - 1, u_type.static_shape[block_axes(transformed)[0]], u_type.static_shape[5]
     rows, columns = ((x_type.static_shape[i] - TAPS + 1) // tile for i in (2, 3))
-    a_t, _, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
+    a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
 
     # The summed loop comes last everywhere; the channels of a block stay innermost, so that vectors lie along them.
     def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[int], summed: int = 1, **axes: Any) -> ir.Value:
@@ -41,12 +42,19 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     i, j, image, c, ty, tx, a, k = dims(*range(8))
     sizes = [size, size, n, channels, rows, columns, inner]
     v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes, images=image, rows=ty, columns=tx, channels=c)
+    if not transformed:
+        i, m, c, w, a, f, k = dims(*range(7))
+        sizes = [size, filters, channels // group, TAPS, inner, outer]
+        by_rows = stage(g, [i, k], u, [m, c, k, w, a, f], sizes, filters=m, channels=c)
+        i, j, m, c, a, f, k = dims(*range(7))
+        u = stage(g, [j, k], by_rows, [i, m, c, k, a, f], [size, size, filters, channels // group, inner, outer], filters=m, channels=c)
     groups = [group] if group > 1 else []
-    i, j, image, *g, m, ty, tx, f, c, a = dims(*range(9 + len(groups)))
+    i, j, image, *of, m, ty, tx, f, c, a = dims(*range(9 + len(groups)))
     v = b.reshape(v, _splitting(3, 7), [size, size, n, *groups, channels // group, rows, columns, inner])
     u = b.reshape(u, _splitting(2, 6), [size, size, *groups, filters // group, channels // group, inner, outer])
     sizes = [size, size, n, *groups, filters // group, rows, columns, outer]
-    products = stage(v, [i, j, image, *g, c, ty, tx, a], u, [i, j, *g, m, c, a, f], sizes, 2, images=image, rows=ty, columns=tx)
+    places = {"images": image, "rows": ty, "columns": tx} | ({} if groups else {"filters": m})
+    products = stage(v, [i, j, image, *of, c, ty, tx, a], u, [i, j, *of, m, c, a, f], sizes, 2, **places)
     products = b.reshape(products, _splitting(3, 7), [size, size, n, filters, rows, columns, outer])
     j, image, m, ty, p, tx, f, k = dims(*range(8))
     sizes = [size, n, filters, rows, tile, columns, outer]

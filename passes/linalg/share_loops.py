@@ -25,6 +25,9 @@ class ShareLoops(Pass):
 
     - a few tiles of the image at a time: what the stages hand on stays in the cache, and the transformed filters are read for each few;
     - all tiles: the transformed image and the products are written and read once, and so are the filters.
+
+    Filters that are transformed when the kernel runs make two more stages before the products. Those share a loop over blocks of filters
+    with all that follow, so that the transformed ones stay in the cache.
     """
 
     slots: int = 0  # stretches that the outermost loop is dealt out in; 0 for one to each of the target's cores
@@ -32,22 +35,28 @@ class ShareLoops(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         staged = [Structured(o) for o in ops_below(op, "linalg.generic") if AXES in o.attributes]
         stages = [_Stage.of(s) for s in staged]
-        if len(stages) == len(WINOGRAD) and all(set(stage.axes) == axes for stage, axes in zip(stages, WINOGRAD, strict=True)):
-            self._share_winograd(stages, state)
+        kinds = [set(stage.axes) for stage in stages]
+        if kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
+            self._share_winograd(stages, kinds == WITH_FILTERS, state)
             state.count(self.name)
         for s in staged:
             del s.operation.attributes[AXES]
 
-    def _share_winograd(self, stages: "list[_Stage]", state: PassState) -> None:
-        work = prod(stages[2].op.extents)
+    def _share_winograd(self, stages: "list[_Stage]", by_filters: bool, state: PassState) -> None:
+        products = stages[-3]
+        work = prod(products.op.extents)
         slots = 1 if work < THREADED_WORK else self.slots or getattr(state.target, "cores", 1)
-        steps = tiles_in_cache(stages[2], state.target.caches.l2, slots)
+        steps = {} if by_filters else tiles_in_cache(products, state.target.caches.l2, slots)
         for stage in stages:
-            loops = [("images", 1)] if stage.extent("images") > 1 else []
-            loops += list(steps.items())
-            loops += [(name, 1) for name in ("channels", "filters") if name in stage.axes]
-            if not loops or (stage is stages[2] and not steps):
+            loops: list[tuple[str, int]]
+            if by_filters and "filters" in stage.axes:
+                loops = [(name, 1) for name in ("filters", "channels") if name in stage.axes]
+            elif stage is products and not steps:
                 continue
+            else:
+                loops = [("images", 1)] if stage.extent("images") > 1 else []
+                loops += list(steps.items())
+                loops += [(name, 1) for name in ("channels", "filters") if name in stage.axes and stage is not products]
             rounds = stage.extent(loops[0][0]) // loops[0][1]
             dealt = [min(slots, rounds), *[1] * (len(loops) - 1)]
             shared = [SharedLoop(name, stage.axes[name], step, n) for (name, step), n in zip(loops, dealt, strict=True)]
@@ -55,9 +64,11 @@ class ShareLoops(Pass):
 
 
 TRANSFORM = {"images", "rows", "columns", "channels"}
-PRODUCT = {"images", "rows", "columns"}
-BACK = PRODUCT | {"filters"}
-WINOGRAD = (TRANSFORM, TRANSFORM, PRODUCT, BACK, BACK)
+FILTERS = {"filters", "channels"}
+PRODUCT = {"images", "rows", "columns", "filters"}
+TRANSFORMED = [TRANSFORM, TRANSFORM, PRODUCT, PRODUCT, PRODUCT]
+WITH_FILTERS = [TRANSFORM, TRANSFORM, FILTERS, FILTERS, PRODUCT, PRODUCT, PRODUCT]
+IN_GROUPS = [TRANSFORM, TRANSFORM, PRODUCT - {"filters"}, PRODUCT, PRODUCT]  # the products' loop is over the filters of a group
 
 
 @dataclass

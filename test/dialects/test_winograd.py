@@ -25,8 +25,9 @@ def test_the_matrices_filter_one_row(tile):
 def test_it_is_the_direct_convolution(tile, group):
     x, w = RNG.standard_normal((2, 3, 10, 14, 4)), RNG.standard_normal((6, 3 // group, 3, 3, 4, 5))
     want = BlockedConvOp.reference(x, w, strides=(1, 1), dilations=(1, 1), group=group)
-    got = WinogradConvOp.reference(x, transformed_filters(w, tile), tile=tile, group=group)
-    np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
+    for filters, transformed in ((transformed_filters(w, tile), True), (w, False)):
+        got = WinogradConvOp.reference(x, filters, tile=tile, group=group, transformed=transformed)
+        np.testing.assert_allclose(got, want, rtol=1e-11, atol=1e-11)
 
 
 def convolution(x, w, group):
@@ -38,9 +39,11 @@ def convolution(x, w, group):
 
 
 ROWS = [
-    (1, 64, 32, 13, 22, 1, 4), (1, 256, 64, 28, 28, 1, 4), (1, 512, 64, 6, 6, 1, 2), (1, 160, 320, 7, 7, 1, 2),
+    (1, 64, 32, 19, 28, 1, 4), (1, 256, 64, 28, 28, 1, 4), (1, 512, 64, 6, 6, 1, 2), (1, 160, 320, 7, 7, 1, 2),
     (2, 192, 96, 13, 13, 2, 4), (1, 96, 144, 30, 19, 3, 4), (1, 768, 256, 6, 6, 2, 2),
+    (1, 512, 256, 28, 24, 1, 4), (2, 304, 512, 17, 28, 1, 4),
 ]  # fmt: skip
+STORED_PLAIN = 512 * 256  # filters times channels, from which on filters are transformed when the kernel runs
 
 
 @pytest.mark.parametrize(("images", "channels", "filters", "height", "width", "group", "tile"), ROWS)
@@ -48,7 +51,8 @@ def test_compiled_error_stays_within_the_stated_bound(images, channels, filters,
     x = RNG.standard_normal((images, channels, height, width)).astype(np.float32)
     w = (RNG.standard_normal((filters, channels // group, 3, 3)) / np.sqrt(9 * channels // group)).astype(np.float32)
     model = stepwell.compile(convolution(x, w, group), threads=2)
-    assert f"group = {group} : i64, tile = {tile} : i64" in model.ir("graph-opt")
+    transformed = "false" if filters * channels // group >= STORED_PLAIN and group == 1 else "true"
+    assert f"group = {group} : i64, tile = {tile} : i64, transformed = {transformed}" in model.ir("graph-opt")
     got = next(iter(model.run({"x": x}).values()))
     alone = stepwell.compile(convolution(x, w, group), threads=1)
     assert np.array_equal(got, next(iter(alone.run({"x": x}).values())))

@@ -2,6 +2,7 @@
 
 import math
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from one_op import Literal, check_op, reference
 from op_cases import CASES, cases
 
-from stepwell.dialects.graph import op_classes
+from stepwell.dialects.graph import op_classes, winograd
 from stepwell.dialects.graph.windows import padded
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 
@@ -38,6 +39,12 @@ def roundings(mnemonic: str, operands: list[Any], attributes: dict[str, Any]) ->
     if mnemonic in SUMS:
         terms = max(math.prod(o.shape) for o in operands) if mnemonic != "resize" else 32
         return {"scale": reference(mnemonic, [wide(o) for o in operands], **attributes)[0] if mnemonic != "resize" else 200.0, "terms": terms}
+    if mnemonic == "winograd_conv":
+        # Its transforms subtract: what is summed is what comes out where every number is positive.
+        positive = [np.abs(m) for m in winograd.matrices(attributes["tile"])]
+        with mock.patch.object(winograd, "matrices", return_value=positive):
+            scale = reference(mnemonic, [wide(o) for o in operands], **attributes)[0]
+        return {"scale": scale, "terms": math.prod(operands[0].shape[1::3]) + 6 * len(positive[0][0])}
     if mnemonic in ("scatter_elements", "scatter_nd", "reduce_prod"):
         return {"terms": math.prod(operands[0].shape) + math.prod(operands[-1].shape), "scale": reference_scale(mnemonic, operands, attributes)}
     if mnemonic == "batch_norm":

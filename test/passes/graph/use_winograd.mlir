@@ -6,7 +6,7 @@
 // Six rows and seven columns are filled up to eight and eight; the result is cut back.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg0) {high = array<i64: 0, 0, 2, 1, 0>{{.*}} -> tensor<1x2x10x10x8xf32>
-// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"(%[[P]], %{{[0-9]+}}) {group = 1 : i64, tile = 4 : i64} : (tensor<1x2x10x10x8xf32>, tensor<6x6x3x2x8x8xf32>) -> tensor<1x3x8x8x8xf32>
+// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"(%[[P]], %{{[0-9]+}}) {group = 1 : i64, tile = 4 : i64, transformed = true} : (tensor<1x2x10x10x8xf32>, tensor<6x6x3x2x8x8xf32>) -> tensor<1x3x8x8x8xf32>
 // CHECK: "graph.slice"(%[[C]]) {{.*}} -> tensor<1x3x6x7x8xf32>
 func.func @main(%x: tensor<1x2x8x9x8xf32>) -> tensor<1x3x6x7x8xf32> {
   %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
@@ -49,7 +49,7 @@ func.func @main(%x: tensor<1x2x9x9x8xf32>, %y: tensor<1x2x8x8x8xf64>) -> (tensor
 
 // Groups whose channels are whole blocks; each pads and cuts what all have in common.
 // CHECK-LABEL: func.func @main
-// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"{{.*}} {group = 2 : i64, tile = 4 : i64} : (tensor<1x8x10x10x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x8x8x8xf32>
+// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"{{.*}} {group = 2 : i64, tile = 4 : i64, transformed = true} : (tensor<1x8x10x10x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x8x8x8xf32>
 // CHECK: "graph.slice"(%[[C]]) {{.*}} -> tensor<1x8x6x7x8xf32>
 func.func @main(%x: tensor<1x8x8x9x8xf32>) -> tensor<1x8x6x7x8xf32> {
   %w = "graph.constant"() {value = dense<0.5> : tensor<8x4x3x3x8x8xf32>} : () -> tensor<8x4x3x3x8x8xf32>

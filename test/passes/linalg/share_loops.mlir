@@ -9,7 +9,7 @@
 // CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "rows"{{.*}}{dim = 1 : i64, loop = "filters"
 // CHECK-NOT: axes
 func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
 
@@ -25,7 +25,7 @@ func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32
 // CHECK-SAME: shared = #sched.shared<[{dim = 2 : i64, loop = "filters"
 // CHECK: shared = #sched.shared<[{dim = 1 : i64, loop = "filters"
 func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x32x8x8xf32>, %out: tensor<1x32x56x56x8xf32>) -> tensor<1x32x56x56x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
   return %0 : tensor<1x32x56x56x8xf32>
 }
 
@@ -41,6 +41,22 @@ func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x
 // CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "rows"{{.*}}{dim = 2 : i64, loop = "filters"
 // CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "rows"{{.*}}{dim = 1 : i64, loop = "filters"
 func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
-  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
+  return %0 : tensor<1x8x16x16x8xf32>
+}
+
+// -----
+
+// Plain filters: what is made of a block of them, of the products with it and of their way back is done block by block.
+// CHECK-LABEL: func.func private @plain
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "channels", slots = 2 : i64, step = 1 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "channels"
+// CHECK: shared = #sched.shared<[{dim = 1 : i64, loop = "filters", slots = 2 : i64, step = 1 : i64}, {dim = 2 : i64, loop = "channels", slots = 1 : i64, step = 1 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "filters", slots = 2 : i64, step = 1 : i64}, {dim = 3 : i64, loop = "channels"
+// CHECK: shared = #sched.shared<[{dim = 3 : i64, loop = "filters", slots = 2 : i64, step = 1 : i64}]>
+// CHECK: shared = #sched.shared<[{dim = 2 : i64, loop = "filters"
+// CHECK: shared = #sched.shared<[{dim = 1 : i64, loop = "filters"
+func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
+  %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x4x18x18x8xf32>, tensor<8x4x3x3x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
 }
