@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 from stepwell.dialects.mlir import defining_op, ir, linalg, tensor
 from stepwell.passes.linalg.shared_loops import ATTRIBUTE, to_shared_attribute
 from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.tensor_chains import tensor_chains
 from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import clone_into, ops_below
+from stepwell.passes.rewriting import clone_into
 
 Groups = list[list[int]]  # dimensions that become one, in order
 
@@ -25,28 +27,12 @@ class CollapseDimensions(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for members in _chains(op):
+        for members in tensor_chains(op):
             chain = [Structured(m) for m in members]  # looked at anew: what an earlier chain gave has been replaced
             groups = _chain_groups(chain)
             if groups is not None:
                 _rebuild(chain, groups)
                 state.count(self.name)
-
-
-def _chains(op: ir.Operation) -> list[list[ir.Operation]]:
-    """Structured ops on tensors, those that continue each other's output together."""
-    chains: list[list[ir.Operation]] = []
-    ends: dict[ir.Value, list[ir.Operation]] = {}
-    for operation in ops_below(op):
-        if operation.name not in ("linalg.generic", "linalg.fill") or len(operation.results) != 1:
-            continue
-        chain = ends.pop(operation.operands[len(operation.operands) - 1], None)
-        if chain is None:
-            chain = []
-            chains.append(chain)
-        chain.append(operation)
-        ends[operation.results[0]] = chain
-    return chains
 
 
 def _chain_groups(chain: list[Structured]) -> list[Groups] | None:
@@ -88,8 +74,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
     """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
     if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
         return False
-    if any(loop.dim in (dim, dim + 1) for loop in op.shared):
-        return False
+    if any(loop.dim == dim + 1 for loop in op.shared):
+        return False  # while a shared one takes the one after it in: as many steps, each over all of that
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
@@ -141,7 +127,9 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
         clone_into(inner.operation, mapping, ir.InsertionPoint(block))
     if member.shared:
         place = {d: i for i, g in enumerate(groups) for d in g}
-        op.attributes[ATTRIBUTE] = to_shared_attribute([replace(loop, dim=place[loop.dim]) for loop in member.shared])
+        taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}
+        loops = [replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.shared]
+        op.attributes[ATTRIBUTE] = to_shared_attribute(loops)
     result: ir.Value = op.results[0]
     return result
 

@@ -255,6 +255,12 @@ class Structured:
         return dim in self.parallel_dims or (self.combiner is not None and not any(a.is_constant for a in self.inputs))
 
 
+def position(access: Access, dim: int) -> int | None:
+    """The one result of the access's map that is loop `dim` itself, if no other has to do with it."""
+    plain = [p for p, r in enumerate(access.map.results) if isinstance(r, ir.AffineDimExpr) and r.position == dim]
+    return plain[0] if len(plain) == 1 and sum(c != 0 for c in access.coefficients(dim)) == 1 else None
+
+
 def structured_ops(function: ir.Operation) -> list[Structured]:
     """The structured ops of a function in order: what a schedule file counts."""
     return [Structured(o) for o in ops_below(function) if o.name in STRUCTURED]

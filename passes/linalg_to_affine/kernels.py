@@ -7,10 +7,10 @@ from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose, sums_in_blocks
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
+from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
 from stepwell.passes.linalg_to_affine.sharing import SLICE, Sharing, Slice
-from stepwell.passes.linalg_to_affine.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import functions, ops_below
 
@@ -213,18 +213,19 @@ def memref_bytes(mlir_type: Any) -> int:
 def in_place_arguments(kernel: Any) -> list[int]:
     """The arguments that may share memory with the destination: read element by element, each just before that element is written.
 
-    That is so where the kernel is one nest whose element-wise ops alone read the argument, with the destination's type and map, and whose
-    sums are not left in the destination meanwhile.
+    That is so where the element-wise ops of one nest alone read the argument, with the destination's type and map, where its sums are not left
+    in the destination meanwhile, and no other nest has to do with that.
     """
     block = kernel.regions[0].blocks[0]
     structured = structured_ops(kernel.operation)
-    nests = chains(structured)
-    if len(nests) != 1 or len(nests[0].root.outputs) != 1:
+    *before, last = chains(structured) or [None]
+    if last is None or len(last.root.outputs) != 1:
         return []
-    written = nests[0].root.outputs[0].value
+    written = last.root.outputs[0].value
     out = origin(written, RESHAPES)
-    elementwise = [o.operation for o in nests[0].members if o.is_elementwise and not o.is_fill]
-    if not _is_permutation_identity(nests[0].root) or sums_in_blocks(nests[0].root):
+    elementwise = [o.operation for o in last.members if o.is_elementwise and not o.is_fill]
+    others = [origin(a.value) for nest in before for member in nest.members for a in member.accesses if a.is_shaped]
+    if origin(out) in others or not _is_permutation_identity(last.root) or sums_in_blocks(last.root):
         return []
     allowed = []
     for index, argument in enumerate(block.arguments):

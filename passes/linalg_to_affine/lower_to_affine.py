@@ -9,12 +9,12 @@ from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
 from stepwell.passes.linalg.intrinsics import available
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.segments import Segment
-from stepwell.passes.linalg.structured import Structured, structured_ops
+from stepwell.passes.linalg.structured import Structured, position, structured_ops
+from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.chains import Chain, chains
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
-from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice, position, rounds
-from stepwell.passes.linalg_to_affine.views import RESHAPES, origin
+from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice, rounds
 from stepwell.passes.registry import Pass, PassState, register_pass
 
 

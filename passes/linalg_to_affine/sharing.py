@@ -8,10 +8,10 @@ from typing import Any
 from stepwell.dialects.attributes import to_attribute, to_python
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import ir
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.structured import Access, Structured, position
+from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.chains import Chain
 from stepwell.passes.linalg_to_affine.packing import aligned
-from stepwell.passes.linalg_to_affine.views import RESHAPES, origin
 
 SLICE = "stepwell.slice"  # on the view of a scratch buffer that holds no more than a slice of its type
 Path = tuple[tuple[str, int], ...]  # the loops around a chain, outermost first: name, and number of the run of neighbours that share it
@@ -65,12 +65,6 @@ def rounds(op: Structured, level: int) -> int:
     return op.extents[loop.dim] // loop.step
 
 
-def position(access: Access, dim: int) -> int | None:
-    """The one result of the access's map that is loop `dim` itself, if no other has to do with it."""
-    plain = [p for p, r in enumerate(access.map.results) if isinstance(r, ir.AffineDimExpr) and r.position == dim]
-    return plain[0] if len(plain) == 1 and sum(c != 0 for c in access.coefficients(dim)) == 1 else None
-
-
 @dataclass
 class Use:
     """A chain's access to some view of a buffer."""
@@ -108,19 +102,21 @@ class Sharing:
         return count
 
     def _aligned_loops(self, uses: Sequence[Use]) -> int:
-        """How many of the common loops walk the buffer in step: along the same one of its dimensions, wherever it is used."""
+        """How many of the common loops walk the buffer in step: over the same stretches of its elements, wherever it is used."""
         for level in range(self.common(uses)):
-            walks = set()
-            for use in uses:
-                at = position(use.access, self.chains[use.index].root.shared[level].dim) if use.is_root else None
-                walks.add(None if at is None else (prod(use.access.shape[:at]), use.access.shape[at], self.step(use, level)))
+            walks = {self._walk(use, level) if use.is_root else None for use in uses}
             if len(walks) != 1 or None in walks:
                 return level
         return self.common(uses)
 
-    def step(self, use: Use, level: int) -> int:
-        """The step of the chain's shared loop at that level."""
-        return self.chains[use.index].root.shared[level].step
+    def _walk(self, use: Use, level: int) -> tuple[int, int] | None:
+        """How a shared loop moves through a buffer: in how many places at once, and over how many neighbouring elements in a round.
+
+        Rows of an image and as many positions of it, seen as one dimension, are the same. None if the loop is no dimension of the buffer.
+        """
+        loop, shape = self.chains[use.index].root.shared[level], use.access.shape
+        at = position(use.access, loop.dim)
+        return None if at is None else (prod(shape[:at]), loop.step * prod(shape[at + 1 :]))
 
     def _check(self, buffer: ir.Value, uses: Sequence[Use]) -> None:
         """Raise PassError if a chain would read in a shared loop what another one writes in a different round."""

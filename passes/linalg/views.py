@@ -4,7 +4,8 @@ from stepwell.dialects.mlir import defining_op, ir
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
-TENSOR_VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "tensor.cast")
+TENSOR_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+TENSOR_VIEWS = (*TENSOR_RESHAPES, "tensor.extract_slice", "tensor.cast")
 
 
 def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
