@@ -17,7 +17,7 @@ _STEPS = {
     ),
     "linalg": (
         "pack-weights,convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize),"
-        "func.func(use-destinations,fill-borders,share-loops,collapse-dimensions,canonicalize)"
+        "func.func(remove-boundaries,use-destinations,fill-borders,share-loops,collapse-dimensions,canonicalize)"
     ),
     "scheduled": "func.func(assign-schedules)",
     "affine": "bufferize,func.func(lower-to-affine),canonicalize,cse",

@@ -1,6 +1,6 @@
-"""The `sched` dialect: how a structured op is computed, as an attribute on it."""
+"""The `sched` dialect: how structured ops are computed, as attributes on them and boundaries between them."""
 
-from stepwell.dialects.mlir import Attribute, Dialect, ir, register_dialect
+from stepwell.dialects.mlir import Attribute, Dialect, Operand, Operation, Pure, Result, ir, register_dialect
 
 
 @register_dialect
@@ -18,3 +18,18 @@ class SharedAttr(Attribute, dialect=Sched, name="shared"):
     """Loops that an op has in common with its neighbours in a kernel, outermost first (see `passes/linalg/shared_loops.py`)."""
 
     loops: ir.ArrayAttr
+
+
+class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
+    """`x`, computed before what reads it and never inside of that: it would be computed again for each of its readers' tiles."""
+
+    x: Operand
+    result: Result
+
+    def verify_invariants(self) -> bool:
+        """Whether the result has the type of `x`."""
+        operands, results = self.operation.operands, self.operation.results
+        if len(operands) == 1 and len(results) == 1 and operands[0].type == results[0].type:
+            return True
+        self.location.emit_error(f"'{self.OPERATION_NAME}' must have one operand and one result of its type")
+        return False

@@ -10,6 +10,7 @@ from stepwell.dialects.mlir import create_operation, defining_op, ir
 from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.passes.graph.categories import Category, category
 from stepwell.passes.graph.matching import is_used
+from stepwell.passes.graph.prologues import DEPTHWISE, read_in_slices, read_once
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import clone_into, functions
 
@@ -20,6 +21,7 @@ ROOTS = (Category.REDUCTION, Category.COMPLEX)
 class Group:
     """Ops that become one kernel. Only the tail, the last of them in program order, has users outside."""
 
+    root: ir.Operation
     tail: ir.Operation
     members: set[ir.Operation] = field(default_factory=set)
 
@@ -27,7 +29,7 @@ class Group:
 class Grouping:
     """The groups of one block. Each op is looked at a bounded number of times."""
 
-    def __init__(self, block: ir.Block, max_ops: int) -> None:
+    def __init__(self, block: ir.Block, max_ops: int, producers: bool) -> None:
         self.max_ops = max_ops
         self.ops = [o.operation for o in block.operations]
         self.position = {op: i for i, op in enumerate(self.ops)}
@@ -40,10 +42,13 @@ class Grouping:
                 self._grow(group)
                 self._end_with_pad(group)
         for op in self.ops:
+            if producers and self.category[op] in ROOTS:
+                self._take_producers(self.group_of[op])
+        for op in self.ops:
             if self.category[op] == Category.INJECTIVE and op not in self.group_of:
                 group = self._new(op)
                 self._grow(group)
-                self._absorb(group)
+                self._absorb(group, [value for member in group.members for value in member.operands], type_of(group.tail.results[0]).shape)
                 self._end_with_pad(group)
         for op in self.ops:
             if self.category[op] in (Category.OPAQUE, Category.PAD) and op not in self.group_of:
@@ -58,7 +63,7 @@ class Grouping:
         return sorted(group.members, key=self.position.__getitem__)
 
     def _new(self, op: ir.Operation) -> Group:
-        group = self.group_of[op] = Group(op, {op})
+        group = self.group_of[op] = Group(op, op, {op})
         return group
 
     def _join(self, group: Group, ops: Sequence[ir.Operation]) -> None:
@@ -120,18 +125,29 @@ class Grouping:
                 return False
         return True
 
-    def _absorb(self, group: Group) -> None:
-        """Take element-wise ops before the group into it that only the group uses; all of one known shape."""
-        shape = type_of(group.tail.results[0]).shape
-        pending = list(group.members)
+    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...]) -> None:
+        """Take element-wise ops that make `pending`, and those before them, into the group if only it uses them; all of one known shape."""
         while pending and None not in shape:
-            for value in pending.pop().operands:
-                op = defining_op(value)
-                if op is None or self.category.get(op) != Category.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
-                    continue
-                if type_of(value).shape == shape and all(use.owner.operation in group.members for use in value.uses):
-                    self._join(group, [op])
-                    pending.append(op)
+            value = pending.pop()
+            op = defining_op(value)
+            if op is None or self.category.get(op) != Category.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
+                continue
+            if type_of(value).shape == shape and all(use.owner.operation in group.members for use in value.uses):
+                self._join(group, [op])
+                pending.extend(op.operands)
+
+    def _take_producers(self, group: Group) -> None:
+        """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
+        value = read_once(group.root) or read_in_slices(group.root)
+        if value is None:
+            return
+        self._absorb(group, [value], type_of(value).shape)
+        maker = self.group_of.get(defining_op(value))
+        if maker is None or maker.root.name != DEPTHWISE or maker.tail != defining_op(value) or read_in_slices(group.root) is None:
+            return
+        alone = all(use.owner.operation == group.root for use in value.uses)
+        if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
+            self._join(group, list(maker.members))
 
     def _end_with_pad(self, group: Group) -> None:
         """Take one pad into the group, if it is the one user of the group's result."""
@@ -179,7 +195,7 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     return fused
 
 
-@register_pass("fuse-operators", level="graph", techniques={"fuse-operators": "max-ops=1"})
+@register_pass("fuse-operators", level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
 @dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
@@ -188,9 +204,14 @@ class FuseOperators(Pass):
     comes out; a residual or bias they use comes in as an input. Other element-wise ops join each other. One constant pad may end a
     group. Every other op is a group of its own, except what computes nothing: constants, parameters, reshapes, contiguous
     concatenations, control flow. A group stands where its last op stood, so that all it uses comes before it.
+
+    A root also takes what makes its data, if nothing else uses that and nothing is computed twice for it (`producers`): element-wise ops before
+    a reduction or a pooling whose windows lie apart, which end up in its loops; and before a pointwise convolution on blocked data
+    element-wise ops or a depthwise convolution with its epilogue, which become an op of the kernel that shares loops over rows with it.
     """
 
     max_ops: int = 64  # the most ops in a group
+    producers: bool = True  # whether a root takes what makes its data
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for function in functions(op):
@@ -206,7 +227,7 @@ class FuseOperators(Pass):
                 self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
-        grouping = Grouping(block, self.max_ops)
+        grouping = Grouping(block, self.max_ops, self.producers)
         groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
         for members, tail in groups:
             fuse(members, tail)

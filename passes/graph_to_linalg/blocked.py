@@ -25,6 +25,7 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     if problem is not None:
         return problem
     (x, w), attributes, result = operands, op.attribute_values(), op.result_types()[0]
+    x = b.staged(x)
     spatial, group, filters = len(attributes["strides"]), attributes["group"], w.type.shape
     is_blocked = x.type.rank == 3 + spatial
     sets, side_by_side = sharing(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)

@@ -10,7 +10,7 @@ from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import convert, functions
 
 KERNEL = "stepwell.kernel"
-LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization")
+LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched")
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
 
 

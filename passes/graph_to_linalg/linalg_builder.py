@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stepwell.dialects.attributes import dense, dense_value
-from stepwell.dialects.mlir import arith, defining_op, ir, linalg, scf, tensor
+from stepwell.dialects.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
+from stepwell.dialects.sched import BoundaryOp
 from stepwell.dialects.types import is_float, is_integer
 from stepwell.passes.registry import PassState
 
@@ -178,6 +179,13 @@ class LinalgBuilder:
         kind = ir.RankedTensorType.get(static, value.type.element_type)
         rank = len(static)
         return tensor.ExtractSliceOp(kind, value, [], [s for s in sizes if not isinstance(s, int)], [], [0] * rank, static, [1] * rank).result
+
+    def staged(self, value: ir.Value) -> ir.Value:
+        """`value`, kept apart from the op that is built on it where both are computed in one kernel (see `remove-boundaries`)."""
+        if defining_op(value) is None or self.known(value) is not None:
+            return value
+        staged: ir.Value = create_operation(BoundaryOp, [value], [value.type], {}).result
+        return staged
 
     # -- structured ops
 

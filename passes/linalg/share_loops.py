@@ -1,13 +1,16 @@
 """The pass that has the ops of a kernel share outer loops, so that what one leaves for the next stays in a cache."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.attributes import to_python
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.mlir import defining_op, ir, use_count
 from stepwell.passes.linalg.shared_loops import ATTRIBUTE, AXES, SharedLoop, to_shared_attribute
-from stepwell.passes.linalg.structured import Structured, element_bits
-from stepwell.passes.linalg.threads import THREADED_WORK
+from stepwell.passes.linalg.structured import Access, Structured, element_bits, position
+from stepwell.passes.linalg.tensor_chains import tensor_chains
+from stepwell.passes.linalg.threads import QUICK, THREADED_WORK
+from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
@@ -15,18 +18,23 @@ from stepwell.passes.rewriting import ops_below
 @register_pass("share-loops", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class ShareLoops(Pass):
-    """Put loops around several contractions of a kernel, each of which then does a slice at a time.
+    """Put loops around several ops of a kernel, each of which then does a slice at a time.
 
     rewrite: {axes = {rows = 3, …}}  ->  {shared = #sched.shared<[{loop = "rows", dim = 3, step = 1, slots = 2}, …]>}
+    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {shared = …} on both
 
-    The lowering says with `axes` which loops of different ops run over the same thing; this pass says which of them are shared, in what
-    order and steps. It knows Winograd's five stages: two over channels that transform the image, the products, and two over filters
-    that transform back. Two forms are weighed by the bytes that they move through more than a core's own cache:
+    Where ops run over more things than data, as Winograd's do, the lowering says with `axes` which loops of theirs run over the same one. The
+    pass knows Winograd's five stages: two over channels that transform the image, the products, and two over filters that transform
+    back. Elsewhere it looks at what a contraction reads and the op that makes that, an element-wise one or a depthwise convolution: the
+    loops in which both go over it are those of images, rows and columns.
 
-    - a few tiles of the image at a time: what the stages hand on stays in the cache, and the transformed filters are read for each few;
-    - all tiles: the transformed image and the products are written and read once, and so are the filters.
+    This pass says which of the loops are shared, in what order and steps. Two forms are weighed by the bytes that they move through more
+    than a core's own cache:
 
-    Filters that are transformed when the kernel runs make two more stages before the products. Those share a loop over blocks of filters
+    - a few rows or tiles of the image at a time: what the ops hand on stays in the cache, and the filters are read for each few;
+    - all of it: what is handed on is written and read once, and so are the filters.
+
+    Filters that Winograd transforms when the kernel runs make two more stages before the products. Those share a loop over blocks of filters
     with all that follow, so that the transformed ones stay in the cache.
     """
 
@@ -39,14 +47,16 @@ class ShareLoops(Pass):
         if kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
             self._share_winograd(stages, kinds == WITH_FILTERS, state)
             state.count(self.name)
+        elif (fed := fed_contraction(op)) is not None and self._share_fed(fed, state):
+            state.count(self.name)
         for s in staged:
             del s.operation.attributes[AXES]
 
     def _share_winograd(self, stages: "list[_Stage]", by_filters: bool, state: PassState) -> None:
         products = stages[-3]
-        work = prod(products.op.extents)
-        slots = 1 if work < THREADED_WORK else self.slots or getattr(state.target, "cores", 1)
-        steps = {} if by_filters else tiles_in_cache(products, state.target.caches.l2, slots)
+        slots = self._slots(prod(products.op.extents), state)
+        handed_on = [products.op.inputs[0], products.op.outputs[0]]
+        steps = {} if by_filters else steps_in_cache(products, handed_on, state.target.caches.l2, slots, ROOM)
         for stage in stages:
             loops: list[tuple[str, int]]
             if by_filters and "filters" in stage.axes:
@@ -57,11 +67,25 @@ class ShareLoops(Pass):
                 loops = [("images", 1)] if stage.extent("images") > 1 else []
                 loops += list(steps.items())
                 loops += [(name, 1) for name in ("channels", "filters") if name in stage.axes and stage is not products]
-            rounds = stage.extent(loops[0][0]) // loops[0][1]
-            dealt = [min(slots, rounds), *[1] * (len(loops) - 1)]
-            shared = [SharedLoop(name, stage.axes[name], step, n) for (name, step), n in zip(loops, dealt, strict=True)]
-            stage.op.operation.attributes[ATTRIBUTE] = to_shared_attribute(shared)
+            stage.share(loops, slots)
 
+    def _share_fed(self, fed: "Fed", state: PassState) -> bool:
+        """Whether a contraction and what feeds it now share loops."""
+        slots = self._slots(prod(fed.contraction.op.extents) // QUICK, state)
+        steps = {"images": 1, **steps_in_cache(fed.contraction, [fed.read], state.target.caches.l2, slots, SMALL)}
+        # A loop of one round is left out, so that rows and columns can become one dimension (see `collapse-dimensions`).
+        loops = [(name, step) for name, step in steps.items() if step < fed.contraction.extent(name)]
+        for stage in (fed.producer, fed.contraction) if loops else ():
+            stage.share(loops, slots)
+        return bool(loops)
+
+    def _slots(self, work: int, state: PassState) -> int:
+        """In how many stretches the outermost loop is dealt out: one for little work."""
+        return 1 if work < THREADED_WORK else self.slots or getattr(state.target, "cores", 1)
+
+
+ROOM = 0.75  # of a core's own cache, for what shared loops keep there
+SMALL = 0.25  # of it, for what an image's producer hands on: the rest is for what it reads, and for the result
 
 TRANSFORM = {"images", "rows", "columns", "channels"}
 FILTERS = {"filters", "channels"}
@@ -83,32 +107,89 @@ class _Stage:
         return _Stage(op, to_python(op.operation.attributes[AXES]))
 
     def extent(self, axis: str) -> int:
-        """How many iterations its loop of that name has."""
-        return self.op.extents[self.axes[axis]]
+        """How many iterations its loop of that name has; 1 if it has none."""
+        return self.op.extents[self.axes[axis]] if axis in self.axes else 1
+
+    def share(self, loops: Sequence[tuple[str, int]], slots: int) -> None:
+        """Say on the op that it shares these loops in these steps, outermost first, the first one dealt out to `slots`."""
+        rounds = self.extent(loops[0][0]) // loops[0][1]
+        dealt = [min(slots, rounds), *[1] * (len(loops) - 1)]
+        shared = [SharedLoop(name, self.axes[name], step, n) for (name, step), n in zip(loops, dealt, strict=True)]
+        self.op.operation.attributes[ATTRIBUTE] = to_shared_attribute(shared)
 
 
-def tiles_in_cache(products: _Stage, cache: int, slots: int) -> dict[str, int]:
-    """The steps of the shared loops over rows and columns of tiles; none where it costs more to read the filters again.
+@dataclass
+class Fed:
+    """A contraction, what makes one of its operands in the same kernel, and how it reads that."""
 
-    `cache` is the size in bytes of a core's own cache, three quarters of which are for the slices of the transformed image and of the
-    products, and for the transformed filters if these fit as well. The rows are dealt out to `slots` evenly.
+    producer: _Stage
+    contraction: _Stage
+    read: Access
+
+
+def fed_contraction(function: ir.Operation) -> Fed | None:
+    """The first contraction of a kernel that has an op before it which makes one of its operands, for it alone; None if there is none."""
+    chains = tensor_chains(function)
+    made = {chain[-1].results[0]: chain for chain in chains}
+    for chain in chains:
+        contraction = root_of(chain)
+        for read in contraction.inputs if contraction.kind == "contraction" else ():
+            source = origin(read.value, TENSOR_RESHAPES)
+            if source in made and used_once(read.value):
+                producer = root_of(made[source])
+                walks = common_walks(contraction, read, producer)
+                if len(walks) > 1:
+                    axes = [dict(zip(("images", "rows", "columns"), dims, strict=False)) for dims in zip(*walks, strict=True)]
+                    return Fed(_Stage(producer, axes[1]), _Stage(contraction, axes[0]), read)
+    return None
+
+
+def root_of(chain: list[ir.Operation]) -> Structured:
+    """The op of a chain that is not its fill or an epilogue."""
+    ops = [Structured(op) for op in chain]
+    return next((op for op in ops if not op.is_fill), ops[0])
+
+
+def used_once(value: ir.Value) -> bool:
+    """Whether a value, and each that it is a view of, has one use."""
+    op = defining_op(value)
+    return use_count(value) == 1 and (op is None or op.name not in TENSOR_RESHAPES or used_once(op.operands[0]))
+
+
+def common_walks(contraction: Structured, read: Access, producer: Structured) -> list[tuple[int, int]]:
+    """The parallel loops of a contraction that go over what it reads as loops of its producer do over what they write, and these."""
+
+    def walks(op: Structured, access: Access) -> dict[tuple[int, int], int]:
+        """By places at once and neighbouring elements in each iteration, the loops that are dimensions of an operand."""
+        places = {d: position(access, d) for d in reversed(op.parallel_dims)}
+        return {(prod(access.shape[:at]), prod(access.shape[at + 1 :])): d for d, at in places.items() if at is not None}
+
+    writing = walks(producer, producer.outputs[0])
+    return sorted((d, writing[walk]) for walk, d in walks(contraction, read).items() if walk in writing)
+
+
+def steps_in_cache(contraction: _Stage, handed_on: Sequence[Access], cache: int, slots: int, small: float) -> dict[str, int]:
+    """The steps of the shared loops over rows and columns; none where it costs more to read the filters again.
+
+    `cache` is the size in bytes of a core's own cache, of which a share is for slices of what is handed on, operands of the contraction, and
+    for the filters if these fit as well. Slices that are a share `small` of the cache need not be smaller: rounds cost something too. The
+    rows are dealt out to `slots` evenly.
     """
-    element = element_bits(products.op.outputs[0].element_type) // 8
-    image, filters = (prod(a.shape) * element for a in products.op.inputs)
-    handed_on = (image + prod(products.op.outputs[0].shape) * element) // products.extent("images")
-    rows, columns = products.extent("rows"), products.extent("columns")
-    room = cache * 3 // 4
+    element = element_bits(handed_on[0].element_type) // 8
+    filters = sum(prod(a.shape) for a in contraction.op.inputs if a not in handed_on) * element
+    whole = sum(prod(a.shape) for a in handed_on) * element // contraction.extent("images")
+    rows, columns = contraction.extent("rows"), contraction.extent("columns")
 
-    def moved(step: tuple[int, int]) -> int:
-        """Bytes that do not come from the cache or stay there."""
+    def cost(step: tuple[int, int]) -> tuple[int, float, int]:
+        """Bytes that do not come from the cache or stay there; then the size of the slices, and the fewest rounds."""
         share = rows * columns // (step[0] * step[1])
-        slices = handed_on // share
-        again = filters * share if slices + filters > room else filters
-        return again + (2 * handed_on if slices > room else 0)
+        slices = whole // share
+        again = filters * share if slices + filters > cache * ROOM else filters
+        return again + (2 * whole if slices > cache * ROOM else 0), max(slices, small * cache), share
 
     options = [(r, c) for r in divisors(rows) for c in divisors(columns) if even(rows // r, slots) and (c == columns or r == 1)]
-    best = min(options, key=lambda step: (moved(step), -step[0] * step[1]), default=None)
-    if best is None or moved(best) >= filters + 2 * handed_on:
+    best = min(options, key=cost, default=None)
+    if best is None or cost(best)[0] >= filters + 2 * whole:
         return {}
     return {"rows": best[0], "columns": best[1]}
 

@@ -1,4 +1,5 @@
 // RUN: stepwell-opt %s --fuse-operators --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='fuse-operators{producers=false}' --split-input-file | FileCheck %s --check-prefix=OFF
 
 // A root takes the element-wise ops after it and one pad; bias and residual come in as inputs, a number goes inside.
 // CHECK-LABEL: func.func @epilogue
@@ -216,4 +217,114 @@ func.func @unknown_size(%x: tensor<?xf32>, %y: tensor<?xf32>) -> tensor<?xf32> {
   %1 = "graph.mul"(%0, %c) : (tensor<?xf32>, tensor<f32>) -> tensor<?xf32>
   %2 = "graph.add"(%1, %y) : (tensor<?xf32>, tensor<?xf32>) -> tensor<?xf32>
   return %2 : tensor<?xf32>
+}
+
+// -----
+
+// A pointwise convolution takes the element-wise ops that make its image.
+// CHECK-LABEL: func.func @pointwise
+// CHECK-COUNT-1: "graph.fused"
+// CHECK: "graph.mul"
+// CHECK-NEXT: "graph.relu"
+// CHECK-NEXT: "graph.blocked_conv"
+// CHECK-NEXT: "graph.clamp"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: "graph.fused"
+// OFF-LABEL: func.func @pointwise
+// OFF-COUNT-2: "graph.fused"
+func.func @pointwise(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32> {
+  %0 = "graph.mul"(%x, %s) : (tensor<1x2x5x7x8xf32>, tensor<1x2x1x1x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "graph.relu"(%0) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %2 = "graph.blocked_conv"(%1, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
+  %3 = "graph.clamp"(%2) {min = 0.0 : f64, max = 6.0 : f64} : (tensor<1x3x5x7x8xf32>) -> tensor<1x3x5x7x8xf32>
+  return %3 : tensor<1x3x5x7x8xf32>
+}
+
+// -----
+
+// And a depthwise convolution with its epilogue; groups may read what they like of its channels.
+// CHECK-LABEL: func.func @depthwise
+// CHECK: "graph.fused"
+// CHECK: "graph.relu"
+// CHECK-NEXT: "graph.pad"
+// CHECK: "graph.fused"
+// CHECK: "graph.blocked_depthwise_conv"
+// CHECK-NEXT: "graph.relu"
+// CHECK-NEXT: "graph.blocked_conv"
+// CHECK-NEXT: "graph.yield"
+// OFF-LABEL: func.func @depthwise
+// OFF-COUNT-3: "graph.fused"
+func.func @depthwise(%x: tensor<1x2x5x7x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32> {
+  %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "graph.pad"(%0) {low = array<i64: 0, 0, 1, 1, 0>, high = array<i64: 0, 0, 1, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x7x9x8xf32>
+  %2 = "graph.blocked_depthwise_conv"(%1, %k) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x3x4x8xf32>
+  %3 = "graph.relu"(%2) : (tensor<1x2x3x4x8xf32>) -> tensor<1x2x3x4x8xf32>
+  %4 = "graph.blocked_conv"(%3, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x2x3x4x8xf32>, tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32>
+  return %4 : tensor<1x2x3x4x8xf32>
+}
+
+// -----
+
+// What something else uses too is computed by itself.
+// CHECK-LABEL: func.func @read_elsewhere
+// CHECK: %[[R:.*]] = "graph.fused"(%arg0)
+// CHECK: "graph.relu"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"(%[[R]], %arg1)
+// CHECK: "graph.blocked_conv"
+func.func @read_elsewhere(%x: tensor<1x2x5x7x8xf32>, %w: tensor<3x2x1x1x8x8xf32>) -> (tensor<1x3x5x7x8xf32>, tensor<1x2x5x7x8xf32>) {
+  %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<3x2x1x1x8x8xf32>) -> tensor<1x3x5x7x8xf32>
+  return %1, %0 : tensor<1x3x5x7x8xf32>, tensor<1x2x5x7x8xf32>
+}
+
+// -----
+
+// With strides or a window, positions of the result do not need the same positions of the image.
+// CHECK-LABEL: func.func @not_pointwise
+// CHECK: "graph.fused"(%arg0)
+// CHECK: "graph.relu"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.blocked_conv"
+// CHECK-NEXT: "graph.exp"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.blocked_conv"
+func.func @not_pointwise(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x1x1x8x8xf32>, %v: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x1x1x8xf32> {
+  %0 = "graph.relu"(%x) : (tensor<1x2x6x6x8xf32>) -> tensor<1x2x6x6x8xf32>
+  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x3x8xf32>
+  %2 = "graph.exp"(%1) : (tensor<1x2x3x3x8xf32>) -> tensor<1x2x3x3x8xf32>
+  %3 = "graph.blocked_conv"(%2, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x3x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x1x1x8xf32>
+  return %3 : tensor<1x2x1x1x8xf32>
+}
+
+// -----
+
+// A reduction reads each element once, and computes what it reads; so does a pooling whose windows lie apart.
+// CHECK-LABEL: func.func @read_once
+// CHECK-COUNT-2: "graph.fused"
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.max_pool"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: "graph.fused"
+// OFF-LABEL: func.func @read_once
+// OFF-COUNT-4: "graph.fused"
+func.func @read_once(%x: tensor<1x2x4x6xf32>, %y: tensor<1x2x4x6xf32>) -> (tensor<1x2x1x1xf32>, tensor<1x2x2x3xf32>) {
+  %0 = "graph.relu"(%x) : (tensor<1x2x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %1 = "graph.reduce_sum"(%0) {axes = array<i64: 2, 3>, keepdims = true} : (tensor<1x2x4x6xf32>) -> tensor<1x2x1x1xf32>
+  %2 = "graph.exp"(%y) : (tensor<1x2x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %3 = "graph.max_pool"(%2) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x6xf32>) -> tensor<1x2x2x3xf32>
+  return %1, %3 : tensor<1x2x1x1xf32>, tensor<1x2x2x3xf32>
+}
+
+// -----
+
+// Where windows overlap, each element would be computed for each of them.
+// CHECK-LABEL: func.func @windows_overlap
+// CHECK-COUNT-2: "graph.fused"
+func.func @windows_overlap(%x: tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32> {
+  %0 = "graph.exp"(%x) : (tensor<1x2x4x6xf32>) -> tensor<1x2x4x6xf32>
+  %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32>
+  return %1 : tensor<1x2x3x5xf32>
 }
