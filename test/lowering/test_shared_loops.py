@@ -111,6 +111,31 @@ def test_a_buffer_shrinks_in_the_loops_that_all_its_users_share(first, second, k
         assert sharing.slice_of(buffer, WHOLE) == kept
 
 
+def test_rows_and_as_many_positions_are_one_walk():
+    # 6 rows of 5 in steps of 2, read as 30 positions in steps of 10; batches are another walk, though of as many rounds.
+    text = """func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %y: memref<4x30xf32>) {{
+      %m = memref.alloc() : memref<4x6x5xf32>
+      %v = memref.collapse_shape %m [[0], [1, 2]] : memref<4x6x5xf32> into memref<4x30xf32>
+      {first}
+      linalg.generic {{indexing_maps = [affine_map<(b, i) -> (b, i)>, affine_map<(b, i) -> (b, i)>], iterator_types = ["parallel", "parallel"],
+        {second}}} ins(%v : memref<4x30xf32>) outs(%y : memref<4x30xf32>) {{
+      ^bb0(%a: f32, %o: f32):
+        linalg.yield %a : f32
+      }}
+      return
+    }}"""
+    with CONTEXT:
+        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 1, 2, 1)))
+        module = parse_module(text.format(first=first, second=shared(("r", 1, 10, 1))), CONTEXT)
+        sharing = Sharing(chains([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+        buffer = ops_below(module.operation, "memref.alloc")[0].results[0]
+        assert sharing.slice_of(buffer, WHOLE) == Slice(1, 1, 1, 192)  # 4 x 2 x 5 numbers, in whole cache lines
+        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 0, 2, 1)))
+        module = parse_module(text.format(first=first, second=shared(("r", 1, 15, 1))), CONTEXT)
+        with pytest.raises(PassError, match="not all that it uses is made in the same round"):
+            Sharing(chains([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+
+
 def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
     # The first product's result is used in every round of the inner loop, so also after the third product was made in the one before.
     first, inner = [("b", 0, 1, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)]

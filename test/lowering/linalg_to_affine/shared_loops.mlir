@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(assign-schedules,lower-to-affine)' --target x86-64-v3 | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='func.func(assign-schedules,lower-to-affine)' --target x86-64-v3 --split-input-file | FileCheck %s
 
 // Two slots of four rounds each. The buffer between the ops is a slice of two rows, of which each slot has its own, 262144 bytes apart;
 // the ops themselves are on one thread.
@@ -27,6 +27,38 @@ func.func @kernel(%x: memref<14x32768xf32>, %y: memref<14x32768xf32>, %scratch: 
     linalg.yield %0 : f32
   }
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+// One op goes over two rows of eight in a round, the other over sixteen positions: that is the same slice.
+// CHECK-LABEL: func.func @rows_and_positions
+// CHECK: %[[ROWS:.*]] = memref.view %arg2[%{{.*}}][] : memref<64xi8> to memref<2x8xf32>
+// CHECK: %[[POSITIONS:.*]] = memref.view %arg2[%{{.*}}][] : memref<64xi8> to memref<16xf32>
+// CHECK: affine.for %[[ROUND:.*]] = 0 to 7
+// CHECK: affine.vector_load %arg0[%[[ROUND]] * 2 + %[[I:.*]], 0]
+// CHECK: affine.vector_store %{{.*}}, %[[ROWS]][%[[I]], 0] : memref<2x8xf32>, vector<8xf32>
+// CHECK: affine.vector_load %[[POSITIONS]][0] : memref<16xf32>, vector<16xf32>
+// CHECK: affine.vector_store %{{.*}}, %arg1[%[[ROUND]] * 16]
+#id = affine_map<(i, j) -> (i, j)>
+#id1 = affine_map<(i) -> (i)>
+func.func @rows_and_positions(%x: memref<14x8xf32>, %y: memref<112xf32>, %scratch: memref<64xi8>) {
+  %c0 = arith.constant 0 : index
+  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<14x8xf32>
+  %p = memref.collapse_shape %t [[0, 1]] : memref<14x8xf32> into memref<112xf32>
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"],
+    shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 1 : i64}]>} ins(%x : memref<14x8xf32>) outs(%t : memref<14x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.absf %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"],
+    shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 16 : i64, slots = 1 : i64}]>} ins(%p : memref<112xf32>) outs(%y : memref<112xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32
