@@ -280,6 +280,20 @@ func.func @read_elsewhere(%x: tensor<1x2x5x7x8xf32>, %w: tensor<3x2x1x1x8x8xf32>
 
 // -----
 
+// CHECK-LABEL: func.func @depthwise_read_elsewhere
+// CHECK: %[[D:.*]] = "graph.fused"(%arg0, %arg1)
+// CHECK: "graph.blocked_depthwise_conv"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"(%[[D]], %arg2)
+// CHECK: "graph.blocked_conv"
+func.func @depthwise_read_elsewhere(%x: tensor<1x2x7x9x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x2x1x1x8x8xf32>) -> (tensor<1x2x5x7x8xf32>, tensor<1x2x5x7x8xf32>) {
+  %0 = "graph.blocked_depthwise_conv"(%x, %k) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
+  return %1, %0 : tensor<1x2x5x7x8xf32>, tensor<1x2x5x7x8xf32>
+}
+
+// -----
+
 // With strides or a window, positions of the result do not need the same positions of the image.
 // CHECK-LABEL: func.func @not_pointwise
 // CHECK: "graph.fused"(%arg0)
