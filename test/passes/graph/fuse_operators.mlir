@@ -242,7 +242,7 @@ func.func @pointwise(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: t
 
 // -----
 
-// And a depthwise convolution with its epilogue; groups may read what they like of its channels.
+// And a depthwise convolution with its epilogue.
 // CHECK-LABEL: func.func @depthwise
 // CHECK: "graph.fused"
 // CHECK: "graph.relu"
@@ -254,12 +254,12 @@ func.func @pointwise(%x: tensor<1x2x5x7x8xf32>, %s: tensor<1x2x1x1x8xf32>, %w: t
 // CHECK-NEXT: "graph.yield"
 // OFF-LABEL: func.func @depthwise
 // OFF-COUNT-3: "graph.fused"
-func.func @depthwise(%x: tensor<1x2x5x7x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32> {
+func.func @depthwise(%x: tensor<1x2x5x7x8xf32>, %k: tensor<2x3x3x8xf32>, %w: tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32> {
   %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
   %1 = "graph.pad"(%0) {low = array<i64: 0, 0, 1, 1, 0>, high = array<i64: 0, 0, 1, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x7x9x8xf32>
   %2 = "graph.blocked_depthwise_conv"(%1, %k) {strides = array<i64: 2, 2>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x3x4x8xf32>
   %3 = "graph.relu"(%2) : (tensor<1x2x3x4x8xf32>) -> tensor<1x2x3x4x8xf32>
-  %4 = "graph.blocked_conv"(%3, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x2x3x4x8xf32>, tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32>
+  %4 = "graph.blocked_conv"(%3, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x3x4x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x3x4x8xf32>
   return %4 : tensor<1x2x3x4x8xf32>
 }
 
@@ -290,6 +290,17 @@ func.func @depthwise_read_elsewhere(%x: tensor<1x2x7x9x8xf32>, %k: tensor<2x3x3x
   %0 = "graph.blocked_depthwise_conv"(%x, %k) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>} : (tensor<1x2x7x9x8xf32>, tensor<2x3x3x8xf32>) -> tensor<1x2x5x7x8xf32>
   %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x2x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
   return %1, %0 : tensor<1x2x5x7x8xf32>, tensor<1x2x5x7x8xf32>
+}
+
+// -----
+
+// In groups it is not worth its memory.
+// CHECK-LABEL: func.func @groups
+// CHECK-COUNT-2: "graph.fused"
+func.func @groups(%x: tensor<1x2x5x7x8xf32>, %w: tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32> {
+  %0 = "graph.relu"(%x) : (tensor<1x2x5x7x8xf32>) -> tensor<1x2x5x7x8xf32>
+  %1 = "graph.blocked_conv"(%0, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 2 : i64} : (tensor<1x2x5x7x8xf32>, tensor<2x1x1x1x8x8xf32>) -> tensor<1x2x5x7x8xf32>
+  return %1 : tensor<1x2x5x7x8xf32>
 }
 
 // -----
