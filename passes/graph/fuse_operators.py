@@ -142,8 +142,9 @@ class Grouping:
         if value is None:
             return
         self._absorb(group, [value], type_of(value).shape)
-        maker = self.group_of.get(defining_op(value))
-        if maker is None or maker.root.name != DEPTHWISE or maker.tail != defining_op(value) or read_in_slices(group.root) is None:
+        source = defining_op(value)
+        maker = None if source is None else self.group_of.get(source)
+        if maker is None or maker.root.name != DEPTHWISE or maker.tail != source or read_in_slices(group.root) is None:
             return
         alone = all(use.owner.operation == group.root for use in value.uses)
         if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:

@@ -218,9 +218,10 @@ def in_place_arguments(kernel: Any) -> list[int]:
     """
     block = kernel.regions[0].blocks[0]
     structured = structured_ops(kernel.operation)
-    *before, last = chains(structured) or [None]
-    if last is None or len(last.root.outputs) != 1:
+    nests = chains(structured)
+    if not nests or len(nests[-1].root.outputs) != 1:
         return []
+    *before, last = nests
     written = last.root.outputs[0].value
     out = origin(written, RESHAPES)
     elementwise = [o.operation for o in last.members if o.is_elementwise and not o.is_fill]
