@@ -22,7 +22,7 @@ func.func @main(%x: tensor<1x8x8x8x8xf32>, %y: tensor<1x8x4x4x8xf32>) -> (tensor
 // BEST-LABEL: func.func @main
 // BEST: "graph.winograd_conv"{{.*}} {group = 1 : i64, tile = 4 : i64, transformed = true}
 //
-// Large filters are stored as they are, even those of F(4, 3).
+// Filters that are large are stored as they are, even those of F(4, 3).
 // LARGE-LABEL: func.func @main
 // LARGE-LABEL: func.func @main
 // LARGE: %[[W:[0-9]+|cst[_0-9]*]] = "graph.constant"() {{.*}} -> tensor<8x8x3x3x16x16xf32>
