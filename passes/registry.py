@@ -27,6 +27,12 @@ class Declined:
     reason: str
 
 
+def vector_bits(target: Any) -> int:
+    """Width of a target's vector registers; 256 bits where there is no target."""
+    bits: int = getattr(target, "vector_bits", 256)
+    return bits
+
+
 @dataclass
 class PassState:
     """What the passes of one run share beside the IR: the weights, the target, and what was declined and why."""

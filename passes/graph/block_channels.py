@@ -13,10 +13,9 @@ from stepwell.dialects.types import is_float, to_numpy, type_of
 from stepwell.passes.graph.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 from stepwell.passes.graph.channel_readers import channel_shuffle, is_depthwise, readers
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight
-from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.registry import Pass, PassState, register_pass, vector_bits
 from stepwell.passes.rewriting import find_function
 
-DEFAULT_VECTOR_BITS = 256
 FEW_CHANNELS = 4  # a plain image with no more channels is read as it is
 MOST_STRETCHES = 64  # a reordering in more pieces than this is not worth its code
 # Of these, the lanes that hold no channel stay finite, whatever is in them; their weights are zero.
@@ -60,7 +59,7 @@ class BlockChannels(Pass):
             if rule is None or len(operation.results) != 1 or not all(t.is_static for t in operation.opview.result_types()):
                 continue
             dtype = type_of(operation.results[0]).dtype
-            block = self.block or getattr(state.target, "vector_bits", DEFAULT_VECTOR_BITS) // (8 * to_numpy(dtype).itemsize)
+            block = self.block or vector_bits(state.target) // (8 * to_numpy(dtype).itemsize)
             layout = _Layout(state, block, forms, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 form = rule(operation.opview, layout)

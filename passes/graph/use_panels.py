@@ -11,10 +11,9 @@ from stepwell.dialects.graph.panels import in_panels
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of
-from stepwell.passes.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.registry import Declined, Pass, PassState, register_pass, vector_bits
 from stepwell.passes.rewriting import find_function
 
-DEFAULT_VECTOR_BITS = 256
 REGISTERS_OF_A_ROW = 8  # in a product with one row, which waits for memory: enough to hide the latency of the sums
 HALVING_COST = 0.05  # what half the width costs, as a share of the work
 ROWS_THAT_PAY = 16  # of a product, for which a large matrix is brought into panels
@@ -77,7 +76,7 @@ class _Panels(GraphBuilder):
         if not w.is_static:
             return "its right-hand side has an unknown size"
         bits = 8 * to_numpy(w.dtype).itemsize
-        lanes = max(1, getattr(self.target, "vector_bits", DEFAULT_VECTOR_BITS) // bits)
+        lanes = max(1, vector_bits(self.target) // bits)
         rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
         if not rows or columns < lanes // 2:
             return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"

@@ -8,6 +8,7 @@ from stepwell.passes.linalg.cost_model import ROOMY
 from stepwell.passes.linalg.schedules import Nest, schedule
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.linalg.threads import shared
+from stepwell.passes.registry import vector_bits
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
@@ -16,7 +17,7 @@ INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle 
 def lanes_of(op: Structured, target: Any) -> int:
     """Elements of the widest type the op handles that fit one vector register of the target (256 bits if unknown)."""
     bits = max(element_bits(a.element_type) for a in op.accesses)
-    return max(1, getattr(target, "vector_bits", 256) // bits)
+    return max(1, vector_bits(target) // bits)
 
 
 def vector_width(size: int, lanes: int, vectors: int) -> int:

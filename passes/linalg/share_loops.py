@@ -11,7 +11,7 @@ from stepwell.passes.linalg.structured import Access, Structured, element_bits, 
 from stepwell.passes.linalg.tensor_chains import tensor_chains
 from stepwell.passes.linalg.threads import QUICK, THREADED_WORK
 from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
-from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
 
@@ -44,7 +44,9 @@ class ShareLoops(Pass):
         staged = [Structured(o) for o in ops_below(op, "linalg.generic") if AXES in o.attributes]
         stages = [_Stage.of(s) for s in staged]
         kinds = [set(stage.axes) for stage in stages]
-        if kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
+        if state.target is None:
+            state.declined.append(Declined(self.name, op.name, str(op.location), "there is no target whose caches could hold slices"))
+        elif kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
             self._share_winograd(stages, kinds == WITH_FILTERS, state)
             state.count(self.name)
         elif (fed := fed_contraction(op)) is not None and self._share_fed(fed, state):

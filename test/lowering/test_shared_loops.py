@@ -9,11 +9,13 @@ from lowering.linalg_model import run_kernel
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.dialects.types import TensorType
+from stepwell.passes.linalg.share_loops import ShareLoops
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.kernels import _pack_slots
 from stepwell.passes.linalg_to_affine.packing import Lifetime
 from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice
+from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import ops_below
 
 EPSILON = np.finfo(np.float32).eps
@@ -196,3 +198,22 @@ def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
     assert places[2][1] is None
     assert places[3][1].bytes == 64
     assert total == 3 * 256 + 128  # the first two share each slot's memory, and the last lies where they were
+
+
+def test_without_a_target_nothing_is_shared_and_the_names_of_loops_go() -> None:
+    with make_context(), ir.Location.unknown():
+        module = parse_module("""
+          func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
+            %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"], axes = {rows = 0 : i64}} outs(%x : tensor<4xf32>) {
+            ^bb0(%a: f32):
+              %s = arith.addf %a, %a : f32
+              linalg.yield %s : f32
+            } -> tensor<4xf32>
+            return %0 : tensor<4xf32>
+          }""")
+        [function] = ops_below(module.operation, "func.func")
+        state = PassState()
+        ShareLoops().run(function, state)
+        assert "there is no target" in state.declined[0].reason
+        assert "axes" not in str(module)
+        assert "shared" not in str(module)
