@@ -202,9 +202,10 @@ def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
 
 def test_without_a_target_nothing_is_shared_and_the_names_of_loops_go() -> None:
     with make_context(), ir.Location.unknown():
-        module = parse_module("""
+        module = ir.Module.parse("""
           func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-            %0 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"], axes = {rows = 0 : i64}} outs(%x : tensor<4xf32>) {
+            %0 = linalg.generic {axes = {rows = 0 : i64}, indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+                outs(%x : tensor<4xf32>) {
             ^bb0(%a: f32):
               %s = arith.addf %a, %a : f32
               linalg.yield %s : f32
