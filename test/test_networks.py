@@ -12,6 +12,7 @@ from onnx.backend.test.runner import Runner
 
 import networks
 import stepwell
+from stepwell.memory import memory_plan
 
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))
@@ -39,6 +40,13 @@ def test_network_agrees_with_onnxruntime(zoo, name):
             assert got.argmax() == want.argmax()
             results.append(got)
         np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
+
+
+@pytest.mark.zoo
+@pytest.mark.parametrize("name", list(networks.NETWORKS))
+def test_workspace_is_near_what_lives_at_once(zoo, name):
+    plan = memory_plan(stepwell.lower(zoo(name), "affine").module.operation)
+    assert plan.lower_bound <= plan.workspace_bytes <= 1.15 * plan.lower_bound
 
 
 @pytest.mark.zoo

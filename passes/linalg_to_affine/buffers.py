@@ -5,12 +5,13 @@ lifetimes, then offsets in one workspace.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import defining_op, ir
 from stepwell.passes.linalg_to_affine.kernels import IN_PLACE, SCRATCH, memref_bytes
-from stepwell.passes.linalg_to_affine.packing import Lifetime, lower_bound, pack
+from stepwell.passes.linalg_to_affine.packing import Lifetime, Piece, lower_bound, pack
 
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 
@@ -28,6 +29,7 @@ class Buffer:
     last: int = -1
     members: list["Buffer"] = field(default_factory=list)
     joined: bool = False  # the result of a concatenation: written piece by piece
+    written: int = -1  # the step at which it first holds data itself, whatever its members do
 
     def root(self) -> "tuple[Buffer, int]":
         """The outermost buffer that holds this one, and the byte offset in it."""
@@ -43,6 +45,22 @@ class Buffer:
         parent.members.append(self)
         holder, _ = parent.root()
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
+
+    def stretches(self, offset: int = 0) -> list[Piece]:
+        """What it and its members hold, in no order, perhaps one over the other; `offset` is its own."""
+        return [Piece(offset, self.size, self.written), *(p for m in self.members for p in m.stretches(offset + m.offset))]
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The stretches of this root that first hold data at different steps, from its first byte to its last; empty if it is one."""
+        held = self.stretches()
+        cuts = sorted({p.offset for p in held} | {p.offset + p.size for p in held})
+        found: list[Piece] = []
+        for low, high in pairwise(cuts):
+            first = min(p.first for p in held if p.offset <= low and high <= p.offset + p.size)
+            if found and found[-1].first == first:
+                low = found.pop().offset
+            found.append(Piece(low, high - low, first))
+        return tuple(found) if len(found) > 1 else ()
 
     @property
     def is_divided(self) -> bool:
@@ -125,6 +143,8 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
                 if value in plan.values:
                     buffer = plan.values[value]
                     buffer.first, buffer.last = min(buffer.first, position[op]), max(buffer.last, position[op])
+    for buffer in plan.values.values():
+        buffer.written = buffer.first
 
 
 def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
@@ -195,7 +215,7 @@ def _lay_out(plan: Assignment) -> None:
         root, _ = buffer.root()
         if root.place == "workspace" and root not in roots and root.last >= 0:
             roots.append(root)
-    lifetimes = [Lifetime(b.size, b.first, b.last) for b in roots]
+    lifetimes = [Lifetime(b.size, b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
     for buffer, offset in zip(roots, offsets, strict=True):

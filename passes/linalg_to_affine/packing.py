@@ -16,10 +16,22 @@ class Lifetime:
     size: int
     first: int
     last: int
+    pieces: tuple["Piece", ...] = ()
+    """Where it is written piece by piece, as the result of a concatenation is: its stretches, in order. Until then others may lie there."""
 
-    def meets(self, other: "Lifetime") -> bool:
-        """Whether both live at some step."""
-        return self.first <= other.last and other.first <= self.last
+    @property
+    def stretches(self) -> tuple["Piece", ...]:
+        """Its pieces, or all of it as one."""
+        return self.pieces or (Piece(0, aligned(self.size), self.first),)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """`size` bytes at `offset` in a buffer that hold data from step `first` on."""
+
+    offset: int
+    size: int
+    first: int
 
 
 def aligned(size: int) -> int:
@@ -65,11 +77,12 @@ def lower_bound(buffers: Sequence[Lifetime]) -> int:
 
 
 def loads(buffers: Sequence[Lifetime]) -> dict[int, int]:
-    """The bytes that live at each step where a buffer begins, and hence from there until the next such step at most."""
+    """The bytes that live at each step where a buffer or a piece begins, and hence from there until the next such step at most."""
     changes: dict[int, int] = {}
     for b in buffers:
-        changes[b.first] = changes.get(b.first, 0) + aligned(b.size)
-        changes[b.last + 1] = changes.get(b.last + 1, 0) - aligned(b.size)
+        for piece in b.stretches:
+            changes[piece.first] = changes.get(piece.first, 0) + piece.size
+            changes[b.last + 1] = changes.get(b.last + 1, 0) - piece.size
     total, found = 0, {}
     for step in sorted(changes):
         total += changes[step]
@@ -91,31 +104,51 @@ class _Placer:
 
     def __init__(self, buffers: Sequence[Lifetime]) -> None:
         self.sizes = [aligned(b.size) for b in buffers]
-        self.neighbours: list[list[int]] = [[] for _ in buffers]
+        # For each buffer the others that it meets, and the open interval, from the other's offset on, in which it must not begin.
+        self.neighbours: list[list[tuple[int, int, int]]] = [[] for _ in buffers]
         for i, a in enumerate(buffers):
             for j in range(i):
-                if a.meets(buffers[j]):
-                    self.neighbours[i].append(j)
-                    self.neighbours[j].append(i)
+                for low, high in _conflicts(a, buffers[j]):
+                    self.neighbours[i].append((j, low, high))
+                    self.neighbours[j].append((i, -high, -low))
         self.effort = len(buffers) + sum(map(len, self.neighbours))
 
     def place(self, order: list[int]) -> _Layout:
         """Each in the smallest gap that fits between its neighbours that are placed already, or on top of them."""
         sizes, offsets, total = self.sizes, [-1] * len(order), 0
         for index in order:
-            size, best, best_gap, at = sizes[index], -1, 0, 0
-            for offset, other in sorted((offsets[other], other) for other in self.neighbours[index] if offsets[other] >= 0):
-                gap = offset - at
-                if gap >= size and (best < 0 or gap < best_gap):
-                    best, best_gap = at, gap
-                at = max(at, offset + sizes[other])
+            best, least, at = -1, 0, 0
+            for low, high in sorted((offsets[o] + low, offsets[o] + high) for o, low, high in self.neighbours[index] if offsets[o] >= 0):
+                room = low - at
+                if room >= 0 and (best < 0 or room < least):
+                    best, least = at, room
+                at = max(at, aligned(high))
             offsets[index] = best if best >= 0 else at
-            total = max(total, offsets[index] + size)
+            total = max(total, offsets[index] + sizes[index])
         return _Layout(order, offsets, total)
 
     def topmost(self, layout: _Layout) -> list[int]:
         """The buffers that end where the layout does."""
         return [i for i, size in enumerate(self.sizes) if layout.offsets[i] + size == layout.total]
+
+
+def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
+    """The open intervals in which `a` must not begin, counted from where `b` does: some bytes of both would hold data at once."""
+    if a.first > b.last or b.first > a.last:
+        return []
+    found = sorted(
+        (q.offset - p.offset - p.size, q.offset + q.size - p.offset)
+        for p in a.stretches
+        for q in b.stretches
+        if p.first <= b.last and q.first <= a.last
+    )
+    merged = found[:1]
+    for low, high in found[1:]:
+        if low < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
+        else:
+            merged.append((low, high))
+    return merged
 
 
 def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:

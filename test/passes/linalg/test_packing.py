@@ -1,12 +1,13 @@
 """Offsets in the workspace: nothing that lives together overlaps, and the total is near the bound."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Lifetime, _orders, _Placer, aligned, loads, lower_bound, pack
+from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Lifetime, Piece, _orders, _Placer, aligned, loads, lower_bound, pack
 
 steps = st.integers(0, 30)
-lifetimes = st.lists(st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), steps, steps), max_size=40)
+whole = st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), steps, steps)
+lifetimes = st.lists(whole, max_size=40)
 
 
 @given(lifetimes)
@@ -21,6 +22,39 @@ def test_buffers_that_live_together_do_not_overlap(buffers):
             apart = offsets[i] + a.size <= offsets[j] or offsets[j] + b.size <= offsets[i]
             assert apart or not together or not a.size or not b.size
     assert lower_bound(buffers) <= total <= sum(aligned(b.size) for b in buffers)
+
+
+@st.composite
+def in_pieces(draw: st.DrawFn) -> Lifetime:
+    sizes, last = draw(st.lists(st.integers(1, 2000), min_size=2, max_size=4)), draw(steps)
+    firsts = [draw(st.integers(0, last)) for _ in sizes]
+    pieces = [Piece(sum(sizes[:i]), size, first) for i, (size, first) in enumerate(zip(sizes, firsts, strict=True))]
+    return Lifetime(sum(sizes), min(firsts), last, tuple(pieces))
+
+
+@settings(max_examples=20)
+@given(st.lists(in_pieces(), max_size=6), st.lists(whole, max_size=12))
+def test_pieces_that_hold_data_together_do_not_overlap(divided, others):
+    buffers = [*divided, *others]
+    offsets, total = pack(buffers)
+    assert all(offset % ALIGNMENT == 0 and offset + b.size <= total for offset, b in zip(offsets, buffers, strict=True))
+    for i, a in enumerate(buffers):
+        for j, b in enumerate(buffers[:i]):
+            for p in a.pieces or [Piece(0, a.size, a.first)]:
+                for q in b.pieces or [Piece(0, b.size, b.first)]:
+                    apart = offsets[i] + p.offset + p.size <= offsets[j] + q.offset or offsets[j] + q.offset + q.size <= offsets[i] + p.offset
+                    assert apart or p.first > b.last or q.first > a.last or not p.size or not q.size
+    assert lower_bound(buffers) <= total
+
+
+def test_others_lie_where_a_piece_is_not_written_yet():
+    line = ALIGNMENT
+    joined = Lifetime(8 * line, 2, 9, (Piece(0, 3 * line, 2), Piece(3 * line, 5 * line, 6)))
+    before, beside = Lifetime(6 * line, 0, 3), Lifetime(2 * line, 7, 8)
+    offsets, total = pack([joined, before, beside])
+    assert total == lower_bound([joined, before, beside]) == 10 * line
+    assert offsets[1] - offsets[0] in (3 * line, -6 * line)
+    assert pack([Lifetime(8 * line, 2, 9), before, beside])[1] == 14 * line
 
 
 # The busiest part of a residual network: blocks that live long, and scratch beside them for a step (sizes in cache lines).
