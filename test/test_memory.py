@@ -12,7 +12,8 @@ from stepwell.dialects.errors import IRError
 from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.memory import MemoryPlan, memory_plan
 from stepwell.native.buffers import address
-from stepwell.passes.linalg_to_affine.packing import ALIGNMENT
+from stepwell.passes.linalg_to_affine.buffers import Buffer
+from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Piece
 
 TARGET = "x86-64-v3"
 
@@ -187,3 +188,16 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(model._workspaces) == [workspace]
     results = [model.run(inputs)["y"] for _ in range(3)]  # only these are new
     assert len({address(result) for result in results}) == 3
+
+
+def test_each_part_of_a_concatenation_is_held_from_when_it_is_written() -> None:
+    left, right = (Buffer(64, first=step, last=5, written=step) for step in (1, 3))
+    joined = Buffer(128, first=5, last=7, written=5, joined=True)
+    left.put_into(joined, 0)
+    right.put_into(joined, 64)
+    assert joined.pieces() == (Piece(0, 64, 1), Piece(64, 64, 3))
+    in_place = Buffer(128, first=7, last=9, written=7)  # overwrites it
+    joined.put_into(in_place, 0)
+    assert in_place.pieces() == joined.pieces()
+    assert (in_place.first, in_place.last) == (1, 9)
+    assert left.pieces() == ()
