@@ -138,13 +138,14 @@ class Grouping:
 
     def _take_producers(self, group: Group) -> None:
         """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
-        value = read_once(group.root) or read_in_slices(group.root)
+        sliced = read_in_slices(group.root)
+        value = read_once(group.root) or sliced
         if value is None:
             return
         self._absorb(group, [value], type_of(value).shape)
         source = defining_op(value)
         maker = None if source is None else self.group_of.get(source)
-        if maker is None or maker.root.name != DEPTHWISE or maker.tail != source or read_in_slices(group.root) is None:
+        if sliced is None or maker is None or maker.root.name != DEPTHWISE or maker.tail != source:
             return
         alone = all(use.owner.operation == group.root for use in value.uses)
         if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
