@@ -64,6 +64,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all)")
     add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
+    add("--target", type=target, default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
     add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
@@ -102,7 +103,7 @@ def compare(options: argparse.Namespace) -> int:
     with progress() as say:
         say("writing networks that are missing")
         networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
-        session = Session([Contestant(engine) for engine in options.engines], options.threads, protocol, say)
+        session = Session([Contestant(engine, target=options.target) for engine in options.engines], options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
     show_comparison(console(), comparison)
@@ -126,7 +127,7 @@ def ablate(options: argparse.Namespace) -> int:
     for name in options.technique or ():
         if name not in known:
             raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")
-    contestants = [Contestant("stepwell"), *(Contestant("stepwell", (name,)) for name in options.technique or known)]
+    contestants = [Contestant("stepwell", off, options.target) for off in ((), *((name,) for name in options.technique or known))]
     protocol = Protocol(
         rounds=options.rounds, runs=options.runs, warm_up=options.warm_up, images=options.images, spin=options.spin == "on",
         pause=options.pause, starts=False,
@@ -154,7 +155,7 @@ def profile(options: argparse.Namespace) -> int:
     [network] = find([options.profile], options.zoo, options.seed, shapes(options))
     profiles = {}
     for threads in options.threads:
-        job = Job(Contestant("stepwell"), str(network.path), threads, options.spin == "on", network.shapes)
+        job = Job(Contestant("stepwell", target=options.target), str(network.path), threads, options.spin == "on", network.shapes)
         with progress() as say, EngineProcess(job) as process:
             say(f"{network.name}: compiling")
             process.feed(feeds(process.load().inputs, 1))
@@ -271,6 +272,20 @@ def seconds(text: str) -> float:
     if not 0 <= value < 60:
         raise argparse.ArgumentTypeError(f"expected seconds from 0 to 60, got '{text}'")
     return value
+
+
+def target(text: str) -> str:
+    """The name of a target whose code runs here."""
+    from stepwell.dialects.errors import InputError
+    from stepwell.target import resolve
+
+    try:
+        runs = resolve(text).runs_here
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    if not runs:
+        raise argparse.ArgumentTypeError(f"this machine lacks instructions of '{text}'")
+    return text
 
 
 def listed(text: str) -> list[str]:

@@ -94,6 +94,21 @@ def test_classical_protocol(tiny, tmp_path, capsys):
     assert "mean ms" in capsys.readouterr().out
 
 
+def test_stepwell_compiles_for_the_target_that_is_asked_for(tiny, tmp_path):
+    narrow = "x86-64-v2" if resolve("x86-64-v2").runs_here else "aarch64-neon"
+    table = tmp_path / "run.json"
+    options = ["--no-starts", "--shape", "x=1x3x9x7", "--engines", "stepwell,onnxruntime", "--threads", "1", "--json", str(table)]
+    assert bench.main([str(tiny), "--target", narrow, *options, *QUICK]) == 0
+    cells = {cell["engine"]: cell for cell in json.loads(table.read_text())["cells"]}
+    assert cells["stepwell"]["settings"]["target"] == narrow
+    assert "target" not in cells["onnxruntime"]["settings"]
+    with EngineProcess(Job(Contestant("stepwell", target=narrow), str(tiny), 1, False, {"x": (1, 3, 9, 7)})) as process:
+        process.feed(feeds(process.load().inputs, 1))
+        filled = 8  # channels, to whole vectors of 128 bits
+        flops = sum(call.flops or 0 for call in process.profile(1).calls if "first/conv" in call.nodes)
+        assert flops <= filled * (2 * (9 * 7) * (3 * 3 * 3) + 8 * (9 * 7))
+
+
 def test_ablation_end_to_end(tiny, capsys):
     options = ["--ablate", "--technique", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
     assert bench.main([str(tiny), *options, *QUICK]) == 0
@@ -267,7 +282,7 @@ def test_networks_are_made_once_and_shapes_are_for_files(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["--engines", "tvm"], "there is no 'tvm'"), (["--threads", "0"], "expected a number from 1"), (["--pause", "-1"], "expected seconds"),
-     (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
+     (["--target", "z80"], "unknown target 'z80'"), (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
 )  # fmt: skip
 def test_wrong_usage(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_:

@@ -50,7 +50,8 @@ class _Stepwell:
     def __init__(self, job: Job) -> None:
         import stepwell
 
-        model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=job.contestant.disable)
+        of = job.contestant
+        model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=of.disable, target=of.target)
         pool = sys.modules.get("stepwell.native.pool")
         if pool is not None:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here
@@ -58,7 +59,7 @@ class _Stepwell:
             free = ", ".join(f"{info.name} {info}" for info in model.inputs)
             raise Failure(f"the model has free dimensions; give shapes with --shape: {free}")
         self.model = model
-        self.settings = {"threads": str(job.threads), "OpenMP idle workers": "spin for 200 ms" if job.spin else "sleep at once"}
+        self.settings = {"threads": str(job.threads), "target": of.target, "OpenMP idle workers": "spin for 200 ms" if job.spin else "sleep at once"}
         self.call: Callable[[Feed], Any] = model.run
 
     def inputs(self) -> tuple[TensorSpec, ...]:

@@ -23,6 +23,8 @@ class Contestant:
 
     engine: str
     disable: tuple[str, ...] = ()
+    target: str = "host"
+    """What stepwell compiles for; peers use what they find in the machine."""
 
     @property
     def label(self) -> str:

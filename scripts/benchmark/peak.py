@@ -43,14 +43,14 @@ module attributes {{stepwell.inputs = [], stepwell.outputs = [["sums", tensor<{t
 """
 
 
-def peak_flops(threads: int, *, steps: int = STEPS, repeats: int = 7) -> float:
-    """Operations per second (a multiply-add is two) on `threads` threads: the best of some runs."""
-    target = resolve("host")
-    model = compile_ir(source(target, threads, steps), "affine", WeightTable(), threads=threads)
+def peak_flops(threads: int, target: str = "host", *, steps: int = STEPS, repeats: int = 7) -> float:
+    """Operations per second (a multiply-add is two) of code for `target` on `threads` threads: the best of some runs."""
+    machine = resolve(target)
+    model = compile_ir(source(machine, threads, steps), "affine", WeightTable(), threads=threads, target=machine)
     best = float("inf")
     for _ in range(repeats):
         start = time.perf_counter()
         model()
         best = min(best, time.perf_counter() - start)
-    chains = target.vector_registers * 3 // 4
-    return 2.0 * threads * steps * chains * target.lanes(32) / best
+    chains = machine.vector_registers * 3 // 4
+    return 2.0 * threads * steps * chains * machine.lanes(32) / best

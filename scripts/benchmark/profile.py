@@ -22,8 +22,8 @@ from stepwell.passes.rewriting import functions, ops_below
 __all__ = ["calls_of", "kernel_flops", "profile"]
 
 
-def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Profile:
-    """Replay the calls of @main in order, on real data, `repeats` times; the median time of each.
+def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target: str = "host") -> Profile:
+    """Replay the calls of @main in order, on real data, `repeats` times; the median time of each. `target` is what the model was compiled for.
 
     In order, so that each call finds the caches as it does in the model, and data that is real: a kernel run again and again on its own
     result would drift towards infinities or denormal numbers. Raises Failure if the replay does not give what the model gives.
@@ -51,7 +51,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int) -> Pro
         KernelTime(call.kernel, call.nodes, statistics.median(seconds), flops.get(call.kernel), sum(o.size for o in call.operands))
         for call, seconds in zip(calls, samples, strict=True)
     ]
-    return Profile(times, statistics.median(whole), peak_flops(threads))
+    return Profile(times, statistics.median(whole), peak_flops(threads, target))
 
 
 def _replay(bound: list[tuple[Callable[..., None], list[int]]], main: Callable[[], None], repeats: int) -> tuple[list[list[float]], list[float]]:

@@ -72,7 +72,7 @@ class Worker:
         model = getattr(self._engine(), "model", None)
         if model is None or self.job is None:
             raise Failure("only stepwell can be profiled")
-        return profile(model, self.feeds[0], self.job.threads, repeats)
+        return profile(model, self.feeds[0], self.job.threads, repeats, self.job.contestant.target)
 
     def _engine(self) -> engines.Engine:
         if self.engine is None:
