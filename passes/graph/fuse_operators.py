@@ -138,16 +138,15 @@ class Grouping:
 
     def _take_producers(self, group: Group) -> None:
         """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
-        sliced = read_in_slices(group.root)
-        value = read_once(group.root) or sliced
-        if value is None:
+        sliced, makers = read_in_slices(group.root) or (None, ())
+        value = read_once(group.root) or (sliced if makers == DEPTHWISE else None)
+        if value is not None:
+            self._absorb(group, [value], type_of(value).shape)
+        source = defining_op(sliced) if sliced is not None else None
+        maker = self.group_of.get(source) if source is not None else None
+        if sliced is None or source is None or maker is None or maker.root.name not in makers or maker.tail != source:
             return
-        self._absorb(group, [value], type_of(value).shape)
-        source = defining_op(value)
-        maker = None if source is None else self.group_of.get(source)
-        if sliced is None or maker is None or maker.root.name != DEPTHWISE or maker.tail != source:
-            return
-        alone = all(use.owner.operation == group.root for use in value.uses)
+        alone = all(use.owner.operation == group.root for use in sliced.uses)
         if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
             self._join(group, list(maker.members))
 
@@ -208,8 +207,8 @@ class FuseOperators(Pass):
     concatenations, control flow. A group stands where its last op stood, so that all it uses comes before it.
 
     A root also takes what makes its data, if nothing else uses that and nothing is computed twice for it (`producers`): element-wise ops before
-    a reduction or a pooling whose windows lie apart, which end up in its loops; and before a pointwise convolution on blocked data
-    element-wise ops or a depthwise convolution with its epilogue, which become an op of the kernel that shares loops over rows with it.
+    a reduction or a pooling whose windows lie apart, which end up in its loops; before such a pooling a convolution on blocked data, and before
+    a pointwise one element-wise ops or a depthwise one, which become ops of the kernel that share loops over rows.
     """
 
     max_ops: int = 64  # the most ops in a group

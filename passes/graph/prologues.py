@@ -6,7 +6,8 @@ from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import type_of
 from stepwell.passes.graph.categories import Category, category
 
-DEPTHWISE = "graph.blocked_depthwise_conv"
+DEPTHWISE = ("graph.blocked_depthwise_conv",)
+CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
 
 
 def read_once(root: ir.Operation) -> ir.Value | None:
@@ -21,17 +22,26 @@ def read_once(root: ir.Operation) -> ir.Value | None:
     return None
 
 
-def read_in_slices(root: ir.Operation) -> ir.Value | None:
-    """The image of a pointwise convolution: positions of the result need the same positions of it, of all channels and for all filters.
+def read_in_slices(root: ir.Operation) -> tuple[ir.Value, tuple[str, ...]] | None:
+    """An operand that can be computed a slice at a time, in a loop that both share (see the pass `share-loops`), and by which ops.
 
-    So it can be computed a few positions at a time, in a loop that both share (see the pass `share-loops`). In groups that is so too, but does
-    not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result then live at once.
+    The image of a pointwise convolution: positions of the result need the same positions of it, of all channels and for all filters. In groups
+    that is so too, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result
+    then live at once.
+
+    The image of a pooling whose windows lie apart and leave nothing out: rows of the result need rows of it that no others need. Where windows
+    overlap, as in most first layers, there are only channels that need nothing of each other: a convolution with a few filters at a time,
+    which reads its image again for these, was slower together with its pooling than apart. A global pooling takes too little time to gain.
     """
     view = root.opview
+    if isinstance(view, (AvgPoolOp, MaxPoolOp)):
+        image, strides = read_once(root), view.attribute_values()["strides"]
+        read = [s * (n or 0) for s, n in zip(strides, type_of(view.result).shape[2:], strict=False)]
+        return (image, CONVOLUTIONS) if image is not None and list(type_of(image).shape[2 : 2 + len(strides)]) == read else None
     if not isinstance(view, BlockedConvOp):
         return None
     values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
         return None
-    return root.operands[0]
+    return root.operands[0], DEPTHWISE

@@ -187,6 +187,19 @@ class LinalgBuilder:
         staged: ir.Value = create_operation(BoundaryOp, [value], [value.type], {}).result
         return staged
 
+    def after_sums(self, value: ir.Value) -> ir.Value:
+        """`value`, staged where sums of this kernel lead to it: what is element-wise in between is theirs to do."""
+        pending, seen = [value], set()
+        while pending:
+            op = defining_op(pending.pop())
+            if op is None or op in seen:
+                continue
+            if op.name == "linalg.generic" and "reduction" in str(op.attributes["iterator_types"]):
+                return self.staged(value)
+            seen.add(op)
+            pending.extend(op.operands)
+        return value
+
     # -- structured ops
 
     def generic(

@@ -70,7 +70,7 @@ def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, a
     high = overhang(x.type.shape[2 : 2 + spatial], kernel, counts, strides=strides, pads=pads, dilations=dilations)
     nothing = neutral(name, result.dtype)
     outside = [0] * len(block)
-    x = padded(b, x, result.dtype, [0, 0, *pads[:spatial], *outside], [0, 0, *high, *outside], nothing)
+    x = padded(b, b.after_sums(x), result.dtype, [0, 0, *pads[:spatial], *outside], [0, 0, *high, *outside], nothing)
     s = Scalars(b, result.dtype)
     window = b.empty(s.dtype, kernel)
     out = b.filled(nothing, s.dtype, [b.size(x, 0), result.shape[1] or 0, *counts, *block])

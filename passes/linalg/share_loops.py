@@ -1,13 +1,13 @@
 """The pass that has the ops of a kernel share outer loops, so that what one leaves for the next stays in a cache."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 from stepwell.dialects.attributes import to_python
 from stepwell.dialects.mlir import defining_op, ir, use_count
-from stepwell.passes.linalg.shared_loops import ATTRIBUTE, AXES, SharedLoop, to_shared_attribute
-from stepwell.passes.linalg.structured import Access, Structured, element_bits, position
+from stepwell.passes.linalg.shared_loops import ATTRIBUTE, AXES, SharedLoop, shared_loops, to_shared_attribute
+from stepwell.passes.linalg.structured import Access, Structured, Walk, element_bits, walk
 from stepwell.passes.linalg.tensor_chains import tensor_chains
 from stepwell.passes.linalg.threads import QUICK, THREADED_WORK
 from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
@@ -26,7 +26,8 @@ class ShareLoops(Pass):
     Where ops run over more things than data, as Winograd's do, the lowering says with `axes` which loops of theirs run over the same one. The
     pass knows Winograd's five stages: two over channels that transform the image, the products, and two over filters that transform
     back. Elsewhere it looks at what a contraction reads and the op that makes that, an element-wise one or a depthwise convolution: the
-    loops in which both go over it are those of images, rows and columns.
+    loops in which both go over it are those of images, rows and columns. A pooling of what a contraction, or Winograd's last stage,
+    makes goes over that in windows which lie apart, and so takes part in those loops with fewer rows and columns at a time.
 
     This pass says which of the loops are shared, in what order and steps. Two forms are weighed by the bytes that they move through more
     than a core's own cache:
@@ -46,11 +47,17 @@ class ShareLoops(Pass):
         kinds = [set(stage.axes) for stage in stages]
         if state.target is None:
             state.declined.append(Declined(self.name, op.name, str(op.location), "there is no target whose caches could hold slices"))
-        elif kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
-            self._share_winograd(stages, kinds == WITH_FILTERS, state)
-            state.count(self.name)
-        elif (fed := fed_contraction(op)) is not None and self._share_fed(fed, state):
-            state.count(self.name)
+        else:
+            if kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
+                self._share_winograd(stages, kinds == WITH_FILTERS, state)
+            elif (fed := next(fed_ops(op, "contraction"), None)) is not None:
+                self._share_fed(fed, state)
+            for fed in fed_ops(op, "reduction"):
+                if shared_loops(fed.producer.operation):
+                    fed.follow()
+                else:
+                    self._share_fed(fed, state)
+            state.count(self.name, int(any(ATTRIBUTE in o.attributes for o in ops_below(op, "linalg.generic"))))
         for s in staged:
             del s.operation.attributes[AXES]
 
@@ -58,7 +65,7 @@ class ShareLoops(Pass):
         products = stages[-3]
         slots = self._slots(prod(products.op.extents), state)
         handed_on = [products.op.inputs[0], products.op.outputs[0]]
-        steps = {} if by_filters else steps_in_cache(products, handed_on, state.target.caches.l2, slots, ROOM)
+        steps = {} if by_filters else steps_in_cache(products, handed_on, state.target.caches.per_core, slots, ROOM)
         for stage in stages:
             loops: list[tuple[str, int]]
             if by_filters and "filters" in stage.axes:
@@ -71,15 +78,16 @@ class ShareLoops(Pass):
                 loops += [(name, 1) for name in ("channels", "filters") if name in stage.axes and stage is not products]
             stage.share(loops, slots)
 
-    def _share_fed(self, fed: "Fed", state: PassState) -> bool:
-        """Whether a contraction and what feeds it now share loops."""
-        slots = self._slots(prod(fed.contraction.op.extents) // QUICK, state)
-        steps = {"images": 1, **steps_in_cache(fed.contraction, [fed.read], state.target.caches.l2, slots, SMALL)}
+    def _share_fed(self, fed: "Fed", state: PassState) -> None:
+        """Have an op and what feeds it share loops, if it pays."""
+        leader, units = fed.leader()
+        slots = self._slots(prod(leader.op.extents) // QUICK, state)
+        steps = {"images": 1, **steps_in_cache(leader, [fed.handed_on(leader.op)], state.target.caches.per_core, slots, SMALL, units)}
         # A loop of one round is left out, so that rows and columns can become one dimension (see `collapse-dimensions`).
-        loops = [(name, step) for name, step in steps.items() if step < fed.contraction.extent(name)]
-        for stage in (fed.producer, fed.contraction) if loops else ():
-            stage.share(loops, slots)
-        return bool(loops)
+        loops = [(name, step) for name, step in steps.items() if step < leader.extent(name)]
+        if loops:
+            leader.share(loops, slots)
+            fed.follow()
 
     def _slots(self, work: int, state: PassState) -> int:
         """In how many stretches the outermost loop is dealt out: one for little work."""
@@ -88,6 +96,8 @@ class ShareLoops(Pass):
 
 ROOM = 0.75  # of a core's own cache, for what shared loops keep there
 SMALL = 0.25  # of it, for what an image's producer hands on: the rest is for what it reads, and for the result
+
+LAST = 1 / 3  # of the time that memory takes for a byte, what the last cache takes
 
 TRANSFORM = {"images", "rows", "columns", "channels"}
 FILTERS = {"filters", "channels"}
@@ -122,28 +132,71 @@ class _Stage:
 
 @dataclass
 class Fed:
-    """A contraction, what makes one of its operands in the same kernel, and how it reads that."""
+    """An op, what makes one of its operands in the same kernel and for it alone, and how it reads that."""
 
-    producer: _Stage
-    contraction: _Stage
+    producer: Structured
+    reader: Structured
     read: Access
 
+    def handed_on(self, by: Structured) -> Access:
+        """How one of the two goes through what is handed on."""
+        return self.read if by is self.reader else self.producer.outputs[0]
 
-def fed_contraction(function: ir.Operation) -> Fed | None:
-    """The first contraction of a kernel that has an op before it which makes one of its operands, for it alone; None if there is none."""
+    def other(self, op: Structured) -> Structured:
+        """The other one."""
+        return self.producer if op is self.reader else self.reader
+
+    def leader(self) -> "tuple[_Stage, dict[str, int]]":
+        """The contraction, with those of its loops over what is handed on, (N, C, spatial…), that the other op has too, by name.
+
+        And of how many iterations at least a step of each has to be, so that the other one takes whole steps as well.
+        """
+        op = self.reader if self.reader.kind == "contraction" else self.producer
+        axes, units = {}, {}
+        for dim in op.parallel_dims:
+            found, there = walk(op, self.handed_on(op), dim), self.counterpart(op, dim)
+            if found is not None and there is not None and found.place in IMAGE:
+                axes[IMAGE[found.place]] = dim
+                units[IMAGE[found.place]] = max(1, there[1].stretch // found.stretch)
+        return _Stage(op, axes), units
+
+    def counterpart(self, op: Structured, dim: int) -> tuple[int, Walk] | None:
+        """The loop of the other op that goes over what is handed on as loop `dim` of `op` does, in steps as alike as can be."""
+        other, one = self.other(op), walk(op, self.handed_on(op), dim)
+        if one is None:
+            return None
+        walks = [(d, w) for d in other.parallel_dims if (w := walk(other, self.handed_on(other), d)) is not None]
+        alike = [(d, w) for d, w in walks if (w.at_once, other.extents[d] * w.stretch) == (one.at_once, op.extents[dim] * one.stretch)]
+        return min(alike, key=lambda found: max(found[1].stretch, one.stretch) / min(found[1].stretch, one.stretch), default=None)
+
+    def follow(self) -> None:
+        """Have the one that shares no loops share those of the other, from the outermost one as far as it has them too."""
+        leader = self.producer if shared_loops(self.producer.operation) else self.reader
+        loops: list[SharedLoop] = []
+        for loop in shared_loops(leader.operation):
+            one, there = walk(leader, self.handed_on(leader), loop.dim), self.counterpart(leader, loop.dim)
+            if one is None or there is None or loop.step * one.stretch % there[1].stretch:
+                break
+            loops.append(replace(loop, dim=there[0], step=loop.step * one.stretch // there[1].stretch))
+        if loops:
+            self.other(leader).operation.attributes[ATTRIBUTE] = to_shared_attribute(loops)
+
+
+IMAGE = {0: "images", 2: "rows", 3: "columns"}  # by the dimensions of (N, C, spatial…)
+
+
+def fed_ops(function: ir.Operation, kind: str) -> Iterator[Fed]:
+    """The ops of a kind that others feed in a kernel; a contraction is one of the two."""
     chains = tensor_chains(function)
     made = {chain[-1].results[0]: chain for chain in chains}
     for chain in chains:
-        contraction = root_of(chain)
-        for read in contraction.inputs if contraction.kind == "contraction" else ():
+        reader = root_of(chain)
+        for read in reader.inputs if reader.kind == kind else ():
             source = origin(read.value, TENSOR_RESHAPES)
             if source in made and used_once(read.value):
                 producer = root_of(made[source])
-                walks = common_walks(contraction, read, producer)
-                if len(walks) > 1:
-                    axes = [dict(zip(("images", "rows", "columns"), dims, strict=False)) for dims in zip(*walks, strict=True)]
-                    return Fed(_Stage(producer, axes[1]), _Stage(contraction, axes[0]), read)
-    return None
+                if "contraction" in (reader.kind, producer.kind):
+                    yield Fed(producer, reader, read)
 
 
 def root_of(chain: list[ir.Operation]) -> Structured:
@@ -158,40 +211,41 @@ def used_once(value: ir.Value) -> bool:
     return use_count(value) == 1 and (op is None or op.name not in TENSOR_RESHAPES or used_once(op.operands[0]))
 
 
-def common_walks(contraction: Structured, read: Access, producer: Structured) -> list[tuple[int, int]]:
-    """The parallel loops of a contraction that go over what it reads as loops of its producer do over what they write, and these."""
+def steps_in_cache(
+    contraction: _Stage, handed_on: Sequence[Access], caches: tuple[int, int, int], slots: int, small: float, units: Mapping[str, int] | None = None
+) -> dict[str, int]:
+    """The steps of the shared loops over rows and columns, whole `units` of each; none where it costs more to read the filters again.
 
-    def walks(op: Structured, access: Access) -> dict[tuple[int, int], int]:
-        """By places at once and neighbouring elements in each iteration, the loops that are dimensions of an operand."""
-        places = {d: position(access, d) for d in reversed(op.parallel_dims)}
-        return {(prod(access.shape[:at]), prod(access.shape[at + 1 :])): d for d, at in places.items() if at is not None}
-
-    writing = walks(producer, producer.outputs[0])
-    return sorted((d, writing[walk]) for walk, d in walks(contraction, read).items() if walk in writing)
-
-
-def steps_in_cache(contraction: _Stage, handed_on: Sequence[Access], cache: int, slots: int, small: float) -> dict[str, int]:
-    """The steps of the shared loops over rows and columns; none where it costs more to read the filters again.
-
-    `cache` is the size in bytes of a core's own cache, of which a share is for slices of what is handed on, operands of the contraction, and
-    for the filters if these fit as well. Slices that are a share `small` of the cache need not be smaller: rounds cost something too. The
-    rows are dealt out to `slots` evenly.
+    `caches` are the sizes in bytes of what a core has of each. A share of the second is for slices of what is handed on, operands of the
+    contraction, and for the filters if these fit as well. Slices that are a share `small` of it need not be smaller: rounds cost something
+    too. The rows are dealt out to `slots` evenly.
     """
+    _, cache, last = caches
     element = element_bits(handed_on[0].element_type) // 8
-    filters = sum(prod(a.shape) for a in contraction.op.inputs if a not in handed_on) * element
+    image = [contraction.axes[name] for name in ("rows", "columns") if name in contraction.axes]
+    still = [a for a in contraction.op.inputs if a not in handed_on and all(a.kind(d) == "scalar" for d in image)]
+    filters = sum(prod(a.shape) for a in still) * element
     whole = sum(prod(a.shape) for a in handed_on) * element // contraction.extent("images")
     rows, columns = contraction.extent("rows"), contraction.extent("columns")
 
-    def cost(step: tuple[int, int]) -> tuple[int, float, int]:
-        """Bytes that do not come from the cache or stay there; then the size of the slices, and the fewest rounds."""
+    def far(size: int) -> float:
+        """What it takes to go through so many bytes that are not in the core's own cache: less where the last one has room for them."""
+        return size * LAST if size <= last else float(size)
+
+    def cost(step: tuple[int, int]) -> tuple[float, float, int]:
+        """What it takes to go through all that is not kept in the core's own cache; then the size of the slices, and the fewest rounds."""
         share = rows * columns // (step[0] * step[1])
         slices = whole // share
-        again = filters * share if slices + filters > cache * ROOM else filters
-        return again + (2 * whole if slices > cache * ROOM else 0), max(slices, small * cache), share
+        again = far(filters) * (share if slices + filters > cache * ROOM else 1)
+        return again + (2 * far(whole) if slices > cache * ROOM else 0), max(slices, small * cache), share
 
-    options = [(r, c) for r in divisors(rows) for c in divisors(columns) if even(rows // r, slots) and (c == columns or r == 1)]
+    least = units or {}
+    some_rows, some_columns = (
+        [n for n in divisors(size) if n % least.get(name, 1) == 0] for name, size in (("rows", rows), ("columns", columns))
+    )
+    options = [(r, c) for r in some_rows for c in some_columns if even(rows // r, slots) and (c == columns or r == some_rows[0])]
     best = min(options, key=cost, default=None)
-    if best is None or cost(best)[0] >= filters + 2 * whole:
+    if best is None or cost(best)[0] >= far(filters) + 2 * far(whole):
         return {}
     return {"rows": best[0], "columns": best[1]}
 

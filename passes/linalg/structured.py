@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from stepwell.dialects.errors import PassError
@@ -255,10 +256,35 @@ class Structured:
         return dim in self.parallel_dims or (self.combiner is not None and not any(a.is_constant for a in self.inputs))
 
 
-def position(access: Access, dim: int) -> int | None:
-    """The one result of the access's map that is loop `dim` itself, if no other has to do with it."""
-    plain = [p for p, r in enumerate(access.map.results) if isinstance(r, ir.AffineDimExpr) and r.position == dim]
-    return plain[0] if len(plain) == 1 and sum(c != 0 for c in access.coefficients(dim)) == 1 else None
+@dataclass(frozen=True)
+class Walk:
+    """How a loop goes through an operand: along one of its dimensions, each iteration over elements of its own there."""
+
+    place: int
+    """The dimension."""
+    apart: int
+    """By how many indices the iterations lie apart there: more than 1 for windows that do not overlap."""
+    at_once: int
+    """In how many places an iteration is at the same time, for the dimensions before this one."""
+    stretch: int
+    """How many neighbouring elements there are from where an iteration begins to where the next one does."""
+
+
+def walk(op: Structured, access: Access, dim: int) -> Walk | None:
+    """How loop `dim` of an op goes through an operand; None if it does not along a single dimension, or if its iterations meet."""
+    steps = access.coefficients(dim)
+    places = [place for place, step in enumerate(steps) if step != 0]
+    if len(places) != 1:
+        return None
+    [place], shape = places, access.shape
+    beside = [(c[place], op.extents[d]) for d in range(len(op.iterators)) if d != dim and (c := access.coefficients(d))[place] != 0]
+    apart = steps[place]
+    first = access.map.results[place].compose(ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * len(op.iterators)))
+    if apart is None or any(c is None or c < 0 for c, _ in beside) or first != ir.AffineConstantExpr.get(0):
+        return None
+    if sum((c or 0) * (extent - 1) for c, extent in beside) >= apart:
+        return None
+    return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

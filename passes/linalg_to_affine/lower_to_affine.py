@@ -9,7 +9,7 @@ from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
 from stepwell.passes.linalg.intrinsics import available
 from stepwell.passes.linalg.schedules import Nest
 from stepwell.passes.linalg.segments import Segment
-from stepwell.passes.linalg.structured import Structured, position, structured_ops
+from stepwell.passes.linalg.structured import Structured, structured_ops, walk
 from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.chains import Chain, chains
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
@@ -116,10 +116,10 @@ class _Lowering:
     def _slice(self, view: Any, kept: Slice, access: Any, root: Structured, slot: ir.Value | None) -> Shrunk:
         shape, places = list(access.shape), set()
         for loop in root.shared[: kept.loops]:
-            place = position(access, loop.dim)
-            assert place is not None  # or it would have been kept whole
-            shape[place] = loop.step
-            places.add(place)
+            found = walk(root, access, loop.dim)
+            assert found is not None  # or it would have been kept whole
+            shape[found.place] = loop.step * found.apart
+            places.add(found.place)
         shift = view.operands[1]
         if slot is not None:
             offset = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0) * kept.bytes])

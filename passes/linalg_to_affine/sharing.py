@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import prod
 from typing import Any
 
 from stepwell.dialects.attributes import to_attribute, to_python
 from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import ir
-from stepwell.passes.linalg.structured import Access, Structured, position
+from stepwell.passes.linalg.structured import Access, Structured, walk
 from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.chains import Chain
 from stepwell.passes.linalg_to_affine.packing import aligned
@@ -114,9 +113,10 @@ class Sharing:
 
         Rows of an image and as many positions of it, seen as one dimension, are the same. None if the loop is no dimension of the buffer.
         """
-        loop, shape = self.chains[use.index].root.shared[level], use.access.shape
-        at = position(use.access, loop.dim)
-        return None if at is None else (prod(shape[:at]), loop.step * prod(shape[at + 1 :]))
+        root = self.chains[use.index].root
+        loop = root.shared[level]
+        found = walk(root, use.access, loop.dim)
+        return None if found is None else (found.at_once, loop.step * found.stretch)
 
     def _check(self, buffer: ir.Value, uses: Sequence[Use]) -> None:
         """Raise PassError if a chain would read in a shared loop what another one writes in a different round."""

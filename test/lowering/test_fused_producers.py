@@ -62,11 +62,23 @@ def separable(seed: int, channels: int, filters: int, size: tuple[int, int], ima
     return net.model([images, 3, *size], [y])
 
 
+def pooled(seed: int, channels: int, filters: int, windows: tuple[int, int], images: int, kind: str) -> onnx.ModelProto:
+    """A convolution of what is activated, whose own result is activated and pooled: so many windows of 2 to 4 rows and 1 to 3 columns."""
+    net = Net(seed)
+    kernel, strides, window = ([1 + seed % 2, 1 + seed % 3], [1 + seed % 2, 1], [2 + seed % 3, 1 + seed % 3])
+    data = net.add("Sigmoid", net.add("Conv", "x", net.weight(channels, 3, 1, 1)))
+    y = net.add("Conv", data, net.weight(filters, channels, *kernel), net.weight(filters), strides=strides)
+    y = net.add(kind, net.add("LeakyRelu", y), kernel_shape=window, strides=window)
+    size = [(n * w - 1) * s + k for n, w, s, k in zip(windows, window, strides, kernel, strict=True)]
+    return net.model([images, 3, *size], [net.add("Conv", y, net.weight(5, filters, 1, 1))])
+
+
 SIZES = [(1, 1), (1, 15), (7, 7), (9, 4), (15, 13)]
 CHANNELS = [(3, 24), (58, 7), (24, 58), (16, 33), (40, 3)]
 CASES = [
     *(before_activated(n, *CHANNELS[n], size, 1 + n % 2, residual=n % 3 == 0) for n, size in enumerate(SIZES)),
     *(separable(n, *CHANNELS[n], size, 1 + n % 2, residual=n % 3 == 1, stride=1 + n % 2) for n, size in enumerate(SIZES)),
+    *(pooled(n, *CHANNELS[n], size, 1 + n % 2, ("MaxPool", "AveragePool")[n % 2]) for n, size in enumerate(SIZES)),
 ]
 
 
@@ -96,6 +108,16 @@ def test_it_gives_what_another_runtime_gives(model, slots, monkeypatch):
         assert (np.abs(got - expected) <= EPSILON * terms * size).all()
         assert np.array_equal(got, two[output.name])
         assert np.array_equal(got, apart[output.name])
+
+
+def test_a_pooling_keeps_rows_of_what_is_pooled():
+    model = pooled(1, 16, 64, (12, 40), 1, "MaxPool")  # 3 x 2 windows in 36 x 80 positions
+    whole = 64 * 36 * 80 * 4
+    slices = [int(n) for n in re.findall(r"stepwell.scratch_bytes = (\d+)", lowered(model, "affine", target="x86-64-v3"))]
+    assert len(slices) == 1
+    assert 0 < slices[0] <= whole * 2 / 3
+    plain = lowered(model, "affine", target="x86-64-v3", disable=["share-loops"])
+    assert str(whole) in re.findall(r"stepwell.scratch_bytes = (\d+)", plain)
 
 
 def lowered(model: onnx.ModelProto, level: str, **options: object) -> str:

@@ -353,3 +353,47 @@ func.func @windows_overlap(%x: tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32> {
   %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x6xf32>) -> tensor<1x2x3x5xf32>
   return %1 : tensor<1x2x3x5xf32>
 }
+
+// -----
+
+// A pooling whose windows lie apart takes the convolution that it alone reads, with its epilogue, if it reads all of it.
+// CHECK-LABEL: func.func @pooled
+// CHECK-COUNT-1: "graph.fused"
+// CHECK: "graph.blocked_conv"
+// CHECK-NEXT: "graph.relu"
+// CHECK-NEXT: "graph.avg_pool"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: "graph.fused"
+// OFF-LABEL: func.func @pooled
+// OFF-COUNT-2: "graph.fused"
+func.func @pooled(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
+  %1 = "graph.relu"(%0) : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x4x4x8xf32>
+  %2 = "graph.avg_pool"(%1) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false, count_include_pad = true} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x2x2x8xf32>
+  return %2 : tensor<1x2x2x2x8xf32>
+}
+
+// -----
+
+// Windows that overlap or leave a row out have kernels of their own, and so has one of two readers.
+// CHECK-LABEL: func.func @not_in_rows
+// CHECK-COUNT-2: "graph.fused"
+// CHECK-LABEL: func.func @row_left_out
+// CHECK-COUNT-2: "graph.fused"
+// CHECK-LABEL: func.func @read_twice
+// CHECK-COUNT-2: "graph.fused"
+func.func @not_in_rows(%x: tensor<1x2x7x7x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
+  %1 = "graph.max_pool"(%0) {kernel = array<i64: 3, 3>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x5x5x8xf32>) -> tensor<1x2x2x2x8xf32>
+  return %1 : tensor<1x2x2x2x8xf32>
+}
+func.func @row_left_out(%x: tensor<1x2x7x7x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x2x2x8xf32> {
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x7x7x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x5x5x8xf32>
+  %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x5x5x8xf32>) -> tensor<1x2x2x2x8xf32>
+  return %1 : tensor<1x2x2x2x8xf32>
+}
+func.func @read_twice(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) -> (tensor<1x2x2x2x8xf32>, tensor<1x2x4x4x8xf32>) {
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x2x6x6x8xf32>, tensor<2x2x3x3x8x8xf32>) -> tensor<1x2x4x4x8xf32>
+  %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x2x2x8xf32>
+  return %1, %0 : tensor<1x2x2x2x8xf32>, tensor<1x2x4x4x8xf32>
+}
