@@ -31,9 +31,11 @@ OVERLAP = 0.1  # of a transfer that is not hidden
 TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 1.0  # cycles to halve the lanes of one accumulator once
+WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM writes out
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
 ROOMY = 0.625  # of the registers that accumulators may take before LLVM moves them about to have room for what it loads
+CROWDED = 0.5  # of them, where it also keeps elements of windows that overlap some rounds later
 TIGHT = 1.15  # how much longer a tile with more of them takes
 WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
 THREADS_START = 8000.0  # cycles until the threads of a parallel loop run and are waited for
@@ -149,7 +151,8 @@ class CostModel:
             once = self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
             again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0  # sums so far
             total += count * pieces * (once + again)
-        if self.reductions and nest.vector >= 0 and prod(full.values()) * self.vectors(nest.width, self.bytes) > ROOMY * self.target.vector_registers:
+        accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
+        if self.reductions and nest.vector >= 0 and accumulators > room(self.op, nest.vector, self.target.vector_registers):
             total *= TIGHT
         return total
 
@@ -293,6 +296,21 @@ class _Reach:
             total *= extent
         # Single elements of lines, where the innermost dimension of the operand is not walked.
         return total / extent * max(extent * self.bytes, min(64, self._results[-1][0] * self.bytes)) if self._results else self.bytes
+
+
+def room(op: Structured, vector: int, registers: int) -> int:
+    """How many registers the accumulators of a tile may take without LLVM moving things about.
+
+    These are fewer where a short innermost loop goes over windows with strides that overlap: LLVM writes it out, loads what they share once,
+    and keeps it for the next window, which comes to it some rounds later.
+    """
+    inner = next((d for d in reversed(op.reduction_dims) if op.sizes[d] > 1 and d != vector), None)
+    if inner is None or op.sizes[inner] > WRITTEN_OUT:
+        return int(ROOMY * registers)
+    broadcast = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "scalar"]
+    pairs = [pair for d in op.parallel_dims for a in broadcast for pair in zip(a.coefficients(d), a.coefficients(inner), strict=True)]
+    kept = any(apart and step and step < apart < step * op.sizes[inner] for apart, step in pairs)
+    return int((CROWDED if kept else ROOMY) * registers)
 
 
 def widths(size: int, width: int) -> list[tuple[int, int]]:

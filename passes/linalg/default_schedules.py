@@ -4,7 +4,7 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from stepwell.passes.linalg.cost_model import ROOMY
+from stepwell.passes.linalg.cost_model import room
 from stepwell.passes.linalg.schedules import Nest, schedule
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.linalg.threads import shared
@@ -83,7 +83,7 @@ def contraction(op: Structured, target: Any) -> Nest:
     if vector < 0:
         return reduction(op, target)
     lanes = lanes_of(op, target)
-    accumulators = int(getattr(target, "vector_registers", 16) * ROOMY)
+    accumulators = room(op, vector, getattr(target, "vector_registers", 16))
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)

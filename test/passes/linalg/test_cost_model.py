@@ -9,7 +9,7 @@ import pytest
 
 from stepwell.dialects.mlir import ir, make_context
 from stepwell.passes.linalg import schedules
-from stepwell.passes.linalg.cost_model import CostModel, widths
+from stepwell.passes.linalg.cost_model import CostModel, room, widths
 from stepwell.passes.linalg.default_schedules import contraction
 from stepwell.passes.linalg.schedules import Nest, choose
 from stepwell.passes.linalg.search import GAIN, cuts, improve, steps
@@ -62,6 +62,21 @@ def test_a_tile_that_spills_is_refused() -> None:
         wide = replace(nest, unroll=(7, 1, 1))
         assert CostModel(op, V3).cost(wide).cycles == inf
         assert CostModel(op, V4).cost(wide).cycles < inf
+
+
+@pytest.mark.parametrize(
+    ("stride", "taps", "crowded"),
+    [(2, 7, True), (2, 3, True), (4, 7, True), (1, 7, False), (2, 2, False), (4, 3, False), (2, 11, False)],
+    ids=["7 by 2", "3 by 2", "7 by 4", "from one round to the next", "apart", "with gaps", "not written out"],
+)
+def test_windows_that_overlap_some_rounds_later_take_room(stride: int, taps: int, crowded: bool) -> None:
+    maps = [f"(m, x, f, c, k) -> (c, x * {stride} + k)", "(m, x, f, c, k) -> (m, c, k, f)", "(m, x, f, c, k) -> (m, x, f)"]
+    with structured(maps, "ppprr", [f"3x{stride * 111 + taps}", f"4x3x{taps}x16", "4x112x16"]) as op:
+        assert room(op, 2, V4.vector_registers) == (16 if crowded else 20)
+        chosen, smaller = (Nest((0, 1, 2), 0, (2, t, 1, 1, 1), 2, 16) for t in (9, 8))
+        model = CostModel(op, V4)
+        assert (model.compute(chosen) > 1.1 * model.compute(smaller)) == crowded
+        assert choose(op, V4).unroll[1] <= (8 if crowded else 10)
 
 
 def test_what_is_left_over_costs() -> None:
