@@ -44,7 +44,9 @@ def classifier(images: int) -> onnx.GraphProto:
     return graph(nodes, [images, 3, 6, 5], [images, 37, 1, 1], filters)
 
 
-def pooled(kind: str, kernel: int, *, stride: int = 1, window: int = 2, size: int = 64, images: int = 1, deep: bool = False) -> onnx.GraphProto:
+def pooled(
+    kind: str, kernel: int, *, stride: int = 1, window: int = 2, size: int = 64, images: int = 1, groups: int = 1, deep: bool = False
+) -> onnx.GraphProto:
     """A convolution of activated data (or of what a depthwise one makes of that), its own activation, and a pooling in windows that lie apart."""
     positions = (size - kernel) // stride + 1
     nodes = [
@@ -52,12 +54,12 @@ def pooled(kind: str, kernel: int, *, stride: int = 1, window: int = 2, size: in
         helper.make_node("Concat", ["c0", "c0"], ["d0"], axis=1),  # whatever makes the activation no part of the convolution before
         helper.make_node("Sigmoid", ["d0"], ["a0"]),
         *([helper.make_node("Conv", ["a0", "w3"], ["d1"], pads=[1, 1, 1, 1], group=32)] if deep else []),
-        helper.make_node("Conv", ["d1" if deep else "a0", "w1", "b1"], ["c1"], strides=[stride] * 2),
+        helper.make_node("Conv", ["d1" if deep else "a0", "w1", "b1"], ["c1"], strides=[stride] * 2, group=groups),
         helper.make_node("Relu", ["c1"], ["r1"]),
         helper.make_node(kind, ["r1"], ["p1"], kernel_shape=[window] * 2, strides=[window] * 2),
         helper.make_node("Conv", ["p1", "w2"], ["y"]),
     ]
-    constants = weights(w0=(16, 3, 1, 1), w1=(70, 32, kernel, kernel), b1=(70,), w2=(8, 70, 1, 1), w3=(32, 1, 3, 3))
+    constants = weights(w0=(16, 3, 1, 1), w1=(70, 32 // groups, kernel, kernel), b1=(70,), w2=(8, 70, 1, 1), w3=(32, 1, 3, 3))
     constants = constants if deep else constants[:-1]
     return graph(nodes, [images, 3, size, size], [images, 8, positions // window, positions // window], constants)
 
@@ -76,6 +78,7 @@ NETS = {
     "stride 2, windows of 3": (pooled("MaxPool", 3, stride=2, window=3, size=121), "linalg", SHARED, 2),
     "an op before a pointwise one, and a pooling": (pooled("AveragePool", 1), "linalg", SHARED, 3),
     "depthwise, pointwise, and a pooling": (pooled("MaxPool", 1, deep=True), "linalg", SHARED, 3),
+    "groups and pooling": (pooled("MaxPool", 5, size=68, groups=2), "linalg", SHARED, 2),
     "Winograd and pooling": (pooled("MaxPool", 3, size=66), "linalg", SHARED, 6),
     "Winograd on images, and average": (pooled("AveragePool", 3, size=34, images=2), "linalg", SHARED, 6),
     "windows that do not fit tiles": (pooled("MaxPool", 3, window=3, size=62), "linalg", SHARED, 5),

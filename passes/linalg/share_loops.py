@@ -96,7 +96,6 @@ class ShareLoops(Pass):
 
 ROOM = 0.75  # of a core's own cache, for what shared loops keep there
 SMALL = 0.25  # of it, for what an image's producer hands on: the rest is for what it reads, and for the result
-
 LAST = 1 / 3  # of the time that memory takes for a byte, what the last cache takes
 
 TRANSFORM = {"images", "rows", "columns", "channels"}
@@ -155,9 +154,12 @@ class Fed:
         axes, units = {}, {}
         for dim in op.parallel_dims:
             found, there = walk(op, self.handed_on(op), dim), self.counterpart(op, dim)
-            if found is not None and there is not None and found.place in IMAGE:
-                axes[IMAGE[found.place]] = dim
-                units[IMAGE[found.place]] = max(1, there[1].stretch // found.stretch)
+            if found is None or there is None:
+                continue
+            name = IMAGE.get((found if op is self.reader else there[1]).place)  # what groups make has more dimensions than what is read
+            if name is not None:
+                axes[name] = dim
+                units[name] = max(1, there[1].stretch // found.stretch)
         return _Stage(op, axes), units
 
     def counterpart(self, op: Structured, dim: int) -> tuple[int, Walk] | None:
