@@ -10,7 +10,7 @@ from stepwell.dialects.mlir import create_operation, defining_op, ir
 from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.passes.graph.categories import Category, category
 from stepwell.passes.graph.matching import is_used
-from stepwell.passes.graph.prologues import DEPTHWISE, read_in_slices, read_once
+from stepwell.passes.graph.prologues import read_in_slices, read_once
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import clone_into, functions
 
@@ -139,14 +139,15 @@ class Grouping:
     def _take_producers(self, group: Group) -> None:
         """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
         sliced, makers = read_in_slices(group.root) or (None, ())
-        value = read_once(group.root) or (sliced if makers == DEPTHWISE else None)
-        if value is not None:
-            self._absorb(group, [value], type_of(value).shape)
-        source = defining_op(sliced) if sliced is not None else None
-        maker = self.group_of.get(source) if source is not None else None
-        if sliced is None or source is None or maker is None or maker.root.name not in makers or maker.tail != source:
+        value = read_once(group.root) or sliced
+        if value is None:
             return
-        alone = all(use.owner.operation == group.root for use in sliced.uses)
+        self._absorb(group, [value], type_of(value).shape)
+        source = defining_op(value)
+        maker = None if source is None else self.group_of.get(source)
+        if maker is None or maker.root.name not in makers or maker.tail != source:
+            return
+        alone = all(use.owner.operation == group.root for use in value.uses)
         if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
             self._join(group, list(maker.members))
 
