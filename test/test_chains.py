@@ -48,7 +48,7 @@ def pooled(
     kind: str, kernel: int, *, stride: int = 1, window: int = 2, size: int = 64, images: int = 1, groups: int = 1, deep: bool = False
 ) -> onnx.GraphProto:
     """A convolution of activated data (or of what a depthwise one makes of that), its own activation, and a pooling in windows that lie apart."""
-    positions = (size - kernel) // stride + 1
+    positions, filters = (size - kernel) // stride + 1, 80 if groups > 1 else 70  # whole blocks in each group
     nodes = [
         helper.make_node("Conv", ["x", "w0"], ["c0"]),
         helper.make_node("Concat", ["c0", "c0"], ["d0"], axis=1),  # whatever makes the activation no part of the convolution before
@@ -59,7 +59,7 @@ def pooled(
         helper.make_node(kind, ["r1"], ["p1"], kernel_shape=[window] * 2, strides=[window] * 2),
         helper.make_node("Conv", ["p1", "w2"], ["y"]),
     ]
-    constants = weights(w0=(16, 3, 1, 1), w1=(70, 32 // groups, kernel, kernel), b1=(70,), w2=(8, 70, 1, 1), w3=(32, 1, 3, 3))
+    constants = weights(w0=(16, 3, 1, 1), w1=(filters, 32 // groups, kernel, kernel), b1=(filters,), w2=(8, filters, 1, 1), w3=(32, 1, 3, 3))
     constants = constants if deep else constants[:-1]
     return graph(nodes, [images, 3, size, size], [images, 8, positions // window, positions // window], constants)
 

@@ -154,8 +154,8 @@ class Fed:
         axes, units = {}, {}
         for dim in op.parallel_dims:
             found, there = walk(op, self.handed_on(op), dim), self.counterpart(op, dim)
-            if found is None or there is None:
-                continue
+            if found is None or there is None or self.other(op).extents[there[0]] == 1 < op.extents[dim]:
+                continue  # a loop over groups, say, which is inside of the other op's one round over an image
             name = IMAGE.get((found if op is self.reader else there[1]).place)  # what groups make has more dimensions than what is read
             if name is not None:
                 axes[name] = dim
