@@ -19,6 +19,10 @@ COMBINERS = {
     "arith.xori": "xor",
 }  # fmt: skip
 
+CONVERSIONS = (
+    "arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp",
+)  # fmt: skip
+
 
 def element_bits(element: ir.Type) -> int:
     """Bits of a scalar type in memory; index counts as 64."""
@@ -193,6 +197,20 @@ class Structured:
         return owner.operation.name if len(uses) == 1 and uses[0] == owner.operation else None
 
     @cached_property
+    def multiplied(self) -> frozenset[int]:
+        """The inputs that are a factor of what the body adds to its sum, perhaps after conversions: a zero there adds nothing."""
+        if self.combiner not in ("arith.addf", "arith.addi"):
+            return frozenset()
+        accumulator = self.body.arguments[len(self.body.arguments) - 1]
+        total = self.body.operations[len(self.body.operations) - 1].operands[0]
+        [term] = [v for v in total.owner.operands if v != accumulator]
+        product = defining_op(_unconverted(term))
+        if product is None or product.name not in ("arith.mulf", "arith.muli"):
+            return frozenset()
+        factors = [_unconverted(v) for v in product.operands]
+        return frozenset(n for n, argument in enumerate(list(self.body.arguments)[: len(self.inputs)]) if argument in factors)
+
+    @cached_property
     def contracted(self) -> dict[ir.Value, tuple[ir.Value, tuple[ir.Value, ...]]]:
         """The sums x * y + z of the body that may be contracted, and whose product nothing else reads: the product, and x, y and z."""
         out = {}
@@ -315,6 +333,15 @@ def last_stride(shaped: ir.Type) -> int | None:
         return 1
     stride: int = strides[-1]
     return None if stride == ir.ShapedType.get_dynamic_stride_or_offset() else stride
+
+
+def _unconverted(value: ir.Value) -> ir.Value:
+    """What a scalar was before conversions that keep zero."""
+    op = defining_op(value)
+    while op is not None and op.name in CONVERSIONS:
+        value = op.operands[0]
+        op = defining_op(value)
+    return value
 
 
 def may_contract(op: ir.Operation) -> bool:

@@ -131,8 +131,8 @@ class NestEmitter(LoopNest):
         results: list[Any] = []
         for i, point in enumerate(points):
             inputs: list[ir.Value | None] = []
-            numbers = {n: number for n in self.known if (number := self._number(n, point)) is not None}
-            if self.root.kind == "contraction" and any(number == 0 for number in numbers.values()):
+            numbers = {n: number for n in self.known if (number := self._number(n, point, width)) is not None}
+            if any(numbers.get(n) == 0 for n in self.root.multiplied):
                 results += acc[i * count : (i + 1) * count]  # a matrix's zero stands for no term at all, not for 0 * infinity
                 continue
             for n, access in enumerate(self.root.inputs):
@@ -171,9 +171,12 @@ class NestEmitter(LoopNest):
             return neighbours(use, side, [load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point))])
         return neighbours(use, side, [self._load(access, {**point, use.summed: i}, width) for i in range(depth)])
 
-    def _number(self, n: int, point: Offsets) -> float | None:
-        """What input `n`, a known array, holds at `point`, if that is one element in every round of the loops."""
-        place = list(self.address(self.root.inputs[n], point).results)
+    def _number(self, n: int, point: Offsets, width: int) -> float | None:
+        """What input `n`, a known array, holds at `point`, if that is one element in every lane and in every round of the loops."""
+        access = self.root.inputs[n]
+        if width > 1 and access.kind(self.nest.vector) != "scalar":
+            return None
+        place = list(self.address(access, point).results)
         if not all(isinstance(r, ir.AffineConstantExpr) for r in place):
             return None
         number: float = self.known[n][tuple(r.value for r in place)].item()
