@@ -14,6 +14,7 @@ from stepwell.dialects.types import NUMERIC, TensorType
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+TAPS_AT_A_TIME = 1 << 20  # bounds the memory that finding the factors takes
 
 
 class ResizeOp(GraphOp, name="resize", traits=[Pure]):
@@ -101,8 +102,7 @@ class ResizeOp(GraphOp, name="resize", traits=[Pure]):
             if mode == "nearest":
                 out = np.take(out, nearest(places, rounding, have), axis=dim)
             else:
-                weights = sampling_weights(places, have, scale, mode, cubic_coefficient, exclude_outside, antialias).astype(out.dtype)
-                out = np.moveaxis(np.tensordot(out, weights, axes=([dim], [1])), -1, dim)
+                out = weighted_sums(out, dim, *sampling_taps(places, have, scale, mode, cubic_coefficient, exclude_outside, antialias))
         if outside.any():
             out = np.where(outside, np.array(extrapolation).astype(out.dtype), out)
         if not is_floating(x.dtype) and mode != "nearest":
@@ -152,23 +152,60 @@ def nearest(places: np.ndarray, rounding: str, have: int) -> np.ndarray:
     return np.clip(chosen, 0, have - 1).astype(np.int64)
 
 
-def sampling_weights(
+def sampling_taps(
     places: np.ndarray, have: int, scale: float, mode: str, cubic_coefficient: float, exclude_outside: bool, antialias: bool
-) -> np.ndarray:
-    """The matrix (result, source) that resamples one dimension; sources outside count as the outermost ones, or not at all."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """How one dimension is resampled: the sources that count for each place, ascending, and their factors in f64; both (result, taps).
+
+    Sources outside count as the outermost ones, or not at all. A place with fewer taps than others has its first one again, with the
+    factor 0: such a tap is to be left out, as an infinite element times 0 would not be nothing.
+    """
+    if not len(places):
+        return np.zeros((0, 1), np.int64), np.zeros((0, 1))
     stretch = max(1.0, 1.0 / scale) if antialias else 1.0
     reach = int(np.ceil((1 if mode == "linear" else 2) * stretch))
     offsets = np.arange(-reach, reach + 1)
-    sources = np.floor(places).astype(np.int64)[:, np.newaxis] + offsets
-    distance = np.abs(places[:, np.newaxis] - sources) / stretch
-    weights = np.maximum(1 - distance, 0) if mode == "linear" else cubic(distance, cubic_coefficient)
-    inside = (sources >= 0) & (sources < have)
-    if exclude_outside or antialias:
-        weights = np.where(inside, weights, 0) if exclude_outside else weights
-        weights = weights / np.sum(weights, axis=1, keepdims=True)
-    matrix = np.zeros((len(places), have))
-    np.add.at(matrix, (np.arange(len(places))[:, np.newaxis], np.clip(sources, 0, have - 1)), weights)
-    return matrix
+    rows = max(1, TAPS_AT_A_TIME // len(offsets))
+    parts = []
+    for block in (places[i : i + rows, np.newaxis] for i in range(0, len(places), rows)):
+        sources = np.floor(block).astype(np.int64) + offsets
+        distance = np.abs(block - sources) / stretch
+        weights = np.maximum(1 - distance, 0) if mode == "linear" else cubic(distance, cubic_coefficient)
+        if exclude_outside or antialias:
+            weights = np.where((sources >= 0) & (sources < have), weights, 0) if exclude_outside else weights
+            weights = weights / np.sum(weights, axis=1, keepdims=True)
+        parts.append(_gathered(np.clip(sources, 0, have - 1), weights))
+    taps = max(sources.shape[1] for sources, _ in parts)
+    sources = np.concatenate([np.concatenate([s, np.repeat(s[:, :1], taps - s.shape[1], axis=1)], axis=1) for s, _ in parts])
+    return sources, np.concatenate([np.pad(factors, ((0, 0), (0, taps - factors.shape[1]))) for _, factors in parts])
+
+
+def _gathered(sources: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of sources that ascend by at most one, with the weights of the same source added up, and without those that are 0."""
+    first = sources[:, :1]
+    band = np.zeros_like(weights)
+    np.add.at(band, (np.arange(len(sources))[:, np.newaxis], sources - first), weights)
+    counts = np.count_nonzero(band, axis=1)[:, np.newaxis]
+    columns = np.argsort(band == 0, axis=1, kind="stable")[:, : max(1, int(np.max(counts)))]
+    columns = np.where(np.arange(columns.shape[1]) < counts, columns, columns[:, :1])
+    unused = np.arange(columns.shape[1]) >= counts
+    return first + columns, np.where(unused, 0, np.take_along_axis(band, columns, axis=1))
+
+
+def weighted_sums(x: np.ndarray, dim: int, sources: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """`x` with dimension `dim` replaced by sums of `factors` times the elements at `sources`, both (result, taps), first tap first."""
+    results, taps = sources.shape
+    ahead = np.moveaxis(x, dim, 0)
+    weights = factors.astype(x.dtype).reshape(results, taps, *[1] * (x.ndim - 1))
+    used = weights != 0
+    out = np.zeros((results, *ahead.shape[1:]), x.dtype)
+    if taps <= results:
+        for tap in range(taps):
+            out += weights[:, tap] * np.where(used[:, tap], ahead[sources[:, tap]], 0)
+    else:  # few places that each depend on much
+        for i in range(results):
+            out[i] = np.sum(weights[i] * np.where(used[i], ahead[sources[i]], 0), axis=0)
+    return np.moveaxis(out, 0, dim)
 
 
 def cubic(distance: np.ndarray, a: float) -> np.ndarray:

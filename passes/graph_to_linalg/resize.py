@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects import graph
-from stepwell.dialects.graph.resize import nearest, sampling_weights, source_places
+from stepwell.dialects.graph.resize import nearest, sampling_taps, source_places
 from stepwell.dialects.mlir import arith, ir, math
 from stepwell.dialects.types import is_float, to_numpy
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -37,11 +37,11 @@ def lower_resize(op: graph.ResizeOp, operands: Operands, b: LinalgBuilder) -> ir
         dtype = compute_dtype(kind.dtype) if is_float(kind.dtype) else "f64"
         out = b.elementwise([x], dtype, b.sizes(x), lambda v: cast(b, v, compute_dtype(kind.dtype), dtype, False)) if dtype != kind.dtype else x
         for dim, where in places.items():
-            weights = sampling_weights(
+            taps = sampling_taps(
                 where, kind.shape[dim] or 0, attributes["scales"][dim], attributes["mode"], attributes["cubic_coefficient"],
                 attributes["exclude_outside"], attributes["antialias"],
             )  # fmt: skip
-            out = weighted_sums(b, out, dtype, dim, weights)
+            out = weighted_sums(b, out, dtype, dim, *taps)
     outside = {}
     if attributes["coordinates"] == "tf_crop_and_resize":
         outside = {dim: (p < 0) | (p > (kind.shape[dim] or 0) - 1) for dim, p in places.items()}
@@ -79,16 +79,16 @@ def affine_places(loop: int, places: np.ndarray) -> Any:
     return ir.AffineExpr.get_floor_div(here, factor) if np.array_equal(places, i // factor) else None
 
 
-def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, weights: np.ndarray) -> ir.Value:
-    """`x` with dimension `dim` multiplied by the matrix `weights` (result, source), few of whose columns count in a row."""
-    taps = max(1, int(np.max(np.count_nonzero(weights, axis=1))))
-    columns = np.argsort(weights == 0, axis=1, kind="stable")[:, :taps]
-    sources, factors = b.constant(columns.astype(np.int64)), b.constant(np.take_along_axis(weights, columns, axis=1).astype(to_numpy(dtype)))
+def weighted_sums(b: LinalgBuilder, x: ir.Value, dtype: str, dim: int, places: np.ndarray, weights: np.ndarray) -> ir.Value:
+    """`x` with dimension `dim` replaced by sums of its elements at `places` times `weights`, both (result, taps)."""
+    sources, factors = b.constant(places), b.constant(weights.astype(to_numpy(dtype)))
     rank, s = x.type.rank, Scalars(b, dtype)
     table = dims(dim, rank)
 
     def fold(source: ir.Value, factor: ir.Value, total: ir.Value) -> ir.Value:
         value = b.extract(x, [b.as_index(source) if i == dim else b.here(i) for i in range(rank)])
+        if not np.all(weights):  # infinity times 0 is not nothing
+            value = s.select(s.compare("eq", factor, s.const(0)), s.const(0), value)
         return s.multiply_accumulate(value, factor, total)
 
     out = b.filled(0, dtype, [len(weights) if i == dim else b.size(x, i) for i in range(rank)])

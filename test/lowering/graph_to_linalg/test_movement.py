@@ -194,3 +194,11 @@ def test_resize_of_any_number_of_images() -> None:
     case = {**case, "sizes": (-1, 2, *case["sizes"][2:])}
     x = values("f32", 3, 2, 3, 4)
     check_op("resize", [x], terms=16, scale=np.abs(x).max(), types=[TensorType("f32", (None, 2, 3, 4))], **case)
+
+
+def test_resize_does_not_spread_infinity() -> None:
+    """Every second place is an element itself, beside which another is infinite."""
+    case = {**resizes()[0], "sizes": (1, 2, 6, 8), "scales": (1.0, 1.0, 2.0, 2.0), "mode": "linear", "coordinates": "asymmetric"}
+    x = values("f32", 1, 2, 3, 4)
+    x[0, 1, 1, 1] = np.inf
+    check_op("resize", [x], terms=16, ulps=4, scale=10.0, **case)
