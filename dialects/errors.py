@@ -1,6 +1,10 @@
 """The typed errors of Stepwell: few classes, each with stable codes that docs/errors.md explains."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from stepwell.dialects.diagnostics import Diagnostic
 
 
 class StepwellError(Exception):
@@ -65,9 +69,16 @@ class CodegenError(StepwellError):
 
 
 class IRError(StepwellError):
-    """A file of IR cannot be parsed or does not verify."""
+    """A file of IR cannot be parsed or does not verify.
+
+    `diagnostics` are what MLIR said of its text, with lines and columns, where it is the text that is wrong.
+    """
 
     code = "SW008"
+
+    def __init__(self, message: str, *, code: str | None = None, details: Sequence[str] = (), diagnostics: "Sequence[Diagnostic]" = ()) -> None:
+        super().__init__(message, code=code, details=details)
+        self.diagnostics = tuple(diagnostics)
 
 
 class ScheduleError(PassError):

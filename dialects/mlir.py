@@ -1,5 +1,6 @@
 """The one module that imports the MLIR bindings: names for everybody else, contexts made right, repairs of `ext`."""
 
+import re
 import sys
 import types
 from collections.abc import Iterator, Sequence
@@ -12,6 +13,7 @@ from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm
 from torch_mlir.dialects import ext as _ext
 from torch_mlir.execution_engine import ExecutionEngine
 
+from stepwell.dialects.diagnostics import Diagnostic, from_native, summary
 from stepwell.dialects.errors import IRError
 from stepwell.dialects.extensions import extension
 
@@ -204,11 +206,33 @@ def _diagnostic_text(diagnostic: Any) -> str:
 
 
 def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
-    """The module in `text`. Raises IRError with every diagnostic when it does not parse or verify."""
+    """The module in `text`. Raises IRError with every diagnostic, and its place in `source`, when it does not parse or verify."""
     try:
         return ir.Module.parse(text, context)
     except ir.MLIRError as error:
-        raise IRError(f"{source}: {error}") from None
+        found = _told(error)
+        if not found:
+            found = [_silently_refused(text, context)]
+        raise IRError(summary(found, source), diagnostics=found) from None
+
+
+def _told(error: ir.MLIRError) -> list[Diagnostic]:
+    return [diagnostic for record in error.error_diagnostics for diagnostic in from_native(record)]
+
+
+def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
+    """Where and why the parser stopped without a word: it does so at an op of a dialect that was defined at run time, written without quotes."""
+    names = {op.OPERATION_NAME for dialect in registered_dialects() for op in dialect.operations}
+    for found in re.finditer(r'(?<!["\w.])[A-Za-z_]\w*\.[\w.]+', text):
+        if found.group() in names:
+            try:  # the text up to here: if this is where an op is expected, nothing is said of it either
+                ir.Module.parse(text[: found.end()], context)
+            except ir.MLIRError as error:
+                if not _told(error):
+                    before, op = text[: found.start()], found.group()
+                    line, column = before.count("\n") + 1, len(before[before.rfind("\n") + 1 :].encode()) + 1  # MLIR counts bytes
+                    return Diagnostic("error", f"op '{op}' has no custom form: write it in the generic one, \"{op}\"(…) : (…) -> …", line, column)
+    return Diagnostic("error", "the text does not parse, and the parser does not say why")
 
 
 def defining_op(value: ir.Value) -> ir.Operation | None:

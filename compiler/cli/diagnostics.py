@@ -5,36 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from stepwell.dialects.diagnostics import Diagnostic, from_native, line_of
 from stepwell.dialects.errors import StepwellError
 from stepwell.dialects.mlir import ir
 from stepwell.passes.runner import DiagnosedError
-
-KINDS = {"ERROR": "error", "WARNING": "warning", "NOTE": "note", "REMARK": "remark"}
-PARSED_NAME = "-"  # the file name that the bindings give to text
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """One message about the IR; `line` is None where its location names no line of the file that was read."""
-
-    kind: str
-    message: str
-    line: int | None = None
-    column: int = 0
-    place: str = ""
-
-    def show(self, file: str) -> str:
-        """As compilers print it: `FILE:LINE:COLUMN: error: MESSAGE`."""
-        where = f"{file}:{self.line}:{self.column}" if self.line is not None else f"{file}{f' at {self.place}' if self.place else ''}"
-        return f"{where}: {self.kind}: {self.message}"
-
-
-def from_native(record: Any) -> list[Diagnostic]:
-    """A record of the bindings and its notes; what only repeats the op's text is left out."""
-    line, column = _line(str(record.location))
-    own = Diagnostic(KINDS[record.severity.name], record.message, line, column, _named(str(record.location)))
-    notes = [note for inner in record.notes for note in from_native(inner) if not note.message.startswith("see current operation:")]
-    return [own, *notes]
 
 
 def from_error(error: StepwellError) -> list[Diagnostic]:
@@ -42,18 +16,8 @@ def from_error(error: StepwellError) -> list[Diagnostic]:
     if isinstance(error, DiagnosedError) and error.diagnostics:
         return [d for record in error.diagnostics for d in from_native(record)]
     message = str(error.args[0])
-    line, column = _line(message)
+    line, column = line_of(message)
     return [Diagnostic("error", message, line, column)]
-
-
-def _line(text: str) -> tuple[int | None, int]:
-    """Line and column of the first location in the file that was read."""
-    found = re.search(rf'"{re.escape(PARSED_NAME)}":(\d+):(\d+)', text)
-    return (int(found.group(1)), int(found.group(2))) if found and found.group(1) != "0" else (None, 0)
-
-
-def _named(location: str) -> str:
-    return "" if location == "loc(unknown)" else location
 
 
 @dataclass

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.cli.common import FAULT, OK, report
-from stepwell.cli.diagnostics import PARSED_NAME, Collector, Diagnostic, expectations, from_error, from_native, mismatches
+from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
-from stepwell.dialects.errors import InputError, PipelineError, StepwellError
+from stepwell.dialects.diagnostics import PARSED_NAME, Diagnostic
+from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.files import write_atomically
-from stepwell.dialects.mlir import ir, make_context
+from stepwell.dialects.mlir import make_context, parse_module
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
 from stepwell.passes.pipeline import flatten, parse_pipeline
@@ -74,9 +75,9 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
     context.allow_unregistered_dialects = options.allow_unregistered_dialect
     with Collector(context) as collector:
         try:
-            module = ir.Module.parse("\n" * (first_line - 1) + text, context)  # so that lines are those of the file
-        except ir.MLIRError as error:
-            return _Outcome(None, collector.found + [d for record in error.error_diagnostics for d in from_native(record)])
+            module = parse_module("\n" * (first_line - 1) + text, context)  # so that lines are those of the file
+        except IRError as error:
+            return _Outcome(None, [*collector.found, *error.diagnostics])
         try:
             runner.run(module, pipeline)
         except PipelineError:

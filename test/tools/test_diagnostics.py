@@ -2,8 +2,9 @@
 
 import pytest
 
-from stepwell.cli.diagnostics import Diagnostic, expectations, mismatches
+from stepwell.cli.diagnostics import expectations, mismatches
 from stepwell.cli.optimize import pieces
+from stepwell.dialects.diagnostics import Diagnostic
 
 TEXT = """first
 // expected-error @+2 {{two below}}

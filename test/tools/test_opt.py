@@ -19,6 +19,15 @@ func.func @main() -> tensor<3xf32> {
 }
 """
 
+CUSTOM_FORM = """// graph.relu, in a comment
+func.func @f(%x: tensor<3xf32>) attributes {graph.relu, note = "graph.relu"} {
+  // 1 = graph.relu
+  %0 = "graph.relu"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = graph.relu %0 : tensor<3xf32>
+  return
+}
+"""
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
@@ -60,16 +69,36 @@ class TestStatuses:
     @pytest.mark.parametrize(
         ("text", "place"),
         [
-            ("func.func @f( {", "1:14: error:"),
+            ("func.func @f( {", "1:14: error: "),
             ("\n\n  xyz\n", "3:3: error: custom op 'xyz' is unknown"),
             ('func.func @f() {\n "graph.relu"() : () -> tensor<1xf32>\n return\n}', "2:2: error: 'graph.relu' takes 1 operand"),
+            # The parser says nothing of these itself.
+            (CUSTOM_FORM, "5:8: error: op 'graph.relu' has no custom form"),
+            (CUSTOM_FORM.replace("xf32>\n  %1", "xf32> loc(\"é\") %1"), "4:75: error: op 'graph.relu' has no custom form"),
+            ("graph.nothing", "1:1: error: custom op 'graph.nothing' is unknown"),
         ],
     )
     def test_ir_that_does_not_parse_is_1_with_its_line(self, commands: Commands, tmp_path: Path, text: str, place: str) -> None:
-        (tmp_path / "bad.mlir").write_text(text)
-        ended = commands.opt(tmp_path / "bad.mlir", "--cse")
-        assert (ended.status, ended.out) == (1, "")
-        assert ended.err.startswith(f"{tmp_path / 'bad.mlir'}:{place}")
+        file = tmp_path / "bad.mlir"
+        file.write_text(text)
+        for passes in ([], ["--cse"]):
+            ended = commands.opt(file, *passes)
+            assert (ended.status, ended.out) == (1, "")
+            assert ended.err.startswith(f"{file}:{place}")
+            assert ended.err.count(" error: ") == 1
+        # The other command says the same in its own way.
+        commands.stepwell("run", file, "--from", "graph").refused(1, "SW008", f"{file}:{place.replace('error: ', '')}")
+        # In a later piece the lines are those of the whole file; a comment can expect the message.
+        line = int(place.partition(":")[0])
+        file.write_text(f"{FINE}// -----\n{text}\n")
+        ended = commands.opt(file, "--split-input-file")
+        assert ended.status == 1
+        assert ended.err.startswith(f"{file}:{line + 2}:")
+        lines = file.read_text().split("\n")
+        lines.insert(line + 2, "// expected-error @-1 {{" + place.partition("error: ")[2] + "}}")
+        file.write_text("\n".join(lines))
+        ended = commands.opt(file, "--split-input-file", "--verify-diagnostics")
+        assert (ended.status, ended.err) == (0, "")
 
     def test_a_failing_piece_does_not_keep_the_others(self, commands: Commands, tmp_path: Path) -> None:
         (tmp_path / "split.mlir").write_text("func.func private @a()\n// -----\nnonsense\n// -----\nfunc.func private @c()\n")

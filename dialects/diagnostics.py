@@ -1,0 +1,48 @@
+"""What MLIR says about IR, as records with their place in the text that was read."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_KINDS = {"ERROR": "error", "WARNING": "warning", "NOTE": "note", "REMARK": "remark"}
+PARSED_NAME = "-"  # the file name that the bindings give to text
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message about the IR; `line` is None where its location names no line of the text that was read."""
+
+    kind: str
+    message: str
+    line: int | None = None
+    column: int = 0
+    place: str = ""
+
+    def where(self, file: str) -> str:
+        """`FILE:LINE:COLUMN`, or the location where that is no line of the file."""
+        return f"{file}:{self.line}:{self.column}" if self.line is not None else f"{file}{f' at {self.place}' if self.place else ''}"
+
+    def show(self, file: str) -> str:
+        """As compilers print it: `FILE:LINE:COLUMN: error: MESSAGE`."""
+        return f"{self.where(file)}: {self.kind}: {self.message}"
+
+
+def from_native(record: Any) -> list[Diagnostic]:
+    """A record of the bindings and its notes; what only repeats the op's text is left out."""
+    place = str(record.location)
+    line, column = line_of(place)
+    own = Diagnostic(_KINDS[record.severity.name], record.message, line, column, "" if place == "loc(unknown)" else place)
+    notes = [note for inner in record.notes for note in from_native(inner) if not note.message.startswith("see current operation:")]
+    return [own, *notes]
+
+
+def line_of(text: str) -> tuple[int | None, int]:
+    """Line and column of the first location in the text that was read; (None, 0) if there is none."""
+    found = re.search(rf'"{re.escape(PARSED_NAME)}":(\d+):(\d+)', text)
+    return (int(found.group(1)), int(found.group(2))) if found and found.group(1) != "0" else (None, 0)
+
+
+def summary(found: Sequence[Diagnostic], file: str) -> str:
+    """All of them in one line, each with its place; errors do not say that they are errors."""
+    return "; ".join(f"{d.where(file)}: {d.message}" if d.kind == "error" else d.show(file) for d in found)
