@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Plant one fault at a time in passes and lowerings, and say which of them the tests do not see.
+
+    .venv/bin/python scripts/mutate.py [FILE_OR_FOLDER ...] [--every N] [--seed N] [--wide] [--seconds N] [--json FILE]
+
+Faults are planted in a copy of the checkout under build/mutation. A fault that survives is printed with its file and line; those that change
+nothing are listed, each with its reason, in scripts/mutation/harmless.json and are not tried. The last lines are the score by folder.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mutation.edits import Edit, edits, sample
+from mutation.selection import FilesToRun, folder_of, folders, select
+from mutation.trial import Copy, Outcome
+
+from stepwell.dialects.files import write_atomically
+
+ROOT = Path(__file__).resolve().parent.parent
+HARMLESS = Path(__file__).parent / "mutation" / "harmless.json"
+LIMIT = 180.0  # seconds that the tests of one runner may take about one fault
+WHOLE_LIMIT = 3600.0  # and all tests, without a fault
+
+
+def harmless() -> set[tuple[str, str, str]]:
+    """The faults that change no result: file, line's text, edit. Raises ValueError for an entry without a reason."""
+    entries = json.loads(HARMLESS.read_text())
+    if not all(entry["reason"] for entry in entries):
+        raise ValueError(f"{HARMLESS}: an entry lacks its reason")
+    return {(entry["path"], entry["source"], entry["what"]) for entry in entries}
+
+
+def chosen(places: list[str], every: int, seed: int) -> list[Edit]:
+    """A sample of the faults for files or folders of the checkout, without those that are listed as harmless."""
+    files = sorted(f for place in places for f in ([ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("*.py")))
+    known = harmless()
+    found = []
+    for file in files:
+        source = file.read_text()
+        lines = source.splitlines()
+        path = str(file.relative_to(ROOT))
+        found += [e for e in edits(path, source) if (path, lines[e.line - 1].strip(), e.what) not in known]
+    return list(sample(found, every, seed))
+
+
+def everything(selections: Iterable[Sequence[FilesToRun]]) -> FilesToRun:
+    """All tests of these selections, each once."""
+    return FilesToRun.of(sorted({name for stages in selections for tests in stages for name in (*tests.lit, *tests.pytest)}))
+
+
+def report(outcomes: list[Outcome]) -> None:
+    """Print the score by folder: the share of faults that a test saw."""
+    tried, survived = Counter(folder_of(o.path) for o in outcomes), Counter(folder_of(o.path) for o in outcomes if o.state == "survived")
+    for folder in folders():
+        if tried[folder]:
+            seen = tried[folder] - survived[folder]
+            print(f"{folder:28} {seen:5} of {tried[folder]:5} seen  {100 * seen / tried[folder]:5.1f} %")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments, plant the faults; 0 if each was seen, 1 if one survived, 2 for wrong usage (argparse)."""
+    parser = argparse.ArgumentParser(description="Plant one fault at a time in passes and lowerings, and say which the tests do not see.")
+    parser.add_argument("places", nargs="*", default=folders(), metavar="FILE_OR_FOLDER", help="where (default: all folders that have tests)")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th fault only (default: 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="from the N-th on (default: 0)")
+    parser.add_argument("--wide", action="store_true", help="ask the tests of other folders too before a fault counts as survived")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so many seconds")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes there, and leave out those that it already has")
+    parser.add_argument("--copy", type=Path, default=ROOT / "build" / "mutation", metavar="DIR", help="of the copy (default: build/mutation)")
+    options = parser.parse_args(arguments)
+    if options.every < 1:
+        parser.error(f"--every: expected at least 1, got {options.every}")
+    for place in options.places:
+        if not (ROOT / place).exists() or not any(f"{place.rstrip('/')}/".startswith(f"{folder}/") for folder in folders()):
+            parser.error(f"{place}: expected a file or folder below {', '.join(folders())}")
+    end = time.monotonic() + options.seconds
+    before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else []
+    outcomes = [Outcome(**entry) for entry in before]
+    done = {(o.path, o.source, o.what, o.line) for o in outcomes}
+    todo = chosen(options.places, options.every, options.seed)
+    copy = Copy(ROOT, options.copy)
+    selections = {path: select(ROOT, path, wide=options.wide) for path in {e.path for e in todo}}
+    state, by = copy.ask([everything(selections.values())], WHOLE_LIMIT)
+    if state != "survived":
+        print(f"error: the tests fail without any fault: {by}", file=sys.stderr)
+        return 2
+    for number, edit in enumerate(todo):
+        line = (ROOT / edit.path).read_text().splitlines()[edit.line - 1].strip()
+        if (edit.path, line, edit.what, edit.line) in done:
+            continue
+        if time.monotonic() > end:
+            print(f"{len(todo) - number} faults were not tried: the time is up")
+            break
+        outcome = copy.attempt(edit, selections[edit.path], LIMIT)
+        outcomes.append(outcome)
+        if outcome.state == "survived":
+            print(f"{edit.path}:{edit.line}: {edit.what}: survived ({outcome.seconds} s)\n    {outcome.source}", flush=True)
+        if options.json is not None:
+            write_atomically(options.json, json.dumps([o.to_json() for o in outcomes], indent=0))
+    report(outcomes)
+    return int(any(o.state == "survived" for o in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
