@@ -1,0 +1,104 @@
+"""Cases of element-wise ops that have no meaning for some values."""
+
+import numpy as np
+from op_random import Case, Random
+
+from op_cases.table import DOMAINS, case
+from stepwell.dialects.types import DTYPES, UNSIGNED, from_numpy, is_float, to_numpy
+
+DOMAINS.update({**dict.fromkeys(("sqrt", "rsqrt", "log"), (0.1, 9)), **dict.fromkeys(("asin", "acos", "atanh"), (-0.9, 0.9)), "acosh": (1.1, 9)})
+
+
+@case("add", "sub", "mul", "maximum", "minimum", "less", "less_equal", "greater", "greater_equal", "bitwise_and", "bitwise_or", "bitwise_xor")
+def of_all_values(r: Random) -> Case:
+    dtype = r.dtype()
+    return Case([r.any_value(dtype, shape) for shape in r.broadcastable()], {})
+
+
+@case("equal")
+def equal(r: Random) -> Case:
+    dtype = r.dtype()
+    return Case([r.within(dtype, shape, -2, 2) for shape in r.broadcastable()], {})
+
+
+@case("bitwise_not")
+def bitwise_not(r: Random) -> Case:
+    return Case([r.any_value(r.dtype(), r.shape())], {})
+
+
+@case("is_nan")
+def is_nan(r: Random) -> Case:
+    return Case([r.any_value(r.dtype(), r.shape())], {})
+
+
+@case("is_inf")
+def is_inf(r: Random) -> Case:
+    return Case([r.any_value(r.dtype(), r.shape())], {"detect_negative": r.boolean(), "detect_positive": r.boolean()})
+
+
+@case("round")
+def nearest(r: Random) -> Case:
+    """With ties."""
+    return Case([np.asarray(np.round(r.array("f32", r.shape(), -8, 8) * 4) / 4).astype(to_numpy(r.dtype()))], {})
+
+
+def dividend_and_divisor(r: Random) -> list[np.ndarray]:
+    dtype = r.dtype()
+    a, b = r.broadcastable()
+    return [r.array(dtype, a, -100, 100), divisor(r, dtype, b)]
+
+
+def divisor(r: Random, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Without zeros: integers have no quotient by them, and ONNX Runtime none of floats on some machines."""
+    values = r.array(dtype, shape, -9, 9)
+    return np.asarray(np.where(values == 0, np.ones((), values.dtype), values))
+
+
+@case("div")
+def div(r: Random) -> Case:
+    return Case(dividend_and_divisor(r), {})
+
+
+@case("mod")
+def mod(r: Random) -> Case:
+    operands = dividend_and_divisor(r)
+    return Case(operands, {"fmod": True if is_float(from_numpy(operands[0].dtype)) else r.boolean()})
+
+
+@case("pow")
+def power(r: Random) -> Case:
+    dtype = r.dtype()
+    a, b = r.broadcastable()
+    if is_float(dtype):
+        return Case([r.array(dtype, a, 0.1, 4), r.array(dtype, b, -3, 3)], {})
+    return Case([r.within(dtype, a, -3, 3), r.within(dtype, b, 0, 4)], {})
+
+
+@case("shift_left", "shift_right")
+def shift(r: Random) -> Case:
+    dtype = r.dtype()
+    a, b = r.broadcastable()
+    return Case([r.any_value(dtype, a), r.array(dtype, b, 0, to_numpy(dtype).itemsize * 8 - 1)], {})
+
+
+@case("clamp")
+def clamp(r: Random) -> Case:
+    low, high = r.choice([-2.0, 0.0, -np.inf, 1.0]), r.choice([2.0, 6.0, np.inf, 1.0])
+    return Case([r.array(r.dtype(), r.shape(), -9, 9)], {"min": low, "max": high})
+
+
+@case("cast")
+def cast(r: Random) -> Case:
+    source, to, saturate = r.dtype(), r.choice(DTYPES), r.boolean()
+    shape, low = r.shape(), 0 if to in UNSIGNED else -100
+    if not is_float(source):
+        return Case([r.any_value(source, shape) if not is_float(to) else r.array(source, shape, low, 100)], {"to": to, "saturate": saturate})
+    any_value = saturate or is_float(to) or to == "i1"  # else what is out of range has no meaning
+    return Case([(r.array if any_value else r.within)(source, shape, low, 100)], {"to": to, "saturate": saturate})
+
+
+@case("select")
+def select(r: Random) -> Case:
+    dtype = r.dtype()
+    a, b, c = r.broadcastable(3)
+    return Case([r.array("i1", c), r.array(dtype, a), r.array(dtype, b)], {})
