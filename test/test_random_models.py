@@ -10,12 +10,13 @@ import fuzz
 import numpy as np
 import onnx
 import pytest
+from guarded import Guarded
 from hypothesis import given, settings
 from onnx import numpy_helper
 from op_random import Random
 from random_models import comparison
 from random_models.bounded_net import BoundedNet
-from random_models.comparison import Example, Guarded, check, examples
+from random_models.comparison import Example, check, examples
 
 from stepwell.native.buffers import ALIGNMENT, address
 

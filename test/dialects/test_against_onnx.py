@@ -26,7 +26,8 @@ ALONE = {
     "panel_matmul": PANELS,
 }
 ONLY = {
-    **dict.fromkeys(("conv", "conv_transpose"), (*FLOATS, "i32")), "range": ("i16", "i32", "i64", "f32", "f64"), "resize": ("f32", "f64", "f16", "ui8"),
+    **dict.fromkeys(("conv", "conv_transpose"), (*FLOATS, "i32")),
+    "range": ("i16", "i32", "i64", "f32", "f64"), "resize": ("f32", "f64", "f16", "ui8"),
     **dict.fromkeys(("pad", "scatter_elements", "scatter_nd", "top_k"), NUMERIC),
 }  # fmt: skip
 """The element types that the other side has, where they are fewer than ours."""
