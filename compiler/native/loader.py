@@ -3,6 +3,7 @@
 import ctypes
 import platform
 import sys
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
@@ -24,8 +25,14 @@ class LoadedCode:
 
     def __init__(self, addresses: Mapping[str, int], unload: Callable[[], None]) -> None:
         self._addresses = dict(addresses)
-        self._unload = unload
-        self.closed = False
+        self._unload = weakref.finalize(self, unload)
+        # While the interpreter ends, other threads may be running in it; the process's end frees everything anyway.
+        self._unload.atexit = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the code was unloaded."""
+        return not self._unload.alive
 
     def address(self, name: str) -> int:
         """The address of the exported function `name`. Raises CodegenError if the code is closed or did not export it."""
@@ -46,15 +53,7 @@ class LoadedCode:
 
     def close(self) -> None:
         """Unload the code. Nothing may be running in it, and none of its addresses may be used from now on."""
-        if self.closed:
-            return
-        self.closed = True
         self._unload()
-
-    def __del__(self) -> None:
-        # While the interpreter ends, other threads may be running in it; the process's end frees everything anyway.
-        if not getattr(self, "closed", True) and not sys.is_finalizing():
-            self.close()
 
 
 def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> LoadedCode:

@@ -3,6 +3,8 @@
 import ctypes
 import gc
 import math
+import subprocess
+import sys
 import threading
 import weakref
 from pathlib import Path
@@ -208,3 +210,16 @@ def test_gil_is_released() -> None:
     function(ctypes.addressof(flag))
     timer.join()
     assert flag.value == 1
+
+
+def test_the_end_of_the_program_is_quiet() -> None:
+    """Code that is held by a module which outlives the loader's: as where a C extension keeps references."""
+    script = """
+import ctypes, json
+import stepwell.native.loader as loader
+for module in (loader, json):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
+json.code = loader.LoadedCode({}, lambda: print("unloaded"))
+"""
+    result = subprocess.run([sys.executable, "-X", "dev", "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert (result.stdout, result.stderr) == ("", "")
