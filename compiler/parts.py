@@ -15,7 +15,7 @@ from .cache import Cache, key_of
 from .fingerprint import file_digest
 from .model import CompiledModel, TensorInfo
 from .native.loader import load
-from .target import available_cores
+from .target import thread_count
 
 Infos = Sequence[TensorInfo]
 
@@ -58,7 +58,7 @@ def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[
 
     return CompiledModel(
         inputs=parts.inputs, outputs=parts.outputs, code=code, weights=parts.weights, workspace_bytes=parts.workspace_bytes,
-        threads=available_cores() if threads is None else threads, texts={**texts, "asm": disassembled}, timings=spent,
+        threads=thread_count(threads), texts={**texts, "asm": disassembled}, timings=spent,
         kernels=len(parts.objects) - 1, objects=parts.objects,
     )  # fmt: skip
 

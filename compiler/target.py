@@ -1,10 +1,12 @@
 """What the code is compiled for: instruction set, vector width, cores; read from the host or named."""
 
+import operator
 import os
 import platform
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from stepwell.dialects.errors import InputError
 
@@ -181,6 +183,26 @@ def _count(cores: str) -> int:
     """How many numbers a list of ranges has: `0-3,8` has five."""
     ends = [part.split("-") for part in cores.split(",")]
     return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
+
+
+MAX_THREADS = 1024
+"""For one run. OpenMP ends the process where the system has no more threads to give."""
+
+
+def thread_count(threads: Any) -> int:
+    """How many threads a run uses: `threads`, or one for each core that the process may use where it is None.
+
+    Raises InputError for what is not a whole number from 1 to `MAX_THREADS`.
+    """
+    if threads is None:
+        return min(available_cores(), MAX_THREADS)
+    try:
+        count = 0 if isinstance(threads, bool) else operator.index(threads)
+    except TypeError:
+        count = 0
+    if not 1 <= count <= MAX_THREADS:
+        raise InputError(f"threads: expected a whole number from 1 to {MAX_THREADS}, or None for one for each core, got {threads!r}")
+    return count
 
 
 @cache

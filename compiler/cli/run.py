@@ -14,7 +14,7 @@ import numpy as np
 from stepwell.cli.common import FAULT, OK, Parser, UsageError
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
-from stepwell.cli.session import Session, add_model_options, positive
+from stepwell.cli.session import Session, add_model_options, positive, threads
 
 if TYPE_CHECKING:
     from stepwell.dynamic import DynamicModel
@@ -30,7 +30,7 @@ def add_options(parser: Parser) -> None:
     add_model_options(parser)
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
-    add("--threads", type=positive, metavar="N", help="how many cores to use (default: all)")
+    add("--threads", type=threads, metavar="N", help="how many cores to use (default: all)")
     add("--no-cache", action="store_true", help="compile even if this model was compiled before, and keep nothing of it")
     add("--repeat", type=positive, metavar="N", help="run N times more and show the median, least and mean time")
     add(
