@@ -19,6 +19,7 @@ from stepwell.dialects.errors import (
     StepwellError,
     UnsupportedError,
 )
+from stepwell.dialects.processes import uninterrupted
 
 if TYPE_CHECKING:
     from stepwell.api import Lowered, build, compile_ir, descend, lower, read_ir
@@ -46,4 +47,6 @@ def __getattr__(name: str) -> Any:
     # The compiler's workers and the opt tool import parts of this package: what they do not use (onnx above all) is not loaded.
     if name not in _LAZY:
         raise AttributeError(f"module 'stepwell' has no attribute '{name}'")
-    return getattr(import_module(_LAZY[name]), name)
+    with uninterrupted():
+        module = import_module(_LAZY[name])
+    return getattr(module, name)

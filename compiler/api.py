@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.types import TensorType
 from stepwell.dialects.weights import WeightTable
@@ -29,7 +30,7 @@ from .native.pool import compile_units
 from .parts import Parts, assemble
 from .plugins import load_installed
 from .stair import LEVELS, LIBM, check_disable, check_level, last_step, step, steps_between
-from .target import Target, resolve
+from .target import Target, resolve, thread_count
 from .texts import Texts
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ def compile_ir(
     instrumentation: Instrumentation | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
+    threads = thread_count(threads)
     lowered = read_ir(text, level, weights, target=target, name=name, schedule=schedule)
     descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
@@ -160,6 +162,7 @@ def _reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | N
 
 def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
     """Native code for a model at one of CODE_LEVELS, whose module is used up."""
+    threads = thread_count(threads)
     texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
     last = lowered.level
     again = Texts(last, lambda: read_ir(texts[last](), last, lowered.weights, target=lowered.target)) if last in texts else None
@@ -237,7 +240,8 @@ def _printer(op: ir.Operation) -> Callable[[], str]:
 
 def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
     """The model at level graph, and the seconds it took."""
-    from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
+    with uninterrupted():
+        from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
 
     load_installed()
     clock = stopwatch()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.dialects.errors import InputError, ModelError
+from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 
 from .cache import Cache, is_switched_off, key_of, user_cache
@@ -17,7 +18,7 @@ from .model import CompiledModel, TensorInfo
 from .parts import Parts, Signature, assemble, keep, recall
 from .plugins import load_installed
 from .stair import LEVELS, LIBM, PACKED, check_disable
-from .target import Target, check_name, resolve
+from .target import Target, check_name, resolve, thread_count
 from .texts import Texts
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def compile(
 ) -> CompiledModel | DynamicModel:
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    `threads` bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
+    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
     dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
     `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
     With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
@@ -59,6 +60,7 @@ def compile(
     message if the model cannot be compiled.
     """
     begin = time.perf_counter()
+    threads = thread_count(threads)
     load_installed()
     if libm:
         disable = (*disable, LIBM)
@@ -118,8 +120,9 @@ class _Request:
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
     ) -> tuple[Parts | Signature, dict[str, float], Sequence[Path]]:
         """Compile; returns the result, the seconds that each level took, and the files beside the model that hold its data."""
-        from .api import code_level, descend, import_source, make_parts, start, start_packing
-        from .native.pool import prestart
+        with uninterrupted():
+            from .api import code_level, descend, import_source, make_parts, start, start_packing
+            from .native.pool import prestart
 
         disable = check_disable(self.disable)
         imported, seconds = import_source(self.source, self.shapes)
@@ -140,7 +143,8 @@ class _Request:
 
     def start(self) -> "Lowered":
         """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""
-        from .api import import_source, start
+        with uninterrupted():
+            from .api import import_source, start
 
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")

@@ -1,13 +1,13 @@
 """A model with free input dimensions: compiled for each combination of shapes on first use."""
 
 import collections
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.errors import InputError
+from stepwell.dialects.processes import Lock
 
 from .model import Arrays, CompiledModel, Memory, TensorInfo, as_array, as_dtype, names_error
 
@@ -33,8 +33,8 @@ class DynamicModel:
         self.capacity = capacity
         self._compile = compile_shapes
         self._models: collections.OrderedDict[_Key, CompiledModel] = collections.OrderedDict()
-        self._lock = threading.Lock()
-        self._compiling: dict[_Key, threading.Lock] = {}
+        self._lock = Lock()
+        self._compiling: dict[_Key, Lock] = {}
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; compiles if these shapes are new. Raises InputError if an array does not fit."""
@@ -100,7 +100,7 @@ class DynamicModel:
                 return model
         self._check(shapes)
         with self._lock:
-            turn = self._compiling.setdefault(shapes, threading.Lock())
+            turn = self._compiling.setdefault(shapes, Lock())
         with turn:
             with self._lock:
                 model = self._models.get(shapes)

@@ -1,9 +1,10 @@
 """The IR of a compiled model at each level, made when it is asked for: code is kept, IR is not."""
 
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
+
+from stepwell.dialects.processes import Lock
 
 from .stair import LEVELS
 
@@ -18,7 +19,7 @@ class Texts:
         self.levels = LEVELS[LEVELS.index(first) :]
         self._start = start
         self._lowered: Lowered | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def by_level(self) -> Mapping[str, Callable[[], str]]:
         """A function for each level there is, and for the LLVM IR."""

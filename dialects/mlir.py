@@ -8,19 +8,21 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from torch_mlir import ir, passmanager, rewrite
-from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
-from torch_mlir.dialects import ext as _ext
-from torch_mlir.execution_engine import ExecutionEngine
-
 from stepwell.dialects.diagnostics import Diagnostic, from_native, summary
 from stepwell.dialects.errors import IRError
 from stepwell.dialects.extensions import extension
+from stepwell.dialects.processes import Lock, uninterrupted
+
+with uninterrupted():  # native code that an interrupt leaves half set up cannot be set up again
+    from torch_mlir import ir, passmanager, rewrite
+    from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
+    from torch_mlir.dialects import ext as _ext
+    from torch_mlir.execution_engine import ExecutionEngine
 
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
-    "VariadicResult", "affine", "arith", "attribute_fields", "bufferization", "create_operation", "define_group_accessors", "defining_op",
-    "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "create_operation", "define_group_accessors",
+    "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
     "passmanager", "register_dialect", "registered_dialects",
     "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
 ]  # fmt: skip
@@ -140,6 +142,9 @@ def _attach_with_type_runs(attach: Any) -> Any:
 
 
 def _repair_ext() -> None:
+    if hasattr(_ext, "_repaired"):  # an interrupt took this module away after this, and it is imported again
+        return
+    _ext._repaired = True
     _ext.AttributeDef.process_attr = _keep_falsy_attributes
     _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
     _ext.irdl.results_ = _in_runs(_ext.irdl.results_)
@@ -150,7 +155,10 @@ def _repair_ext() -> None:
     ir.DenseElementsAttr.attr_name = "builtin.dense_typed_elements"
 
 
-_repair_ext()
+with uninterrupted():
+    _repair_ext()
+_loading = Lock()
+"""Of whoever makes a context: a dialect that is being loaded is kept in its class, and registered in tables of the whole process."""
 _dialects: list[Any] = []
 
 
@@ -166,21 +174,31 @@ def register_dialect(dialect: Any) -> Any:
 
 def registered_dialects() -> list[Any]:
     """Our dialects, plugins' included."""
-    from stepwell.dialects import graph, sched  # noqa: F401  (registers our dialects; here, because they import this module)
+    with uninterrupted():  # or some of their operations would be registered twice
+        from stepwell.dialects import graph, sched  # noqa: F401  (registers our dialects; here, because they import this module)
 
     return list(_dialects)
 
 
-def make_context() -> ir.Context:
-    """A context with all of Stepwell's dialects loaded.
+def bare_context() -> ir.Context:
+    """A context with upstream's dialects alone. May be called from several threads at once.
 
     Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
     """
-    context = ir.Context()
-    context.enable_multithreading(False)
-    with context, ir.Location.unknown():
-        for dialect in registered_dialects():
-            dialect.load()
+    with _loading:
+        context = ir.Context()
+        context.enable_multithreading(False)
+    return context
+
+
+def make_context() -> ir.Context:
+    """As `bare_context`, with all of Stepwell's dialects loaded."""
+    dialects = registered_dialects()
+    with _loading:
+        context = bare_context()
+        with context, ir.Location.unknown():
+            for dialect in dialects:
+                dialect.load()
     return context
 
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TypeVar
 from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.extensions import extension
 from stepwell.dialects.mlir import ir
+from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.upstream_names import NAMES
@@ -129,7 +130,7 @@ def register_pass(
 def passes() -> dict[str, type[Pass]]:
     """All passes of ours by name, plugins' included."""
     for folder in _FOLDERS:
-        import_module(f"stepwell.passes.{folder}")
+        _import(folder)
     return dict(_PASSES)
 
 
@@ -138,5 +139,10 @@ def find_pass(name: str) -> type[Pass] | None:
     for folder in () if name in _UPSTREAM else _FOLDERS:
         if name in _PASSES:
             break
-        import_module(f"stepwell.passes.{folder}")
+        _import(folder)
     return _PASSES.get(name)
+
+
+def _import(folder: str) -> None:
+    with uninterrupted():  # what is registered once cannot be registered again
+        import_module(f"stepwell.passes.{folder}")

@@ -1,19 +1,19 @@
 """LLVM's own linker in memory, for machines that `image` does not know, and its compiler, for the helpers of `support`."""
 
 import itertools
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 
 import llvmlite.binding as llvm
 
 from stepwell.dialects.errors import CodegenError
+from stepwell.dialects.processes import Lock
 
 from .openmp import openmp
 
 _numbers = itertools.count(1)
 # Creating and disposing of JITs from several threads at once is not something LLVM promises to survive.
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def link(objects: Mapping[str, bytes], imports: Mapping[str, int] | None, exports: Sequence[str]) -> tuple[dict[str, int], Callable[[], None]]:

@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 
 from stepwell.dialects.errors import CodegenError, PassError
-from stepwell.dialects.mlir import ExecutionEngine, diagnostics, ir
+from stepwell.dialects.mlir import ExecutionEngine, bare_context, diagnostics, ir
 
 from ..target import Target
 
@@ -146,9 +146,7 @@ def _bytecode(module: ir.Module) -> bytes:
 
 def make_engine_context() -> ir.Context:
     """A context for `compile_unit`: the llvm dialect needs none of ours."""
-    context = ir.Context()
-    context.enable_multithreading(False)
-    return context
+    return bare_context()
 
 
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:

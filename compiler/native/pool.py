@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import IO, BinaryIO, cast
 
 from stepwell.dialects.errors import CodegenError, StepwellError
+from stepwell.dialects.processes import Lock
 
 from ..target import available_cores
 from .objects import Unit, compile_unit, make_engine_context
@@ -39,6 +40,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
+            bufsize=0,  # a forked child, which has these pipes too, must find nothing in a buffer that it would write once more
             # Ctrl-C in the terminal is for us, and we end the worker; should we be gone, its input ends.
             start_new_session=True,
         )
@@ -96,16 +98,23 @@ class Pool:
 
     def __init__(self) -> None:
         self._workers: list[Worker] = []
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._timer: threading.Timer | None = None
 
-    def start(self, jobs: int) -> None:
-        """Have `jobs` processes running, or starting up while the caller does something else."""
-        with self._lock:
+    def start(self, jobs: int, *, wait: bool = True) -> None:
+        """Have `jobs` processes running, or starting up while the caller does something else.
+
+        Without `wait` it does nothing while another thread uses them: then they are there.
+        """
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
             self._drop([worker for worker in self._workers if not worker.alive])
             while len(self._workers) < jobs:
                 self._workers.append(Worker())
             self._watch()
+        finally:
+            self._lock.release()
 
     @property
     def warm(self) -> bool:
@@ -199,7 +208,7 @@ os.register_at_fork(after_in_child=_pool.forget)
 def prestart(jobs: int | None = None) -> None:
     """Start the compiler processes now, so that they are there when the units are: worth it before a big model's passes run."""
     if sys.executable and _jobs(jobs) > 1:
-        _pool.start(_jobs(jobs))
+        _pool.start(_jobs(jobs), wait=False)
 
 
 def shut_down() -> None:

@@ -11,22 +11,28 @@ _LENGTH = struct.Struct("<Q")
 
 
 def send(stream: BinaryIO, message: Any) -> None:
-    """Write one message and flush."""
+    """Write one message. The stream may be one without a buffer, as in `receive`."""
     data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
-    stream.write(_LENGTH.pack(len(data)) + data)
+    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    while len(rest):
+        rest = rest[stream.write(rest) :]
     stream.flush()
 
 
 def receive(stream: BinaryIO) -> Any:
     """Read one message. Raises EOFError where the stream ends, within a message too."""
-    head = stream.read(_LENGTH.size)
-    if len(head) < _LENGTH.size:
-        raise EOFError
-    (length,) = _LENGTH.unpack(head)
-    data = stream.read(length)
-    if len(data) < length:
-        raise EOFError
-    return pickle.loads(data)
+    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
+    return pickle.loads(_read(stream, length))
+
+
+def _read(stream: BinaryIO, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        part = stream.read(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
 
 
 def main() -> None:

@@ -1,0 +1,69 @@
+"""What concurrency asks of a library: locks that survive a fork, and stretches of code that Ctrl-C does not cut in two."""
+
+import os
+import signal
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+_locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
+
+
+class Lock:
+    """A re-entrant lock that is free in a forked child: whoever held it in the parent does not exist there."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        _locks.add(self)
+
+    def acquire(self, *, blocking: bool = True) -> bool:
+        """Take the lock; returns whether it was taken."""
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._lock.release()
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+
+
+def _renew_locks() -> None:
+    for lock in list(_locks):
+        lock._renew()
+
+
+os.register_at_fork(after_in_child=_renew_locks)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Have Ctrl-C wait until the end of the block: for imports, which cannot be repeated where native code was half set up.
+
+    Python delivers it to the main thread only, so elsewhere there is nothing to do.
+    """
+    before = signal.getsignal(signal.SIGINT) if threading.current_thread() is threading.main_thread() else None
+    if not callable(before):  # ignored, the system's own, or one that was not set from Python
+        yield
+        return
+    received: list[FrameType | None] = []
+
+    def note(number: int, frame: FrameType | None) -> None:
+        received.append(frame)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # who set another one in the block keeps it
+            signal.signal(signal.SIGINT, before)
+        if received:
+            before(signal.SIGINT, received[0])

@@ -1,0 +1,113 @@
+"""What the tests of robustness run in child processes: small models whose right answers are known, threads that compile and run them."""
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import stepwell
+
+ROWS = 600  # with its 64 columns, enough work for a loop to be dealt out to threads
+X = np.random.default_rng(5).standard_normal((ROWS, 64), np.float32)
+
+
+def network(seed: int = 0, *, rows: int | str = ROWS, weights: int = 32) -> onnx.ModelProto:
+    """`max(x @ w, 0) + b`, with weights of its own for each seed."""
+    rng = np.random.default_rng(seed)
+    arrays = {"w": rng.standard_normal((64, weights), np.float32), "b": rng.standard_normal(weights, np.float32)}
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="first/matmul"),
+        helper.make_node("Relu", ["p"], ["r"], name="then/relu"),
+        helper.make_node("Add", ["r", "b"], ["y"], name="last/add"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes, "net", [value("x", TensorProto.FLOAT, [rows, 64])], [value("y", TensorProto.FLOAT, [rows, weights])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def check(y: np.ndarray, seed: int, x: np.ndarray = X, *, weights: int = 32) -> None:
+    """Raise AssertionError if `y` is not what `network(seed)` makes of `x`."""
+    rng = np.random.default_rng(seed)
+    w, b = rng.standard_normal((64, weights), np.float32), rng.standard_normal(weights, np.float32)
+    wide = x.astype(np.float64), w.astype(np.float64)
+    bound = (66 * np.finfo(np.float32).eps) * (np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(b))
+    assert (np.abs(y - (np.maximum(wide[0] @ wide[1], 0) + b)) <= bound).all()
+
+
+def compile_and_check(seed: int = 0, *, threads: int = 2, source: Any = None) -> None:
+    """Compile a network, run it, check what comes out."""
+    model = stepwell.compile(network(seed) if source is None else source, threads=threads)
+    check(model(X)[0], seed)
+
+
+def together(*works: Callable[[], None]) -> None:
+    """Run functions in a thread each, all begun at the same moment; raises what one of them raised."""
+    barrier, errors = threading.Barrier(len(works)), []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            barrier.wait()
+            work()
+        except BaseException as error:  # told by the thread that waits
+            errors.append(error)
+
+    started = [threading.Thread(target=run, args=(work,)) for work in works]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+def compile_in_threads(count: int, rounds: int) -> None:
+    """`count` threads compile different and equal models; the first round loads everything, the others find it there."""
+    for _ in range(rounds):
+        together(*[lambda seed=i % 3: compile_and_check(seed, threads=1) for i in range(count)])
+
+
+def compile_beside_runs(models: int) -> None:
+    """Two threads run a model, on two cores each, while others compile."""
+    first, done = stepwell.compile(network(7), threads=2), threading.Event()
+
+    def run() -> None:
+        while not done.is_set():
+            check(first(X)[0], 7)
+
+    def compile_all() -> None:
+        try:
+            for seed in range(models):
+                compile_and_check(seed)
+        finally:
+            done.set()
+
+    together(run, run, compile_all)
+
+
+def free_rows_in_threads(count: int) -> None:
+    """`count` threads ask one model with a free dimension for few sizes: the same and others at once."""
+    model = stepwell.compile(network(3, rows="rows"), threads=1)
+
+    def use(i: int) -> None:
+        for rows in (5 + i % 2, 7, 5):
+            check(model(X[:rows])[0], 3, X[:rows])
+
+    together(*[lambda i=i: use(i) for i in range(count)])
+
+
+def many_threads_in_a_run(counts: list[int]) -> list[float]:
+    """Run one model with each number of threads; returns the seconds of each."""
+    seconds = []
+    for count in counts:
+        model = stepwell.compile(network(1), threads=count)
+        begin = time.perf_counter()
+        check(model(X)[0], 1)
+        seconds.append(time.perf_counter() - begin)
+    return seconds
