@@ -76,7 +76,7 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.changed():
+        if store is not None and key is not None and not request.changed() and everything(request.target) == request.surroundings:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Parts):
         return assemble(made, threads=threads, texts=Texts(LEVELS[0], request.start).by_level(), timings=timings)
@@ -103,18 +103,20 @@ class _Request:
         self.schedules = schedules
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
+        self.surroundings: str | None = None
+        """The key of what the result depends on beside the model and its options, as it was when `key` was called."""
         self._stamp = self._file_stamp()
 
     def key(self) -> str | None:
         """The key of the result in the cache; None where it cannot be told, or where an argument is wrong (who reads it will say so)."""
-        surroundings, digest = everything(self.target), model_digest(self.source)
-        if surroundings is None or digest is None:
+        self.surroundings, digest = everything(self.target), model_digest(self.source)
+        if self.surroundings is None or digest is None:
             return None
         try:
             shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
         except TypeError:
             return None
-        return key_of(surroundings, digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
+        return key_of(self.surroundings, digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool

@@ -7,13 +7,14 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stepwell import LOADED_AT
 from stepwell.dialects.extensions import extending_modules
 
 from .cache import digest_of, key_of
 from .native.openmp import openmp
+from .plugins import loaded, modules_beside, of_code_generation
 from .target import Target, identity
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def code_generation(target: Target) -> str | None:
 
 
 def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target) -> str | None:
-    sources, extensions = _sources(patterns), _extensions()
+    sources, extensions = _sources(patterns), _extensions(code_generation=kind == "object")
     if sources is None or extensions is None:
         return None
     return key_of(kind, sources, extensions, *_surroundings(), described(target))
@@ -105,31 +106,19 @@ def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
     return digest_of(b"\0".join(f"{package} {name}".encode() + b"\0" + file.read_bytes() for package, name, file in files))
 
 
-def _extensions() -> bytes | None:
-    """The digest of the modules that extend us and of what they have beside them; None if one has no file (it was typed in)."""
-    files: dict[str, bytes] = {}
-    for name in extending_modules():
-        path = _file(sys.modules.get(name))
-        if path is None:
+def _extensions(*, code_generation: bool) -> bytes | None:
+    """The digest of the plugins and of other modules that extend us, of what they have beside them and of files they read.
+
+    None if one has no file (it was typed in). For `code_generation` only those that may have a say in it.
+    """
+    plugins = of_code_generation() if code_generation else loaded()
+    names = {*extending_modules(code_generation=code_generation), *(plugin.module for plugin in plugins)}
+    reads = {path for plugin in plugins for path in plugin.reads}
+    files: set[tuple[str, bytes]] = set()
+    for name in names:
+        found = list(modules_beside(name))
+        if not found:
             return None
-        files[name] = path.read_bytes()
-        folder = _own_folder(name, path)
-        for other, module in list(sys.modules.items()):
-            beside = _file(module)
-            if beside is not None and folder is not None and beside.is_relative_to(folder):
-                files[other] = beside.read_bytes()
-    return digest_of(b"\0".join(name.encode() + b"\0" + content for name, content in sorted(files.items())))
-
-
-def _own_folder(name: str, path: Path) -> Path | None:
-    """The folder whose modules belong to the extension: its package's, or that of a single file unless others' files lie there too."""
-    if "." in name:
-        top = _file(sys.modules.get(name.partition(".")[0]))
-        return None if top is None else top.parent
-    return None if path.parent.name in ("site-packages", "dist-packages") else path.parent
-
-
-def _file(module: Any) -> Path | None:
-    name = getattr(module, "__file__", None)
-    path = Path(name) if isinstance(name, str) else None
-    return path if path is not None and path.suffix == ".py" and path.is_file() else None
+        files |= {(file.name, file.read_bytes()) for _, file in found}
+    files |= {(file.name, file_digest(file) or b"") for file in reads}
+    return key_of(*(part for file in sorted(files) for part in file)).encode()

@@ -1,16 +1,50 @@
 """Plugins: other people's ops, importer rules, passes and schedules, from installed packages or from a file."""
 
-import importlib.util
+import os
 import sys
+import sysconfig
 import traceback
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cache
+from hashlib import sha256
 from importlib.metadata import entry_points
+from importlib.util import find_spec, module_from_spec, source_from_cache, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 from stepwell.dialects.errors import InputError
+from stepwell.dialects.extensions import extending_modules
 
 GROUP = "stepwell.plugins"
-_loaded: set[str] = set()
+
+
+@dataclass
+class Plugin:
+    """A plugin that was loaded, and what its effect depends on."""
+
+    module: str
+    """The name of its module."""
+    owned: set[str] = field(default_factory=set)
+    """The names of its modules: its own, those of its package, and those beside it that it imported while it was loaded."""
+    reads: set[Path] = field(default_factory=set)
+    """The files that it opened so far, or that it said it depends on."""
+
+
+_loaded: dict[str, Plugin] = {}
+
+
+def loaded() -> list[Plugin]:
+    """The plugins that were loaded so far."""
+    return list(_loaded.values())
+
+
+def of_code_generation() -> list[Plugin]:
+    """Those that may have a say in what becomes of a kernel after the level `affine`: they registered something for it, or nothing at all."""
+    generating, extending = set(extending_modules(code_generation=True)), set(extending_modules())
+    return [plugin for plugin in _loaded.values() if plugin.owned & generating or not plugin.owned & extending]
 
 
 @cache
@@ -23,33 +57,160 @@ def load_installed() -> None:
         key = f"{point.name} = {point.value}"
         if key not in _loaded:
             try:
-                point.load()
+                _watched(key, point.module, point.load)
             except Exception as error:  # whatever a plugin raises, the user is told which one
                 package = point.dist.name if point.dist is not None else "unknown"
                 raise InputError(f"plugin '{point.name}' of package {package}: {_where(error, None)}{type(error).__name__}: {error}") from error
-            _loaded.add(key)
 
 
-def load_file(path: str) -> None:
+def load_file(path: "str | os.PathLike[str]") -> None:
     """Run a plugin's Python file, once. Raises InputError naming file and line if it cannot be read or fails."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise InputError(f"plugin: expected the path of a Python file, got {path!r}")
     file = Path(path)
     key = str(file.resolve())
     if key in _loaded:
         return
     if not file.is_file():
         raise InputError(f"plugin {path}: there is no such file")
-    name = f"stepwell_plugin_{file.stem}"
-    spec = importlib.util.spec_from_file_location(name, file)
+    # Two files of one name in different folders are two modules.
+    name = f"stepwell_plugin_{file.stem}_{sha256(key.encode()).hexdigest()[:8]}"
+    spec = spec_from_file_location(name, key)
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path}: expected a Python file (.py)")
-    module = importlib.util.module_from_spec(spec)
+    module = module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up there
+    loader = spec.loader
     try:
-        spec.loader.exec_module(module)
+        _watched(key, name, lambda: loader.exec_module(module))
     except Exception as error:  # whatever a plugin raises, the user is told where
         del sys.modules[name]
         raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {_message(error)}") from error
-    _loaded.add(key)
+
+
+def depends_on(*paths: "str | os.PathLike[str]") -> None:
+    """Say that what the calling plugin does depends on the content of these files: compiled models are kept with it, and made anew if it changes.
+
+    Files that a plugin opens with Python's own functions are noticed without this. It is for files that a library opens in native
+    code, that another process reads, or that a module opens which is no plugin. Relative paths are beside the file that calls.
+    Raises InputError if the caller is neither a plugin nor imported by one.
+    """
+    frame = sys._getframe(1)
+    plugin = _running()
+    if plugin is None:
+        raise InputError("depends_on: expected to be called by a plugin, that is from a file given to --load or a module in the entry-point group")
+    plugin.reads.update(Path(frame.f_code.co_filename).parent.absolute() / path for path in paths)
+
+
+def own_folder(name: str, path: Path) -> Path | None:
+    """The folder whose modules belong to the module `name`: its package's, or that of a single file unless others' files lie there too."""
+    if "." in name:
+        top = module_file(sys.modules.get(name.partition(".")[0]))
+        return None if top is None else top.parent
+    if path.name == "__init__.py":
+        return path.parent
+    return None if path.parent.name in ("site-packages", "dist-packages") else path.parent
+
+
+def module_file(module: "ModuleType | None") -> Path | None:
+    """The file that a module was read from, if it is there."""
+    name = getattr(module, "__file__", None)
+    path = Path(name) if isinstance(name, str) else None
+    return path if path is not None and path.is_file() else None
+
+
+def modules_beside(name: str) -> Iterator[tuple[str, Path]]:
+    """The module `name` and those in its folder that were imported so far, other plugins aside, with their files; none if it has none itself."""
+    path = module_file(sys.modules.get(name))
+    if path is None:
+        return
+    yield name, path
+    folder = own_folder(name, path)
+    plugins = {plugin.module for plugin in _loaded.values()}
+    for other, module in list(sys.modules.items()) if folder is not None else ():
+        file = module_file(module) if other not in plugins else None
+        if file is not None and file.is_relative_to(folder) and not _is_others(file, folder):
+            yield other, file
+
+
+def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
+    """Load a plugin, and take note of what it imports and of the files it opens."""
+    _watch_opens()
+    plugin = Plugin(name, {name})
+    before = set(sys.modules)
+    _loaded[key] = plugin
+    try:
+        load()
+    except BaseException:
+        del _loaded[key]
+        raise
+    # A module's own package belongs to it whoever imported it first; what lies beside a single file may be anybody's.
+    package = name.partition(".")[0]
+    plugin.owned |= {other for other, _ in modules_beside(name) if other not in before or other.partition(".")[0] == package}
+
+
+@cache
+def _watch_opens() -> None:
+    """From now on notice which files plugins open. There is no way to take such a hook away, so it is there for whoever has plugins only."""
+    sys.addaudithook(_on_event)
+
+
+def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
+    if event != "open" or not _loaded:
+        return
+    with suppress(Exception):  # what is raised here would come out of the call of `open`
+        path, _, flags = arguments
+        if isinstance(path, (str, bytes, os.PathLike)) and _reads(flags):
+            plugin = _running()
+            if plugin is not None:
+                _opened(plugin, Path(os.path.abspath(os.fsdecode(path))))
+
+
+def _reads(flags: int) -> bool:
+    access = flags & os.O_ACCMODE
+    return access == os.O_RDONLY or (access == os.O_RDWR and not flags & (os.O_CREAT | os.O_TRUNC | os.O_APPEND))
+
+
+def _opened(plugin: Plugin, path: Path) -> None:
+    if path.suffix == ".pyc":
+        path = Path(source_from_cache(str(path)))
+    main = module_file(sys.modules.get(plugin.module))
+    if not _is_others(path, None if main is None else own_folder(plugin.module, main)):
+        plugin.reads.add(path)
+
+
+def _is_others(path: Path, folder: Path | None) -> bool:
+    """Whether a file belongs to us, or to Python or another package that is installed and not to what lies in `folder`."""
+    if any(path.is_relative_to(root) for root in _ours()):
+        return True
+    if folder is not None and path.is_relative_to(folder):  # which may have an environment in it
+        return any(part in ("site-packages", "dist-packages") for part in path.relative_to(folder).parts)
+    return any(path.is_relative_to(root) for root in _installed())
+
+
+@cache
+def _ours() -> tuple[Path, ...]:
+    packages = (find_spec(name) for name in ("stepwell", "stepwell.dialects", "stepwell.passes"))
+    return tuple(Path(folder) for spec in packages if spec is not None for folder in spec.submodule_search_locations or ())
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    return tuple(Path(root) for root in [*map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")), "/proc", "/sys", "/dev"])
+
+
+def _running() -> Plugin | None:
+    """The plugin whose code runs, directly or further up; None if that only called `compile`."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__")
+        if name == "stepwell.compilation":
+            return None
+        for plugin in _loaded.values():
+            if name in plugin.owned:
+                return plugin
+        frame = frame.f_back  # type: ignore[assignment]  # None above the outermost
+    return None
 
 
 def _where(error: Exception, file: str | None) -> str:

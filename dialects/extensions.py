@@ -3,14 +3,20 @@
 from typing import Any
 
 _modules: set[str] = set()
+_generating: set[str] = set()
 
 
-def extension(thing: Any) -> None:
-    """Take note of who defined `thing`, a class or function. Every decorator that registers something calls this with it."""
+def extension(thing: Any, *, code_generation: bool = False) -> None:
+    """Take note of who defined `thing`, a class or function. Every decorator that registers something calls this with it.
+
+    `code_generation` is whether it has a say in what becomes of a kernel after the level `affine`.
+    """
     if thing.__module__.partition(".")[0] != "stepwell":
         _modules.add(thing.__module__)
+        if code_generation:
+            _generating.add(thing.__module__)
 
 
-def extending_modules() -> list[str]:
-    """The names of the modules outside of this package that have registered something so far."""
-    return sorted(_modules)
+def extending_modules(*, code_generation: bool = False) -> list[str]:
+    """The names of the modules outside of this package that have registered something so far, or something for code generation."""
+    return sorted(_generating if code_generation else _modules)

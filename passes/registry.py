@@ -121,7 +121,7 @@ def register_pass(
         cls.name, cls.level, cls.anchor = name, level, anchor
         cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
         _PASSES[name] = cls
-        extension(cls)
+        extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
         return cls
 
     return add

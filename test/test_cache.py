@@ -48,7 +48,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPWELL_CACHE", "1")
     monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
-    monkeypatch.setattr("stepwell.dialects.extensions._modules", set())  # what other tests have registered by now
+    for name in ("_modules", "_generating"):  # what other tests have registered by now
+        monkeypatch.setattr(f"stepwell.dialects.extensions.{name}", set())
+    monkeypatch.setattr("stepwell.plugins._loaded", {})
     cache._note.cache_clear()
     return tmp_path / "cache"
 

@@ -14,8 +14,10 @@ from collections.abc import Callable, Sequence
 from typing import IO, BinaryIO, cast
 
 from stepwell.dialects.errors import CodegenError, StepwellError
+from stepwell.dialects.extensions import extending_modules
 from stepwell.dialects.processes import Lock
 
+from ..plugins import of_code_generation
 from ..target import available_cores
 from .objects import Unit, compile_unit, make_engine_context
 from .openmp import openmp
@@ -207,7 +209,7 @@ os.register_at_fork(after_in_child=_pool.forget)
 
 def prestart(jobs: int | None = None) -> None:
     """Start the compiler processes now, so that they are there when the units are: worth it before a big model's passes run."""
-    if sys.executable and _jobs(jobs) > 1:
+    if sys.executable and _jobs(jobs) > 1 and not _extended():
         _pool.start(_jobs(jobs), wait=False)
 
 
@@ -219,13 +221,14 @@ def shut_down() -> None:
 def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: Progress | None = None, timeout: float = 600.0) -> dict[str, bytes]:
     """The object of each unit, by its name, in order.
 
-    `jobs` processes do it (default: one for each core, if there are enough units for that to pay; 0: this process). `progress` is
-    called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming the function if one cannot be
-    compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
+    `jobs` processes do it (default: one for each core, if there are enough units for that to pay and no plugin changes code generation;
+    0: this process). `progress` is called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming
+    the function if one cannot be compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:
-        jobs = _jobs(None) if len(units) >= _WORTH_A_PROCESS or _pool.warm else 0
+        elsewhere = (len(units) >= _WORTH_A_PROCESS or _pool.warm) and not _extended()
+        jobs = _jobs(None) if elsewhere else 0
     if jobs == 0 or not sys.executable:
         context = make_engine_context()
         objects = []
@@ -236,6 +239,11 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     else:
         objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
     return dict(zip((unit.name for unit in units), objects, strict=True))
+
+
+def _extended() -> bool:
+    """Whether plugins may have a say in the last passes: the compiler processes do not have them."""
+    return bool(extending_modules(code_generation=True) or of_code_generation())
 
 
 def _jobs(jobs: int | None) -> int:

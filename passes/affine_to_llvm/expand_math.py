@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from stepwell.dialects.mlir import arith, defining_op, ir, math
-from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS
+from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
@@ -95,15 +96,17 @@ def splat_constant(value: ir.Value) -> float | None:
     return attribute.value if isinstance(attribute, ir.FloatAttr) else None
 
 
-WIDENING = tuple(widening_pattern(name) for name in EXPANSIONS)
-BY_POLYNOMIALS = (
-    expand_rsqrt,
-    expand_constant_power,
-    *WIDENING,
-    *(pattern_of(e.op, "expand", e.function, (ir.F32Type,)) for e in EXPANSIONS.values()),
-    *(pattern_of(name, "correct", function, (ir.F64Type,)) for name, function in BY_LIBM.items()),
-)
-BY_SYSTEM = (expand_rsqrt, *WIDENING, *(pattern_of(name, "correct", function, (ir.F32Type, ir.F64Type)) for name, function in BY_LIBM.items()))
+@cache
+def _patterns(expansions: tuple[Expansion, ...], *, libm: bool) -> tuple[Pattern, ...]:
+    """What takes functions apart, by these expansions or by the system's libm."""
+    kinds = (ir.F32Type, ir.F64Type) if libm else (ir.F64Type,)
+    polynomials = () if libm else (expand_constant_power, *(pattern_of(e.op, "expand", e.function, (ir.F32Type,)) for e in expansions))
+    return (
+        expand_rsqrt,
+        *(widening_pattern(e.op) for e in expansions),
+        *polynomials,
+        *(pattern_of(name, "correct", function, kinds) for name, function in BY_LIBM.items()),
+    )
 
 
 @register_pass("expand-math", level="affine", techniques={"expand-math": "libm=true"})
@@ -117,4 +120,4 @@ class ExpandMath(Pass):
     libm: bool = False  # leave f32 to the system's libm too, one element at a time
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        state.count(self.name, apply_patterns(op, BY_SYSTEM if self.libm else BY_POLYNOMIALS, state))
+        state.count(self.name, apply_patterns(op, _patterns(tuple(EXPANSIONS.values()), libm=self.libm), state))  # with those of plugins

@@ -14,7 +14,7 @@ from stepwell.passes import registry
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the registries as they were."""
     monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
-    monkeypatch.setattr(plugins, "_loaded", set(plugins._loaded))
+    monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
 
 
 @pytest.mark.parametrize(

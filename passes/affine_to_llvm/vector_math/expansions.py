@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stepwell.dialects.extensions import extension
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 
 
@@ -27,6 +28,7 @@ def expands(op: str, *, ulps: float) -> Callable[[C], C]:
 
     def add(function: C) -> C:
         EXPANSIONS[op] = Expansion(op, function, ulps)
+        extension(function, code_generation=True)
         return function
 
     return add
