@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import FLOATS, to_numpy, type_of
+from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.convolutions import Window, window
@@ -57,9 +57,11 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
                 (np.logical_and, inside, (grid >= 0) & (grid < dims[axis])),
             )
         )
-    taps = b.gather(b.with_shape(x, (n, c, math.prod(dims))), b.literal(np.where(inside, rows, 0)), axis=2)
-    lowest = -np.inf if type_of(x).dtype in FLOATS else np.iinfo(to_numpy(type_of(x).dtype)).min
-    best = b.arg_max(b.select(b.literal(inside), taps, b.scalar(lowest, like=x)), axis=3, keepdims=True, select_last=False)
+    # A tap in the padding stands for the first one of its window that is not: it wins only where that does, whatever the data.
+    first = np.where(inside, np.arange(inside.shape[1]), inside.argmax(axis=1)[:, np.newaxis])
+    rows, columns = (np.take_along_axis(places, first, axis=1) for places in (rows, columns))
+    taps = b.gather(b.with_shape(x, (n, c, math.prod(dims))), b.literal(np.where(inside.any(axis=1, keepdims=True), rows, 0)), axis=2)
+    best = b.arg_max(taps, axis=3, keepdims=True, select_last=False)
     numbers = b.expand(b.literal(columns if column_major and spatial > 1 else rows), shape=(n, c, *rows.shape))
     image = b.literal((np.arange(n * c) * math.prod(dims)).reshape(n, c, 1, 1))
     return b.with_shape(b.add(b.gather_elements(numbers, best, axis=3), image), shape)
