@@ -204,6 +204,10 @@ class Conversion:
         """Import a function's body in place of a call."""
         if len(inputs) > len(function.input) or len(node.output) > len(function.output):
             raise ModelError(f"the function takes {len(function.input)} inputs and gives {len(function.output)} outputs")
+        taken = [*function.attribute, *(a.name for a in function.attribute_proto)]
+        unknown = [a.name for a in node.attribute if a.name not in taken]
+        if unknown:
+            raise ModelError(f"the function takes no attribute '{unknown[0]}'; it takes {', '.join(taken) or 'none'}")
         body = Frame(
             {**frame.opsets, **{domain_of(entry.domain): entry.version for entry in function.opset_import}},
             values={name: inputs[i] if i < len(inputs) else None for i, name in enumerate(function.input)},

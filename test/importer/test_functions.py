@@ -126,20 +126,26 @@ def test_functions_that_grow_beyond_bounds() -> None:
         import_model(calling([node(before, ["x"], domain=HERE)], *functions), context())
 
 
+def test_an_attribute_that_the_function_does_not_take() -> None:
+    """ONNX's checker lets it pass, and the function's body cannot know of it."""
+    with pytest.raises(ModelError, match=r"NegLeaky.*the function takes no attribute 'beta'; it takes"):
+        import_model(calling([node("NegLeaky", ["x"], domain=HERE, beta=2.0)], leaky()), context())
+
+
 def test_a_function_in_the_model_twice() -> None:
     with pytest.raises(ModelError, match="two functions of the model have the name 'NegLeaky'"):
         import_model(calling([node("NegLeaky", ["x"], domain=HERE)], leaky(), leaky()), context())
 
 
 @pytest.mark.parametrize(
-    ("op", "opset"), [("Shrink", 9), ("Shrink", 21), ("SoftmaxCrossEntropyLoss", 12), ("SoftmaxCrossEntropyLoss", 13), ("CenterCropPad", 18)]
+    ("op", "opset"), [("AffineGrid", 20), ("SoftmaxCrossEntropyLoss", 12), ("SoftmaxCrossEntropyLoss", 13), ("CenterCropPad", 18)]
 )
 def test_operators_that_onnx_defines(op: str, opset: int) -> None:
     """They have no rule; all that their definition makes belongs to the node."""
     assert find_rule("", op, opset) is None
     assert schema_of("", op, opset) is not None
-    if op == "Shrink":
-        imported = check(node(op, ["x"], lambd=0.4, bias=0.3), {"x": X}, opset=opset)
+    if op == "AffineGrid":
+        imported = check(node(op, ["x", "size"]), {"x": floats(2, 2, 3)}, {"size": np.array([2, 3, 4, 5])}, opset=opset)
     elif op == "CenterCropPad":
         imported = check(node(op, ["x", "size"]), {"x": floats(5, 8)}, {"size": np.array([7, 3])}, opset=opset)
     else:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
@@ -80,6 +81,8 @@ def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
 
 @onnx_rule("Range", since=27)
 def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
+    if stash_type != TensorProto.FLOAT and type_of(start).dtype in ("f16", "bf16"):
+        raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
     known = [b.constant_value(v) for v in (start, limit, delta)]
     if any(k is None for k in known):
         return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)))

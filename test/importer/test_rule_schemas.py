@@ -1,0 +1,189 @@
+"""No input and no attribute of an operator is ignored in silence: rules against ONNX's schemas, bodies of functions against their calls."""
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import onnx
+import pytest
+from onnx import FunctionProto, NodeProto, defs, helper
+
+from stepwell.dialects.types import TensorType
+from stepwell.importer.functions import schema_function
+from stepwell.importer.registry import Rule, all_rules, find_rule
+
+NEWEST = 1 << 30
+
+# Parameters of rules that their bodies do not use: (operator, parameter) and why that is right.
+WITHOUT_EFFECT = {
+    **{("Cast" if cast else "CastLike", name): "speaks of 8-bit floats only" for cast in (0, 1) for name in ("saturate", "round_mode")},
+    ("Dropout", "ratio"): "counts in training only",
+    ("Dropout", "seed"): "counts in training only, which is refused",
+    ("Dropout", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
+    ("BatchNormalization", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
+    ("BatchNormalization", "momentum"): "counts in training only",
+    ("Gemm", "broadcast"): "opset 6 allowed other shapes only with it; shapes that do not broadcast are refused anyway",
+    ("TopK", "sorted"): "without it any order will do, the sorted one too",
+}
+
+# What rules say "unsupported" to, being asked for: (operator, input or attribute) and why.
+UNSUPPORTED = {
+    ("Constant", "sparse_value"): "there are no sparse tensors",
+    ("Constant", "value_string"): "there are no strings",
+    ("Constant", "value_strings"): "there are no strings",
+}
+
+RULES = [rule for rule in all_rules() if rule.function.__module__.startswith("stepwell.")]
+
+
+def schemas(rule: Rule) -> list[Any]:
+    """The versions of the operator's schema that the rule may be asked to import."""
+    named = [s for s in defs.get_all_schemas_with_history() if (s.domain, s.name) == (rule.domain, rule.name)]
+    versions = sorted(named, key=lambda s: s.since_version)
+    end = min((r.since for r in all_rules() if (r.domain, r.name) == (rule.domain, rule.name) and r.since > rule.since), default=NEWEST)
+    spans = pairwise([*(s.since_version for s in versions), NEWEST])
+    return [s for s, (first, after) in zip(versions, spans, strict=True) if first < end and after > rule.since]
+
+
+def is_variadic(parameter: Any) -> bool:
+    return bool(parameter.option == defs.OpSchema.FormalParameterOption.Variadic)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.name}-{r.since}")
+def test_a_rule_takes_all_that_its_schemas_have(rule: Rule) -> None:
+    assert schemas(rule)
+    for schema in schemas(rule):
+        missing = [name for name in schema.attributes if name not in rule.attributes and (rule.name, name) not in UNSUPPORTED]
+        assert not missing, f"version {schema.since_version} has attributes {missing} that the rule does not take"
+        plain = [p.name for p in schema.inputs if not is_variadic(p)]
+        assert rule.variadic or len(plain) <= rule.positional, f"version {schema.since_version} has the inputs {plain}"
+        assert rule.variadic or len(plain) == len(schema.inputs), f"version {schema.since_version} takes any number of inputs"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.name}-{r.since}")
+def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(rule.function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    used = {name.id for statement in tree.body for name in ast.walk(statement) if isinstance(name, ast.Name)}
+    idle = [p for p in list(inspect.signature(rule.function).parameters)[1:] if p not in used]
+    assert [p for p in idle if (rule.name, p) not in WITHOUT_EFFECT] == []
+
+
+def test_what_is_declared_is_there() -> None:
+    """The two lists above name nothing that has gone."""
+    taken = {(r.name, p) for r in RULES for p in inspect.signature(r.function).parameters}
+    assert not set(WITHOUT_EFFECT) - taken
+    known = {(s.name, name) for s in defs.get_all_schemas_with_history() for name in s.attributes}
+    assert not set(UNSUPPORTED) - known
+    assert not set(UNSUPPORTED) & taken
+
+
+# --- operators that ONNX defines as functions
+
+
+def references(nodes: Iterable[NodeProto]) -> tuple[set[str], set[str]]:
+    """The values and the attributes of the function around them that nodes refer to."""
+    values, attributes = set(), set()
+    for node in nodes:
+        values |= set(node.input)
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                attributes.add(attribute.ref_attr_name)
+            inner = references(attribute.g.node)
+            values, attributes = values | inner[0], attributes | inner[1]
+    return values, attributes
+
+
+WITH_BODY = [
+    (s, version)
+    for s in defs.get_all_schemas_with_history()
+    if s.domain == "" and s.has_function and find_rule("", s.name, s.since_version) is None
+    for version in s.function_opset_versions
+]
+
+
+@pytest.mark.parametrize(("schema", "version"), WITH_BODY, ids=lambda v: getattr(v, "name", str(v)))
+def test_a_function_reads_all_that_it_takes(schema: Any, version: int) -> None:
+    function = FunctionProto.FromString(schema.get_function_with_opset_version(version))
+    values, attributes = references(function.node)
+    assert set(function.input) <= values
+    assert set(schema.attributes) <= attributes
+
+
+# Of operators whose function depends on the node: input types, then attributes and values that must change something.
+F32, I64, BOOL = ("f32", "i64", "i1")
+HEADS = [TensorType(F32, (2, 4, 3, 8)), TensorType(F32, (2, 2, 5, 8)), TensorType(F32, (2, 2, 5, 6))]
+FLAT = [TensorType(F32, (2, 3, 32)), TensorType(F32, (2, 5, 16)), TensorType(F32, (2, 5, 12))]
+MASK, LENGTHS = TensorType(F32, (3, 9)), TensorType(I64, (2,))
+PAST = [TensorType(F32, (2, 2, 4, 8)), TensorType(F32, (2, 2, 4, 6))]
+SCORES = [TensorType(F32, (3, 5)), TensorType(I64, (3,)), TensorType(F32, (5,))]
+FLAT_HEADS: dict[str, Any] = {"q_num_heads": 4, "kv_num_heads": 2}
+CALLS: list[tuple[str, int, Sequence[TensorType | None], dict[str, Any], int, dict[str, Any]]] = [
+    # operator, opset, input types, attributes that stay, outputs, attributes each of which must change the body
+    *(
+        call
+        for opset in (23, 24, 25)
+        for call in (
+            ("Attention", opset, [*HEADS, MASK, *PAST], {"qk_matmul_output_mode": 1}, 4, {"scale": 0.3, "softcap": 2.0, "is_causal": 1}),
+            ("Attention", opset, HEADS, {}, 4, {"qk_matmul_output_mode": 3, "softmax_precision": 11}),
+            ("Attention", opset, FLAT, FLAT_HEADS, 1, {"q_num_heads": 8, "kv_num_heads": 4}),
+        )
+    ),
+    ("Attention", 24, [*HEADS, None, None, None, LENGTHS], {}, 1, {}),
+    ("Attention", 25, HEADS, {}, 1, {"left_window_size": 2, "right_window_size": 1}),
+    ("CenterCropPad", 18, [TensorType(F32, (5, 8)), LENGTHS], {}, 1, {"axes": [1, 0]}),
+    ("NegativeLogLikelihoodLoss", 13, SCORES, {}, 1, {"reduction": "sum", "ignore_index": 2}),
+    ("SoftmaxCrossEntropyLoss", 13, SCORES, {}, 2, {"reduction": "sum", "ignore_index": 2}),
+    (
+        "RotaryEmbedding", 23, [TensorType(F32, (2, 4, 3, 8)), *[TensorType(F32, (7, 4))] * 2, TensorType(I64, (2, 3))], {}, 1,
+        {"interleaved": 1, "rotary_embedding_dim": 4},
+    ),
+    (
+        "CausalConvWithState", 27, [TensorType(F32, s) for s in ((2, 4, 7), (4, 1, 3), (4,), (2, 4, 2))], {}, 2, {"activation": "silu"},
+    ),
+    (
+        "LinearAttention", 27, [TensorType(F32, s) for s in ((2, 3, 16), (2, 3, 16), (2, 3, 12), (2, 2, 8, 6), (2, 3, 2), (2, 3, 2))],
+        {"q_num_heads": 2, "kv_num_heads": 2}, 2, {"scale": 0.3, "update_rule": "gated", "q_num_heads": 4, "kv_num_heads": 1},
+    ),
+    ("RotaryEmbedding", 23, [TensorType(F32, (2, 3, 32)), *[TensorType(F32, (2, 3, 4))] * 2], {"num_heads": 4}, 1, {"num_heads": 2}),
+]  # fmt: skip
+
+
+def body_of(op: str, opset: int, types: Sequence[TensorType | None], outputs: int, attributes: dict[str, Any]) -> FunctionProto:
+    inputs = ["" if t is None else f"x{i}" for i, t in enumerate(types)]
+    node = helper.make_node(op, inputs, [f"y{i}" for i in range(outputs)], **attributes)
+    function = schema_function(node, "", opset, types)
+    assert function is not None
+    return function
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda c: f"{c[0]}-{c[1]}-{'-'.join(c[5])}")
+def test_a_function_made_for_a_node_reads_all_that_it_is_given(call: Any) -> None:
+    op, opset, types, attributes, outputs, varied = call
+    function = body_of(op, opset, types, outputs, attributes)
+    values, _ = references(function.node)
+    assert [name for name, given in zip(function.input, types, strict=False) if given is not None and name not in values] == []
+    for name, value in varied.items():
+        other = body_of(op, opset, types, outputs, {**attributes, name: value})
+        refers = name in references(other.node)[1]
+        assert refers or [n.SerializeToString() for n in other.node] != [n.SerializeToString() for n in function.node], name
+
+
+def test_every_function_made_for_a_node_is_asked_about() -> None:
+    """The calls above name every operator of this kind that can be imported, each with all its inputs and attributes."""
+    never = {"Bernoulli": "its body is random, which is refused", "SequenceMap": "there are no sequences"}
+    hints = {("LinearAttention", "chunk_size"): "tells about speed, not about results"}
+    kinds = {
+        s.name for s in defs.get_all_schemas_with_history()
+        if s.domain == "" and s.has_context_dependent_function and find_rule("", s.name, onnx.defs.onnx_opset_version()) is None
+    }  # fmt: skip
+    assert kinds - set(never) == {call[0] for call in CALLS}
+    for name in kinds - set(never):
+        mine = [call for call in CALLS if call[0] == name]
+        latest = defs.get_schema(name, max(call[1] for call in mine), "")
+        assert {a for call in mine for a in call[5]} == {a for a in latest.attributes if (name, a) not in hints}, name
+        given = {i for call in mine for i, t in enumerate(call[2]) if t is not None}
+        assert given == set(range(len(latest.inputs))), name
