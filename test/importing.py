@@ -17,6 +17,7 @@ from onnx.backend.test import loader
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
 
+import stepwell
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.mlir import ir, make_context
 from stepwell.importer import ImportedModel, import_model
@@ -163,3 +164,27 @@ def ops(imported: ImportedModel) -> list[str]:
     """The mnemonics of the ops of @main in order, the return left out."""
     body = imported.module.body.operations[0].regions[0].blocks[0]
     return [op.operation.name.removeprefix("graph.") for op in body.operations][:-1]
+
+
+def check_native(
+    nodes: NodeProto | Sequence[NodeProto],
+    inputs: Arrays,
+    weights: Arrays | None = None,
+    *,
+    outputs: Sequence[str] = ("y",),
+    opset: int = 21,
+    terms: int = 32,
+    expected: Sequence[np.ndarray] | None = None,
+) -> None:
+    """As `check`, with the model compiled; also with all inputs but the first as constants."""
+    nodes = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    wanted = list(expected) if expected is not None else expected_outputs(nodes, inputs, outputs, weights or {}, opset)
+    kept = dict(list(inputs.items())[:1])
+    ways = [(inputs, dict(weights or {}))]
+    if len(inputs) > 1:
+        ways.append((kept, {**(weights or {}), **{name: array for name, array in inputs.items() if name not in kept}}))
+    for given, constants in ways:
+        proto = model(nodes, given, dict(zip(outputs, map(np.asarray, wanted), strict=True)), constants, opset=opset)
+        got = stepwell.compile(proto).run(given)
+        for name, want in zip(outputs, wanted, strict=True):
+            assert_close(got[name], want, terms)

@@ -37,7 +37,8 @@ def sign(s: Scalars, x: ir.Value) -> ir.Value:
     zero, one = s.const(0), s.const(1)
     if s.is_unsigned:
         return s.select(s.compare("ne", x, zero), one, zero)
-    below = s.select(s.compare("lt", x, zero), s.const(-1), x if s.is_float else zero)  # a float here is 0 or NaN
+    rest = s.add(x, zero) if s.is_float else zero  # NaN or 0, whose sign goes away
+    below = s.select(s.compare("lt", x, zero), s.const(-1), rest)
     return s.select(s.compare("gt", x, zero), one, below)
 
 

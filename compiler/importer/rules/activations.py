@@ -3,7 +3,7 @@
 import math
 
 from stepwell.dialects.errors import UnsupportedError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.types import is_float, type_of
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import truth
@@ -31,8 +31,17 @@ def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732632423543772, gamma
 
 @onnx_rule("Celu", since=12)
 def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
-    scale = b.scalar(alpha, like=x)
-    return b.mul(b.elu(b.div(x, scale), alpha=1.0), scale)
+    """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: of the two terms the first is `x` from 0 on, the second all there is below it."""
+    if alpha == 1.0:
+        return b.elu(x, alpha=1.0)
+    scale = b.scalar(abs(alpha), like=x)
+    ratio = b.div(x, scale)
+    below = b.mul(b.elu(ratio, alpha=1.0), scale)
+    if alpha == 0.0:
+        return below  # NaN from 0 on, as by the definition
+    if alpha < 0.0:
+        below = b.mul(below, b.exp(b.neg(ratio)))  # exp(-t) - 1 = -(exp(t) - 1) * exp(-t)
+    return b.select(b.less(x, b.scalar(0, like=x)), below, x)
 
 
 @onnx_rule("HardSigmoid", since=6)
@@ -64,6 +73,16 @@ def softsign(b: ImportBuilder, x: Value) -> Value:
 @onnx_rule("ThresholdedRelu", since=10)
 def thresholded_relu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
     return b.select(b.greater(x, b.scalar(alpha, like=x)), x, b.scalar(0, like=x))
+
+
+@onnx_rule("Shrink", since=9)
+def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
+    """`x` moved by `bias` toward 0 where it is farther from 0 than `lambd`, else 0; integers take it in f64 and are truncated at the end."""
+    dtype = type_of(x).dtype
+    wide = b.convert(x, dtype if is_float(dtype) else "f64")
+    amount, zero = b.scalar(bias, like=wide), b.scalar(0, like=wide)
+    above = b.select(b.greater(wide, b.scalar(lambd, like=wide)), b.sub(wide, amount), zero)
+    return b.convert(b.select(b.less(wide, b.scalar(-lambd, like=wide)), b.add(wide, amount), above), dtype)
 
 
 @onnx_rule("Gelu", since=20)

@@ -4,8 +4,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.types import is_float, type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import counting, with_new_axes, without_axes
@@ -31,6 +33,11 @@ def gemm(
         if type_of(value).rank != 2:
             raise ModelError(f"its first two inputs must have rank 2, got {type_of(lhs)} and {type_of(rhs)}")
     product = b.matmul(b.transposed(lhs, (1, 0)) if transA else lhs, b.transposed(rhs, (1, 0)) if transB else rhs)
+    dtype = type_of(product).dtype
+    if not is_float(dtype) and not (alpha.is_integer() and beta.is_integer()):  # truncated at the end, as by ONNX's evaluator
+        scaled = b.mul(b.convert(product, "f64"), b.literal(np.array(alpha)))
+        total = scaled if bias is None else b.add(scaled, b.mul(b.convert(bias, "f64"), b.literal(np.array(beta))))
+        return b.convert(total, dtype)
     if alpha != 1.0:
         product = b.mul(product, b.scalar(alpha, like=product))
     if bias is None or beta == 0.0:

@@ -76,9 +76,26 @@ def mean(b: ImportBuilder, first: Value, *others: Value) -> Value:
 @onnx_rule("Pow", since=7)
 def pow_(b: ImportBuilder, x: Value, exponent: Value) -> Value:
     dtype, other = type_of(x).dtype, type_of(exponent).dtype
-    if is_integer(dtype) and is_float(other):  # the power is a fraction before it is truncated
-        return b.convert(b.pow(b.convert(x, other), exponent), dtype)
-    return b.pow(x, b.convert(exponent, dtype))
+    if dtype == other or (is_float(dtype) and holds(dtype, other, b.constant_value(exponent))):
+        return b.pow(x, b.convert(exponent, dtype))
+    if is_float(dtype) or is_float(other):  # a float that may not hold the exponent; or an integer, whose power is a fraction before it is truncated
+        return b.convert(b.pow(b.convert(x, "f64"), b.convert(exponent, "f64")), dtype)
+    return b.convert(b.pow(b.convert(x, "i64"), in_i64(b, exponent)), dtype)
+
+
+def holds(dtype: str, other: str, known: np.ndarray | None) -> bool:
+    """Whether a float type has every value of another type, or at least those of an array that is known to be there."""
+    if known is not None:
+        return bool(np.array_equal(known.astype(to_numpy(dtype)).astype(np.float64), known.astype(np.float64), equal_nan=is_float(other)))
+    sizes = to_numpy(other).itemsize, to_numpy(dtype).itemsize
+    return sizes[0] < sizes[1] if is_float(other) else 2 * sizes[0] <= sizes[1]
+
+
+def in_i64(b: ImportBuilder, x: Value) -> Value:
+    """Numbers as i64, those that it does not hold as its greatest."""
+    if type_of(x).dtype == "ui64":
+        x = b.minimum(x, b.scalar(np.iinfo(np.int64).max, like=x))
+    return b.convert(x, "i64")
 
 
 @onnx_rule("Mod", since=10)
@@ -143,9 +160,9 @@ def clip(b: ImportBuilder, x: Value, low: Value | None = None, high: Value | Non
     return result if high is None else b.minimum(result, high)
 
 
-def is_exact(bound: Any) -> bool:
-    """Whether a bound of a clip is one number that a float attribute holds exactly."""
-    return bound is not None and bound.size == 1 and float(bound.reshape(())) == bound.reshape(()).item()
+def is_exact(number: Any) -> bool:
+    """Whether an array is known and one number that a float attribute holds exactly."""
+    return number is not None and number.size == 1 and float(number.reshape(())) == number.reshape(()).item()
 
 
 @onnx_rule("BitCast", since=26)

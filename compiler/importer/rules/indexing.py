@@ -9,6 +9,7 @@ from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
 from stepwell.importer.rules.slicing import counting, with_new_axes
 
@@ -96,7 +97,7 @@ def scatter_nd(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, re
 def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, axis: int = -1) -> Value:
     rank = type_of(indices).rank + 1
     axis = normalized_axis(axis, rank)
-    wanted = b.convert(indices, "i64")
+    wanted = in_i64(b, indices)
     count = b.convert(b.with_shape(depth, ()), "i64")
     wanted = b.select(b.less(wanted, b.scalar(0, like=wanted)), b.add(wanted, count), wanted)
     known = b.constant_value(count)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import TensorType, type_of
+from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.elementwise import truth
+from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import counting, flattened, inferred_reshape, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
 
 
@@ -206,7 +206,7 @@ def pad_axes(
     for i, axis in enumerate(chosen):
         every[axis], every[rank + axis] = amounts[i], amounts[len(chosen) + i]
     known = None if constant_value is None else b.constant_value(constant_value)
-    if constant_value is None or known is not None or mode != "constant":
+    if constant_value is None or mode != "constant" or (known is not None and (is_float(type_of(x).dtype) or is_exact(known))):
         return pad_by_attributes(b, x, pads=every, mode=mode, value=0.0 if known is None else float(known.reshape(-1)[0]))
     inside, padded = (pad_by_attributes(b, v, pads=every) for v in (truth(b, x), x))
     return b.select(inside, padded, b.with_shape(constant_value, ()))

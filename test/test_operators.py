@@ -1,0 +1,143 @@
+"""Single operators in native code, where their meaning is easy to get wrong: extreme numbers, unusual parameters, NaN and infinities."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from importing import check_native, node
+
+NAN, INF = np.nan, np.inf
+SPECIAL = np.array([-3, -1, -0.5, -1e-6, 0.0, 1e-6, 0.5, 2, 60, NAN, INF, -INF], np.float32)
+HUGE = (1 << 62) + 1  # no f64 holds it
+
+# --- integers stay integers
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.array(HUGE), np.array(-HUGE), np.array((1 << 64) - 1, np.uint64), np.array((1 << 63) + 1, np.uint64), np.array(-7, np.int8), np.array(True)],
+)
+def test_pad_with_any_number(value: np.ndarray) -> None:
+    x = np.array([1, 0, 5]).astype(value.dtype)
+    check_native(node("Pad", ["x", "pads", "value"]), {"x": x}, {"pads": np.array([2, 1]), "value": value})
+    check_native(node("Pad", ["x", "pads", "value"]), {"x": x, "value": value}, {"pads": np.array([2, 1])})
+
+
+@pytest.mark.parametrize("value", [NAN, INF, -0.0, 1e-40])
+def test_pad_with_special_floats(value: float) -> None:
+    weights = {"pads": np.array([2, 1]), "value": np.array(value, np.float32)}
+    check_native(node("Pad", ["x", "pads", "value"]), {"x": SPECIAL}, weights)
+
+
+@pytest.mark.parametrize(("low", "high"), [(5, HUGE), (HUGE, HUGE + 7), (HUGE + 2, HUGE), (-HUGE - 1, -HUGE)])
+def test_clip_by_large_integers(low: int, high: int) -> None:
+    x = np.array([HUGE - 2, HUGE, HUGE + 3, 7, -HUGE, -HUGE - 5])
+    check_native(node("Clip", ["x", "low", "high"]), {"x": x, "low": np.array(low), "high": np.array(high)})
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_power_of_an_integer_by_a_float(dtype: Any) -> None:
+    x, exponents = np.array([16777217, 3, -2, 5, 2], dtype), np.array([1, 2, 3, 0, -1], np.float32)
+    check_native(node("Pow", ["x", "p"]), {"x": x, "p": exponents})
+
+
+def test_power_of_an_integer_by_a_wider_one() -> None:
+    x, exponents = np.array([2, -2, 3, -1, 7], np.int32), np.array([1 << 32, 3, -(1 << 32), (1 << 33) + 1, 2])
+    check_native(node("Pow", ["x", "p"]), {"x": x, "p": exponents}, expected=[np.array([0, -8, 0, -1, 49], np.int32)])
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_power_of_a_float_by_an_integer_that_no_float_holds(dtype: Any) -> None:
+    check_native(node("Pow", ["x", "p"]), {"x": np.array([-1, -1, 2, 0.5], np.float32), "p": np.array([16777217, 3, 2, -3], dtype)})
+
+
+def test_power_of_a_float_by_a_wider_one() -> None:
+    check_native(node("Pow", ["x", "p"]), {"x": np.array([9e37, 3e-30, 2], np.float32), "p": np.array([0.1, -0.3, NAN])}, terms=4)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.5, 1.0), (2.0, 1.5), (0.25, 0.75), (-2.0, 3.0)])
+def test_gemm_of_integers_scaled(alpha: float, beta: float) -> None:
+    arrays = {"a": np.array([[1, -3, 7], [4, 2, 9]], np.int32), "b": np.array([[1], [3], [-5]], np.int32), "c": np.array([3], np.int32)}
+    want = (arrays["a"] @ arrays["b"] * alpha + arrays["c"] * beta).astype(np.int32)
+    check_native(node("Gemm", ["a", "b", "c"], alpha=alpha, beta=beta), arrays, expected=[want])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int32, np.int64, np.float32])
+@pytest.mark.parametrize(("lambd", "bias"), [(1.5, 0.5), (0.5, 0.0), (-0.7, 0.3)])
+def test_shrink(dtype: Any, lambd: float, bias: float) -> None:
+    x = np.array([0, 1, 2, 3, 4, 100]).astype(dtype)
+    x = x if np.dtype(dtype).kind == "u" else np.concatenate([x, -x])
+    want = np.where(x < -lambd, x + bias, np.where(x > lambd, x - bias, 0)).astype(dtype)
+    check_native(node("Shrink", ["x"], lambd=lambd, bias=bias), {"x": x}, expected=[want])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64, np.uint8, np.float32])
+def test_one_hot_of_indices_beyond_the_depth(dtype: Any) -> None:
+    x = np.array([0, 2, 3, (1 << 64) - 1 if dtype == np.uint64 else 127], dtype)
+    values = np.array([HUGE, HUGE + 2])
+    want = np.where(np.arange(3) == x[:, np.newaxis].astype(np.float64), HUGE + 2, HUGE)
+    check_native(node("OneHot", ["x", "depth", "values"]), {"x": x, "values": values}, {"depth": np.array(3)}, expected=[want])
+
+
+# --- activations with unusual parameters
+
+
+ACTIVATIONS: list[tuple[str, dict[str, Any]]] = [
+    *(("Celu", {"alpha": alpha}) for alpha in (-0.5, -2.0, 0.0, 1.0, 1.7, 1e-30)),
+    *(("Elu", {"alpha": alpha}) for alpha in (-1.5, 0.0, 2.0, INF)),
+    *(("LeakyRelu", {"alpha": alpha}) for alpha in (-1.5, 0.0, 2.0)),
+    *(("ThresholdedRelu", {"alpha": alpha}) for alpha in (-0.7, 0.0, 1.0)),
+    ("Selu", {"alpha": -2.0, "gamma": -1.5}), ("Selu", {}), ("HardSigmoid", {"alpha": -1.0, "beta": 0.3}), ("HardSigmoid", {}),
+    ("Shrink", {"lambd": -0.7, "bias": 0.3}), ("Softplus", {}), ("Softsign", {}), ("HardSwish", {}), ("Mish", {}), ("Relu", {}), ("Sigmoid", {}),
+    ("Tanh", {}), ("Gelu", {}), ("Gelu", {"approximate": "tanh"}), ("Sign", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("op", "parameters"), ACTIVATIONS, ids=str)
+def test_activation_of_special_values(op: str, parameters: dict[str, Any]) -> None:
+    check_native(node(op, ["x"], **parameters), {"x": SPECIAL}, terms=64)
+
+
+@pytest.mark.parametrize("alpha", [-0.5, 1.7])
+def test_celu_keeps_small_and_large_numbers(alpha: float) -> None:
+    x = np.array([1e-7, -1e-7, 3.3333333, 1e30, -1e-12], np.float32)
+    want = np.where(x < 0, alpha * np.expm1(np.minimum(x, 0).astype(np.float64) / np.float32(alpha)), x).astype(np.float32)
+    check_native(node("Celu", ["x"], alpha=alpha), {"x": x[:3]}, terms=4, expected=[want[:3]])
+    check_native(node("Celu", ["x"], alpha=alpha), {"x": x[3:4]}, terms=1, expected=[want[3:4]])
+    check_native(node("Celu", ["x"], alpha=alpha), {"x": x[4:]}, terms=4, expected=[want[4:]])
+
+
+def test_sign_of_a_negative_zero_is_zero() -> None:
+    zeros = np.array([-0.0, 0.0] * 9, np.float32)
+    check_native([node("Sign", ["x"], ["s"]), node("Reciprocal", ["s"])], {"x": zeros}, expected=[np.full(18, INF, np.float32)])
+
+
+@pytest.mark.parametrize(("low", "high"), [(7, 4), (-INF, 1), (INF, INF), (-INF, -INF), (0, INF)])
+def test_clip_of_special_values(low: float, high: float) -> None:
+    check_native(node("Clip", ["x", "low", "high"]), {"x": SPECIAL, "low": np.array(low, np.float32), "high": np.array(high, np.float32)})
+
+
+# --- the places of maxima
+
+WINDOWS: list[dict[str, Any]] = [
+    {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1], "strides": [2, 2]},
+    {"kernel_shape": [3, 2], "pads": [1, 1, 2, 0], "storage_order": 1},
+    {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1], "dilations": [2, 3], "strides": [2, 1], "ceil_mode": 1},
+    {"kernel_shape": [2, 3], "strides": [3, 2], "ceil_mode": 1, "storage_order": 1},
+    {"kernel_shape": [3, 3], "auto_pad": "SAME_LOWER", "strides": [2, 2]},
+]
+
+
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.float16, np.float32, np.float64])
+def test_places_of_least_values(dtype: Any, window: dict[str, Any]) -> None:
+    least = -np.inf if np.dtype(dtype).kind == "f" else np.iinfo(dtype).min
+    some = np.random.default_rng(1).random((2, 3, 5, 7)) < 0.3
+    for x in (np.full(some.shape, least, dtype), np.where(some, least + 1 if least != -np.inf else -1e4, least).astype(dtype)):
+        check_native(node("MaxPool", ["x"], ["y", "places"], **window), {"x": x}, outputs=("y", "places"))
+
+
+def test_places_of_nan() -> None:
+    x = np.array([1, NAN, 3, NAN, -INF, 2], np.float32).reshape(1, 1, 6)
+    want = [np.array([[[NAN, NAN, NAN, NAN, NAN, 2]]], np.float32), np.array([[[1, 1, 1, 3, 3, 5]]])]
+    check_native(node("MaxPool", ["x"], ["y", "places"], kernel_shape=[3], pads=[1, 1]), {"x": x}, outputs=("y", "places"), expected=want)
