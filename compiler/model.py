@@ -81,7 +81,7 @@ class CompiledModel:
         self.memory = Memory(weights.nbytes, workspace_bytes)
         self._texts = dict(texts)
         self._names = tuple(info.name for info in self.inputs)
-        self._slots = [_Slot(info, "input") for info in self.inputs]
+        self._slots = [(_TruthSlot if info.dtype == np.bool_ else _Slot)(info, "input") for info in self.inputs]
         self._out_slots = [_Slot(info, "output") for info in self.outputs]
         self.weights = weights  # keeps the memory that the address is of
         """The arena of all weights, read-only."""
@@ -189,6 +189,15 @@ class _Slot:
         if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
             raise InputError(f"{self.what}: expected a contiguous, aligned, writeable array to write to, got one that is not")
         return array
+
+
+class _TruthSlot(_Slot):
+    """The place of a boolean input. The code takes a byte for 0 or 1, while numpy takes any but 0 for true: a view of other data may hold such."""
+
+    def fit(self, array: Any) -> np.ndarray:
+        fitting = super().fit(array)
+        codes = fitting.view(np.uint8)
+        return codes != 0 if codes.max(initial=0) > 1 else fitting
 
 
 def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:

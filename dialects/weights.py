@@ -106,9 +106,11 @@ class WeightTable(Mapping[str, np.ndarray]):
     def load(path: str | os.PathLike[str]) -> "WeightTable":
         """Read a safetensors file. Raises ModelError if it is missing or damaged."""
         try:
-            return WeightTable(load_file(path))
+            arrays = load_file(path)
         except (OSError, SafetensorError) as error:
             raise ModelError(f"weights {os.fspath(path)}: {error}") from None
+        # Code takes the byte of a boolean for 0 or 1, and another program may have written others.
+        return WeightTable({name: array.view(np.uint8) != 0 if array.dtype == np.bool_ else array for name, array in arrays.items()})
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
