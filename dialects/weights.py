@@ -1,7 +1,7 @@
 """The weight table: named numpy arrays that live beside the IR, with reading and writing as safetensors."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -93,14 +93,11 @@ class WeightTable(Mapping[str, np.ndarray]):
         self._arrays[unique] = array if isinstance(array, Deferred) else _read_only(np.asarray(array))
         return unique
 
-    def keep_only(self, names: set[str]) -> None:
-        """Drop every entry that is not in `names`."""
-        self._arrays = {name: array for name, array in self._arrays.items() if name in names}
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all entries to a safetensors file, atomically."""
+    def save(self, path: str | os.PathLike[str], names: Collection[str] | None = None) -> None:
+        """Write all entries, or those of the `names`, to a safetensors file, atomically. What is computed for it is not kept."""
+        arrays = {name: self.source(name)() for name in self if names is None or name in names}
         with replacing(path) as temporary:
-            save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in self.items()}, temporary)
+            save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in arrays.items()}, temporary)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "WeightTable":

@@ -1,6 +1,7 @@
 """What can watch a run of passes: timing, printing, dumps and reproducers."""
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -8,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from stepwell.dialects.files import write_atomically
 from stepwell.dialects.mlir import ir
-from stepwell.passes.pipeline import Step
+from stepwell.dialects.weights import WeightTable
+from stepwell.passes.ir_files import IRFiles, used_weights
+from stepwell.passes.pipeline import Step, format_pipeline, parse_pipeline
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class PrintOptions:
 class Instrumentation:
     """Base of what watches a run: every hook does nothing unless overridden."""
 
+    def begin(self, weights: WeightTable) -> None:
+        """Called before the first pass of a pipeline, with the table that the passes work on."""
+
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         """Called before a pass; `rest` is the pipeline from this pass on."""
 
@@ -50,6 +55,10 @@ class Instruments(Instrumentation):
 
     def __init__(self, *parts: Instrumentation) -> None:
         self.parts = parts
+
+    def begin(self, weights: WeightTable) -> None:
+        for part in self.parts:
+            part.begin(weights)
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         for part in self.parts:
@@ -115,58 +124,96 @@ class PrintIR(Instrumentation):
         stream.write(f"// -----// IR Dump {when.capitalize()} {step}{f' ({level})' if level else ''} //----- //\n{self.options.text(module)}\n")
 
 
+@dataclass(frozen=True)
+class Flags:
+    """What the commands in written files are to be given, beside a file: text that a shell takes apart."""
+
+    opt: str = ""
+    """For `stepwell-opt`."""
+    run: Callable[[str], str] = lambda level: ""
+    """For `stepwell run --from LEVEL`."""
+
+
 class DumpIR(Instrumentation):
     """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is what came in.
 
-    When a pass fails, `reproducer.mlir` gets the IR before it, with the pipeline that was left to run.
+    The weights that a file uses lie beside it, and its first lines say how to go on from it. When a pass fails, `reproducer.mlir` gets
+    the IR before it, with the pipeline that was left to run.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.options = options or PrintOptions(locations=True)
+        self.flags = flags or Flags()
         self.number = 0
-        self.last: Path | None = None
-        self.rest = ""
+        self._files = IRFiles()
+        self._weights = WeightTable()
+        self._rest = ""
+        self._last: tuple[str, set[str]] | None = None
+
+    def begin(self, weights: WeightTable) -> None:
+        self._weights = weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
-        self.rest = rest
-        if self.last is None:
-            self._write("input", module)
+        self._rest = rest
+        if self._last is None:
+            self._write("input", module, level, rest)
 
     def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
         self.number += 1
-        self._write(step.name, module)
+        self._write(step.name, module, level, format_pipeline(parse_pipeline(self._rest)[1:]))
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        text = "" if self.last is None else self.last.read_text()
-        return _write_reproducer(self.folder / "reproducer.mlir", text, self.rest, error)
+        text, used = self._last or ("", set())
+        return _write_reproducer(self._files, self.folder / "reproducer.mlir", text, self._weights, used, self._rest, self.flags, error)
 
-    def _write(self, name: str, module: ir.Module) -> None:
-        self.last = self.folder / f"{self.number:03}_{name}.mlir"
-        write_atomically(self.last, self.options.text(module))
+    def _write(self, name: str, module: ir.Module, level: str | None, rest: str) -> None:
+        file = self.folder / f"{self.number:03}_{name}.mlir"
+        self._last = self.options.text(module), used_weights(module)
+        commands, result = [], file
+        if rest:
+            result = self.folder / f"{level or 'result'}.mlir"
+            commands.append(f"{_opt_command(file, rest, self.flags)} -o {shlex.quote(str(result))}")
+        if level is not None:
+            flags = self.flags.run(level)
+            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {shlex.quote(str(result))}")
+        self._files.write(file, "".join(f"// {command}\n" for command in commands) + self._last[0], self._weights, self._last[1])
 
 
 class Reproducer(Instrumentation):
     """When a pass fails, writes the IR before it with the pipeline still to run, as a file that `stepwell-opt` runs again."""
 
-    def __init__(self, file: str | os.PathLike[str]) -> None:
+    def __init__(self, file: str | os.PathLike[str], flags: Flags | None = None) -> None:
         self.file = Path(file)
+        self.flags = flags or Flags()
         self.text = ""
         self.rest = ""
+        self._used: set[str] = set()
+        self._weights = WeightTable()
+
+    def begin(self, weights: WeightTable) -> None:
+        self._weights = weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         # Taken now: a failing pass leaves the module half changed.
-        self.text, self.rest = PrintOptions(locations=True).text(module), rest
+        self.text, self.rest, self._used = PrintOptions(locations=True).text(module), rest, used_weights(module)
 
     def failed(self, step: Step, error: Exception) -> str | None:
-        return _write_reproducer(self.file, self.text, self.rest, error)
+        return _write_reproducer(IRFiles(), self.file, self.text, self._weights, self._used, self.rest, self.flags, error)
 
 
-def _write_reproducer(file: Path, text: str, pipeline: str, error: Exception) -> str:
+def _write_reproducer(
+    files: IRFiles, file: Path, text: str, weights: WeightTable, used: set[str], pipeline: str, flags: Flags, error: Exception
+) -> str:
     said = (str(error).splitlines() or [""])[0]
-    write_atomically(file, f"// stepwell-opt --pass-pipeline='{pipeline}' {file.name}\n// fails with: {said}\n{text}")
-    return f"reproducer: {file}"
+    command = _opt_command(file, pipeline, flags)
+    files.write(file, f"// {command}\n// fails with: {said}\n{text}", weights, used)
+    return f"reproducer: {file}; run it with: {command}"
+
+
+def _opt_command(file: Path, pipeline: str, flags: Flags) -> str:
+    return f"stepwell-opt --pass-pipeline='{pipeline}'{f' {flags.opt}' if flags.opt else ''} {shlex.quote(str(file))}"
 
 
 def stopwatch() -> Callable[[], float]:

@@ -69,6 +69,7 @@ class PassRunner:
         _verify(module)
 
     def _run(self, planned: "Sequence[tuple[Step, Action]]", module: Any, level: str | None) -> None:
+        self.instrumentation.begin(self.state.weights)
         for index, (step, action) in enumerate(planned):
             rest = format_pipeline([s for s, _ in planned[index:]])
             self.instrumentation.before(step, module, level, rest)

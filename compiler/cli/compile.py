@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.display import level_times, plural, quantity, seconds
-from stepwell.cli.session import Session, add_model_options, save_ir, used_weights
+from stepwell.cli.session import Session, add_model_options, save_ir
 from stepwell.dialects.files import write_atomically
 from stepwell.stair import ARTIFACTS, LEVELS
 
@@ -49,6 +49,8 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
         save_ir(lowered, Path(output))
         return
     sys.stdout.write(lowered.text() + "\n")
+    from stepwell.passes.ir_files import used_weights
+
     if used_weights(lowered.module):
         print("weights are written only with -o FILE", file=sys.stderr)
 
@@ -64,6 +66,8 @@ def _artifact(session: Session, lowered: "Lowered", kind: str) -> str | bytes:
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
+    from stepwell.passes.ir_files import used_weights
+
     kernels = sum("stepwell.kernel" in op.operation.attributes for op in lowered.module.body.operations)
     weights = sum(lowered.weights.entry(name).nbytes for name in used_weights(lowered.module))
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"

@@ -25,6 +25,7 @@ def make_parser() -> Parser:
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
     add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
+    add("--schedule", metavar="FILE", help="schedules for kernels, to be used for those that assign-schedules would choose")
     add("--split-input-file", action="store_true", help="treat the pieces between lines of '// -----' one by one")
     add(
         "--verify-diagnostics", choices=("all", "only-expected"), metavar="all|only-expected",

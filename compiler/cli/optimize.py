@@ -10,12 +10,14 @@ from pathlib import Path
 from stepwell.cli.common import FAULT, OK, report
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
+from stepwell.cli.session import command_flags
 from stepwell.dialects.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.files import write_atomically
 from stepwell.dialects.mlir import make_context, parse_module
+from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
-from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
+from stepwell.passes.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
 from stepwell.passes.pipeline import flatten, parse_pipeline
 from stepwell.passes.registry import PassState, passes
 from stepwell.passes.runner import PassRunner
@@ -30,7 +32,8 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     known = set(weights)
     timings = PassTimings()
     instruments = _instruments(options, timings)
-    state = PassState(weights=weights, target=_target(options, pipeline))
+    schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
+    state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
         outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(state, instruments))
@@ -97,10 +100,12 @@ def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instrumen
     before, after = options.mlir_print_ir_before_all, options.mlir_print_ir_after_all
     if before or after:
         parts.append(PrintIR(before=before, after=after, options=_print_options(options)))
+    unregistered = "--allow-unregistered-dialect" if options.allow_unregistered_dialect else ""
+    flags = Flags(f"{command_flags(options.load, options.target, options.schedule)} {unregistered}".strip())
     if options.dump_ir is not None:
-        parts.append(DumpIR(options.dump_ir))
+        parts.append(DumpIR(options.dump_ir, flags=flags))
     if options.reproducer is not None:
-        parts.append(Reproducer(options.reproducer))
+        parts.append(Reproducer(options.reproducer, flags))
     return Instruments(*parts)
 
 

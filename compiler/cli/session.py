@@ -1,6 +1,7 @@
 """What `run` and `compile` share: their options, where the model comes from, what watches the passes."""
 
 import argparse
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,11 +17,9 @@ from stepwell.target import MAX_THREADS
 
 if TYPE_CHECKING:
     from stepwell.api import Lowered
-    from stepwell.dialects.mlir import ir
-    from stepwell.dialects.weights import WeightTable
     from stepwell.dynamic import DynamicModel
     from stepwell.model import CompiledModel
-    from stepwell.passes.instrumentation import Instrumentation
+    from stepwell.passes.instrumentation import Flags, Instrumentation
 
 
 def add_model_options(parser: Parser) -> None:
@@ -66,6 +65,14 @@ def load_plugins(options: argparse.Namespace) -> None:
     plugins.load_installed()
     for file in options.load:
         plugins.load_file(file)
+
+
+def command_flags(load: list[str], target: str | None, schedule: str | None = None) -> str:
+    """The options that both commands have, as text for a shell, where they are given."""
+    flags = [*(("--load", file) for file in load), *([("--target", target)] if target not in (None, "host") else [])]
+    if schedule is not None:
+        flags.append(("--schedule", schedule))
+    return shlex.join(part for flag in flags for part in flag)
 
 
 def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
@@ -136,13 +143,26 @@ class Session:
         if self.options.print_ir_after_all:
             parts.append(PrintIR())
         if self.options.dump_ir is not None:
-            parts.append(DumpIR(self.options.dump_ir))
+            parts.append(DumpIR(self.options.dump_ir, flags=self._flags()))
         try:
             with Progress(self.options.start) as self.progress:
                 yield Instruments(*parts)
         finally:
             if self.options.time_passes:
                 sys.stderr.write(timings.report())
+
+    def _flags(self) -> "Flags":
+        """What the commands need that are written to dumped files."""
+        from stepwell.passes.instrumentation import Flags
+
+        shared = command_flags(self.options.load, self.options.target)
+        schedule = command_flags([], "host", self.options.schedule)
+        disable = " ".join(f"--disable {name}" for name in self.disable)
+
+        def run(level: str) -> str:
+            return " ".join(filter(None, (shared, schedule if LEVELS.index(level) < LEVELS.index("scheduled") else "", disable)))
+
+        return Flags(" ".join(filter(None, (shared, schedule))), run)
 
     @property
     def watches(self) -> bool:
@@ -190,6 +210,7 @@ class Session:
         """The model given with `--from`, at that level. Raises IRError or ModelError."""
         from stepwell.api import read_ir
         from stepwell.cli.files import read_text, read_weights
+        from stepwell.passes.ir_files import used_weights
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
@@ -204,28 +225,10 @@ class Session:
         return lowered
 
 
-def used_weights(module: "ir.Module") -> set[str]:
-    """The names of the weights that a module uses, by its parameters or by its arena."""
-    from stepwell.dialects.mlir import ir
-    from stepwell.passes.rewriting import ops_below
-
-    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
-    attributes = module.operation.attributes
-    if "stepwell.arena" in attributes:
-        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
-    return names
-
-
-def save_ir(lowered: "Lowered", file: Path) -> "WeightTable":
-    """Write IR to a file and the weights it uses beside it; returns those. Raises IRError or OSError."""
-    from stepwell.dialects.files import write_atomically
-    from stepwell.dialects.weights import WeightTable
+def save_ir(lowered: "Lowered", file: Path) -> None:
+    """Write IR to a file and the weights it uses beside it. Raises IRError or OSError."""
+    from stepwell.passes.ir_files import IRFiles, used_weights
 
     if file.suffix == ".safetensors":
         raise IRError(f"{file}: expected a file for IR, got the name of a weight table")
-    used = used_weights(lowered.module)
-    weights = WeightTable({name: lowered.weights[name] for name in lowered.weights if name in used})
-    if weights:
-        weights.save(file.with_suffix(".safetensors"))
-    write_atomically(file, lowered.text() + "\n")
-    return weights
+    IRFiles().write(file, lowered.text() + "\n", lowered.weights, used_weights(lowered.module))

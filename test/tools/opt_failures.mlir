@@ -11,11 +11,11 @@
 // RUN: not stepwell-opt %s --convert-func-to-llvm --finalize-memref-to-llvm --llvm-request-c-wrappers=x 2>&1 | FileCheck %s --check-prefix=OPTION
 
 // CHECK: error: SW005 pass 'fail-here': 'func.func' at loc("{{[^-].*}}.mlir":{{[0-9]+:[0-9]+}}): the second function is too much
-// REPRODUCER: // stepwell-opt --pass-pipeline='fail-here,cse' again.mlir
+// REPRODUCER: // stepwell-opt --pass-pipeline='fail-here,cse' --load {{.*}}plugin.py {{.*}}again.mlir
 // REPRODUCER: // fails with: SW005 pass 'fail-here'
 // REPRODUCER: @first{{.*}}tags = ["tagged"]
 // REPRODUCER: @second
-// VERIFY: error: SW005 pass 'break-ir': left IR that does not verify: {{.*}}requires attribute 'function_type'; reproducer: {{.*}}reproducer.mlir
+// VERIFY: error: SW005 pass 'break-ir': left IR that does not verify: {{.*}}requires attribute 'function_type'; reproducer: {{.*}}reproducer.mlir; run it with: stepwell-opt --pass-pipeline='break-ir' --load {{.*}}plugin.py {{.*}}reproducer.mlir
 // DUMP: @first{{.*}}tags = ["tagged"]
 // REST: --pass-pipeline='break-ir'
 // PYTHON: error: SW005 pass 'raise-error': KeyError: 'no such thing'
