@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.errors import (
     CodegenError,
+    IndexRangeError,
     InferenceError,
     InputError,
     IRError,
@@ -32,8 +33,9 @@ LOADED_AT = time.time()
 """When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
 
 __all__ = [
-    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "InferenceError", "InputError", "Lowered", "ModelError", "PassError",
-    "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend", "lower", "read_ir",
+    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "Lowered", "ModelError",
+    "PassError", "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend",
+    "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {

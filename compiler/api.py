@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from stepwell.dialects.errors import InputError, IRError, ModelError
+from stepwell.dialects.index_checks import get_checks, widths
 from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
@@ -116,6 +117,8 @@ def read_ir(
         lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen, schedules=schedules), chosen)
         if any(key not in module.operation.attributes for key in SIGNATURE):
             _derive_signature(module)
+        if LEVELS.index(level) < LEVELS.index(CODE_LEVELS[0]):
+            _check_results(lowered)
         lowered.snapshots[level] = module.operation.clone()
     return lowered
 
@@ -200,7 +203,7 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
         objects=objects, weights=weights, workspace_bytes=_bytes(lowered.module, "stepwell.workspace_bytes"),
-        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights_key,
+        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights_key, checks=get_checks(lowered.module.operation),
     )  # fmt: skip
 
 
@@ -265,6 +268,15 @@ def _set_signature(module: ir.Module, *sides: Sequence[tuple[str, TensorType]]) 
         module.operation.attributes[key] = ir.ArrayAttr.get(entries)
 
 
+def _check_results(lowered: Lowered) -> None:
+    """Raise IRError where @main returns something else than the module's attributes say."""
+    kind, hidden = find_function(lowered.module.operation, "main").type, widths(get_checks(lowered.module.operation))
+    outputs = len(lowered.signature("outputs"))
+    if len(kind.results) != outputs + len(hidden) or [TensorType.from_mlir(t).elements for t in kind.results[outputs:]] != hidden:
+        what = f"{outputs} outputs" + (f" and {len(hidden)} hidden results of {hidden} elements" if hidden else "")
+        raise IRError(f"@main must return {what}, as the module's attributes say; it is a {kind}")
+
+
 def _derive_signature(module: ir.Module) -> None:
     """Names and types from @main of IR written by hand, at a level where it still takes and returns tensors."""
     main = find_function(module.operation, "main")
@@ -278,6 +290,7 @@ def _derive_signature(module: ir.Module) -> None:
                 named = ir.StringAttr(entry["stepwell.name"]).value if "stepwell.name" in entry else f"{prefix}{i}"
                 side.append((named, TensorType.from_mlir(mlir_type)))
         sides.append(side)
+    sides[1] = sides[1][: len(sides[1]) - len(widths(get_checks(module.operation)))]
     if not sides[1]:
         raise IRError("the module has no stepwell.inputs and stepwell.outputs, and its @main returns no tensors to derive them from")
     _set_signature(module, *sides)

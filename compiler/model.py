@@ -1,6 +1,8 @@
 """A compiled model: checks the arrays it is given, runs the native code, tells what it is made of."""
 
 import collections
+import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -8,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stepwell.dialects.dtypes import to_numpy
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.errors import IndexRangeError, InputError
+from stepwell.dialects.index_checks import IndexCheck, widths
 
 from .native.buffers import address, aligned_empty
 from .native.loader import LoadedCode
@@ -51,8 +54,8 @@ class Memory:
 class CompiledModel:
     """Native code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. The native `main` takes a bare pointer for each input and each output, then the weight arena and
-    the workspace; `texts` gives the IR of each level it knows, when it is asked for.
+    Made by `stepwell.compile`. The native `main` takes a bare pointer for each input, each output and each hidden result, which tells
+    how far indices reach, then the weight arena and the workspace; `texts` gives the IR of each level it knows, when it is asked for.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class CompiledModel:
         timings: Mapping[str, float],
         kernels: int,
         objects: Mapping[str, bytes] | None = None,
+        checks: Sequence[IndexCheck] = (),
     ) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -86,13 +90,19 @@ class CompiledModel:
         self.weights = weights  # keeps the memory that the address is of
         """The arena of all weights, read-only."""
         self._weights_address = address(weights)
-        self._main = code.function("main", len(self.inputs) + len(self.outputs) + 2)
+        self.checks = IndexChecks(checks)
+        """What is looked at when a run is over."""
+        self._checked = bool(checks)
+        self._main = code.function("main", len(self.inputs) + len(self.outputs) + len(self.checks.widths) + 2)
         self._openmp = openmp()
         # Workspaces that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic.
         self._workspaces: collections.deque[np.ndarray] = collections.deque()
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Run on the inputs in the model's order; the outputs in the model's order. Raises InputError if an array does not fit."""
+        """Run on the inputs in the model's order; the outputs in the model's order.
+
+        Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range.
+        """
         if len(arrays) != len(self._slots):
             raise InputError(f"expected {len(self._slots)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
         return self._run(arrays, None)
@@ -101,7 +111,8 @@ class CompiledModel:
         """Run on inputs by name; returns outputs by name, in the model's order.
 
         `out` gives arrays for some or all outputs to be written to: contiguous, writeable, of the right dtype and shape.
-        Raises InputError for a missing or unknown name and for an array that does not fit.
+        Raises InputError for a missing or unknown name and for an array that does not fit, IndexRangeError for an index out of range;
+        what then is in `out` means nothing.
         """
         try:
             arrays = [inputs[name] for name in self._names]
@@ -131,6 +142,10 @@ class CompiledModel:
             workspace = aligned_empty(self.memory.workspace_bytes)
         addresses = [address(array) for array in given]
         addresses += [address(array) for array in results]
+        hidden = None
+        if self._checked:
+            hidden = self.checks.buffer()
+            addresses += self.checks.addresses(hidden)
         try:
             if self._openmp is None:
                 self._main(*addresses, self._weights_address, address(workspace))
@@ -142,6 +157,8 @@ class CompiledModel:
                     self._openmp.set_threads(before)
         finally:
             self._workspaces.append(workspace)
+        if hidden is not None:
+            self.checks.raise_any(hidden)
         return results
 
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -154,6 +171,34 @@ class CompiledModel:
                 if np.may_share_memory(first, results[j]):
                     raise InputError(f"output '{names[i]}': expected memory of its own, got memory shared with output '{names[j]}'")
         return results
+
+
+class IndexChecks:
+    """What a model looks at when a run is over: how far its indices reached."""
+
+    def __init__(self, checks: Sequence[IndexCheck]) -> None:
+        self.checks = tuple(checks)
+        self.widths = widths(checks)
+        """How many 64-bit numbers each hidden result of the native code has."""
+        self._starts = list(itertools.accumulate(self.widths, initial=0))
+        shared = [[check.sizes for check in checks if check.result == result] for result in range(len(self.widths))]
+        self._limits = [2 * min(sizes) for group in shared for sizes in zip(*group, strict=True)]
+
+    def buffer(self) -> np.ndarray:
+        """Memory for all hidden results of a run."""
+        return np.empty(self._starts[-1], np.uint64)
+
+    def addresses(self, buffer: np.ndarray) -> list[int]:
+        """Of each hidden result."""
+        base = address(buffer)
+        return [base + 8 * start for start in self._starts[:-1]]
+
+    def raise_any(self, buffer: np.ndarray) -> None:
+        """Raise IndexRangeError, for the first node that has one, if an index was out of range."""
+        codes = buffer.tolist()
+        if any(map(operator.ge, codes, self._limits)):
+            problems = (c.problem(codes[self._starts[c.result] : self._starts[c.result + 1]]) for c in self.checks)
+            raise IndexRangeError(next(problem for problem in problems if problem is not None))
 
 
 class _Slot:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.dtypes import from_numpy, to_numpy
+from stepwell.dialects.index_checks import IndexCheck
 
 from .cache import Cache, key_of
 from .fingerprint import file_digest
@@ -32,6 +33,7 @@ class Parts:
     nodes: list[str]
     object_keys: dict[str, str]
     weights_key: str | None
+    checks: Sequence[IndexCheck] = ()
 
 
 @dataclass
@@ -59,7 +61,7 @@ def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[
     return CompiledModel(
         inputs=parts.inputs, outputs=parts.outputs, code=code, weights=parts.weights, workspace_bytes=parts.workspace_bytes,
         threads=thread_count(threads), texts={**texts, "asm": disassembled}, timings=spent,
-        kernels=len(parts.objects) - 1, objects=parts.objects,
+        kernels=len(parts.objects) - 1, objects=parts.objects, checks=parts.checks,
     )  # fmt: skip
 
 
@@ -71,6 +73,7 @@ def keep(store: Cache, key: str, made: Parts | Signature, files: Sequence[Path],
             return
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
+            "checks": [vars(check) for check in made.checks],
         }  # fmt: skip
     if files and folder is not None:
         # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
@@ -100,7 +103,8 @@ def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | N
     weights = store.map("weights", code["weights"])
     if weights is None or len(found) < len(objects):
         return None
-    return Parts(inputs, outputs, found, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"])
+    checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
+    return Parts(inputs, outputs, found, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], checks)
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 _STEPS = {
     "graph-opt": (
         "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-        "make-padding-explicit,fold-constants,remove-identities,use-products,block-channels,canonicalize,use-winograd,use-panels,canonicalize,cse,"
+        "check-indices,make-padding-explicit,fold-constants,remove-identities,use-products,block-channels,canonicalize,use-winograd,use-panels,canonicalize,cse,"
         "remove-identities,check-lowerable,fuse-operators,outline-kernels"
     ),
     "linalg": (

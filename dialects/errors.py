@@ -85,3 +85,9 @@ class ScheduleError(PassError):
     """A schedule is missing or not legal for its op and target, in IR or in a schedule file: names kernel, op and knob."""
 
     code = "SW009"
+
+
+class IndexRangeError(StepwellError):
+    """An index that only a run has is out of range: names the node, the index, and what it may be. The outputs then mean nothing."""
+
+    code = "SW010"

@@ -20,6 +20,11 @@ def node_names(location: ir.Location) -> list[str]:
     return list(dict.fromkeys(leaf.name_str for leaf in _leaves(location) if isinstance(leaf, ir.NameLoc)))
 
 
+def nodes_text(location: ir.Location) -> str:
+    """The names of all nodes in `location`, for a message."""
+    return " and ".join(node_names(location)) or "an unnamed node"
+
+
 def node_index(location: ir.Location) -> int | None:
     """The index of the first node in `location`, or None if it names none."""
     for leaf in _leaves(location):

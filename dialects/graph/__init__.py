@@ -57,6 +57,7 @@ from stepwell.dialects.graph.logic import (
     ShiftLeftOp,
     ShiftRightOp,
     XorOp,
+    ZigzagOp,
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.panels import PanelMatmulOp
@@ -105,7 +106,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "SqrtOp", "RsqrtOp", "ExpOp", "LogOp", "SinOp", "CosOp", "TanOp", "AsinOp", "AcosOp", "AtanOp", "SinhOp", "CoshOp", "TanhOp",
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
-    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
+    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "ZigzagOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp",
     "MaxPoolOp", "AvgPoolOp",

@@ -9,7 +9,8 @@ import numpy as np
 from stepwell.dialects.errors import InputError, ModelError, StepwellError
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
-from stepwell.dialects.locations import node_names
+from stepwell.dialects.index_checks import get_checks, widths
+from stepwell.dialects.locations import nodes_text
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType, from_numpy, type_of
 from stepwell.dialects.weights import WeightTable
@@ -21,8 +22,8 @@ Values = MutableMapping[ir.Value, Any]
 def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What `@main` of a module at level `graph` or `graph-opt` gives for `inputs`, by the names of its arguments and results.
 
-    Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks, and StepwellError, naming op and
-    node, where an op has no meaning for its data.
+    Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks, IndexRangeError for an index out of
+    range, and StepwellError where else an op has no meaning for its data; both name op and node.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
@@ -32,7 +33,8 @@ def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.nd
     names = value_names(main, "arg_attrs", "input", len(block.arguments))
     arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
     results = Evaluator(functions, weights).run(block, arguments, {})
-    return dict(zip(value_names(main, "res_attrs", "output", len(results)), results, strict=True))
+    names = value_names(main, "res_attrs", "output", len(results))
+    return dict(zip(names, results[: len(results) - len(widths(get_checks(module.operation)))], strict=False))
 
 
 def value_names(function: ir.Operation, attribute: str, prefix: str, count: int) -> list[str]:
@@ -102,7 +104,7 @@ class Evaluator:
         try:
             return op.evaluate(groups)
         except StepwellError as error:
-            raise StepwellError(f"{name} of {' and '.join(node_names(op.location)) or 'an unnamed node'}: {error.args[0]}") from error
+            raise type(error)(f"{name} of {nodes_text(op.location)}: {error.args[0]}") from error
 
     def loop(self, body: ir.Block, rounds: int, condition: np.ndarray, carried: list[np.ndarray], values: Values) -> list[np.ndarray]:
         """The carried values after the last round."""

@@ -7,7 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.errors import IndexRangeError
+from stepwell.dialects.index_checks import out_of_range
 
 Array = np.ndarray
 _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
@@ -78,12 +79,17 @@ def integer_power(base: Array, exponent: Array) -> Array:
 
 
 def checked_indices(indices: Array, size: int) -> Array:
-    """Indices into a dimension of `size`, negative ones counted from its end. Raises StepwellError if one is out of range."""
-    wanted = indices.astype(np.int64)
-    bad = (wanted < -size) | (wanted >= size)
-    if bad.any():
-        raise StepwellError(f"index {wanted[bad].flat[0]} is out of range for a dimension of size {size}")
+    """Indices into a dimension of `size`, negative ones counted from its end. Raises IndexRangeError if one is out of range."""
+    wanted, bad = indices.astype(np.int64), first_out_of_range(indices, size)
+    if bad is not None:
+        raise IndexRangeError(out_of_range(int(wanted[bad]), size))
     return np.where(wanted < 0, wanted + size, wanted)
+
+
+def first_out_of_range(indices: Array, size: int) -> tuple[int, ...] | None:
+    """The place of the first index that a dimension of `size` does not have."""
+    bad = (indices < -size) | (indices >= size)
+    return tuple(int(i) for i in np.unravel_index(np.argmax(bad), bad.shape)) if bad.any() else None
 
 
 def lowest(dtype: np.dtype) -> Any:

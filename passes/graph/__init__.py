@@ -2,6 +2,7 @@
 
 from stepwell.passes.graph import (
     block_channels,
+    check_indices,
     fold_batch_norm,
     fold_constants,
     fuse_operators,
@@ -16,6 +17,7 @@ from stepwell.passes.graph import (
 
 __all__ = [
     "block_channels",
+    "check_indices",
     "fold_batch_norm",
     "fold_constants",
     "fuse_operators",

@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.errors import UnsupportedError
 from stepwell.dialects.graph.base import GraphOp
-from stepwell.dialects.locations import node_names
+from stepwell.dialects.locations import nodes_text
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import type_of
 from stepwell.passes.graph_to_linalg.lowerings import conversions
@@ -30,8 +30,7 @@ class CheckLowerable(Pass):
             if isinstance(inner.opview, GraphOp) and inner.name not in _STRUCTURAL:
                 reason = _reason(inner, known)
                 if reason:
-                    names = " and ".join(node_names(inner.location)) or "an unnamed node"
-                    problems.append(f"{names}: {reason}")
+                    problems.append(f"{nodes_text(inner.location)}: {reason}")
         if problems:
             raise UnsupportedError("; ".join(dict.fromkeys(problems)))
 

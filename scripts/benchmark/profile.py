@@ -35,8 +35,9 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     # The whole model gets outputs and a workspace of its own, so that the replay cannot find there what it fails to compute.
     outputs, other = ([np.zeros_like(array) for array in want] for _ in range(2))
     workspace, other_workspace = (aligned_empty(model.memory.workspace_bytes) for _ in range(2))
-    base = [address(array) for array in (*arrays, *outputs, model.weights, workspace)]
-    other_base = [address(array) for array in (*arrays, *other, model.weights, other_workspace)]
+    hidden, other_hidden = (model.checks.buffer() for _ in range(2))
+    base = _addresses(model, [*arrays, *outputs], hidden, workspace)
+    other_base = _addresses(model, [*arrays, *other], other_hidden, other_workspace)
     code = load(model.objects, exports=list(model.objects))
     bound = [(code.function(c.kernel, len(c.operands)), [base[o.argument] + o.offset for o in c.operands]) for c in calls]
     main = code.function("main", len(base))
@@ -52,6 +53,11 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
         for call, seconds in zip(calls, samples, strict=True)
     ]
     return Profile(times, statistics.median(whole), peak_flops(threads, target))
+
+
+def _addresses(model: CompiledModel, arrays: list[np.ndarray], hidden: np.ndarray, workspace: np.ndarray) -> list[int]:
+    """The arguments of @main."""
+    return [*map(address, arrays), *model.checks.addresses(hidden), address(model.weights), address(workspace)]
 
 
 def _replay(bound: list[tuple[Callable[..., None], list[int]]], main: Callable[[], None], repeats: int) -> tuple[list[list[float]], list[float]]:

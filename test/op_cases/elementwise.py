@@ -21,8 +21,8 @@ def equal(r: Random) -> Case:
     return Case([r.within(dtype, shape, -2, 2) for shape in r.broadcastable()], {})
 
 
-@case("bitwise_not")
-def bitwise_not(r: Random) -> Case:
+@case("bitwise_not", "zigzag")
+def of_all_bits(r: Random) -> Case:
     return Case([r.any_value(r.dtype(), r.shape())], {})
 
 
