@@ -175,7 +175,7 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
     """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
-    offsets, size = _arena(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
+    offsets, size = arena_offsets(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
     beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
     packing = beside.submit(_weights, lowered.weights, offsets, size, store)
     beside.shutdown(wait=False)
@@ -226,7 +226,7 @@ def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store:
     return (pack_arena(weights, offsets, size), None) if mapped is None else (mapped, key)
 
 
-def _arena(module: ir.Module) -> dict[str, int]:
+def arena_offsets(module: ir.Module) -> dict[str, int]:
     """The offset of each weight in the arena."""
     attributes = module.operation.attributes
     return {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}

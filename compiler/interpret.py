@@ -1,0 +1,78 @@
+"""Run a model by what its IR at a level means, without native code; find between which levels its meaning changed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.dtypes import to_numpy
+from stepwell.dialects.errors import InputError
+from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
+from stepwell.dialects.interpreter import interpret as run_module
+from stepwell.dialects.mlir import ir
+
+from .api import Lowered, arena_offsets, descend
+from .check import OutputCheck, compare
+from .native.buffers import pack_arena
+from .stair import LEVELS, PACKED, check_level
+
+Arrays = Mapping[str, np.ndarray]
+MEANT = LEVELS[: LEVELS.index("scheduled") + 1]
+"""The levels whose IR has a meaning that can be run."""
+
+
+def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
+    """The outputs by name that a model's IR means for `inputs`: at its level, or at one passed before of which there is a snapshot.
+
+    At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent of
+    everything below that level. Raises InputError for inputs that do not fit and for a level that has no such meaning, and
+    StepwellError, naming op and node, where an op has none.
+    """
+    level = check_level(level or lowered.level)
+    if level not in MEANT:
+        raise InputError(f"IR at level {level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    if level != lowered.level and level not in lowered.snapshots:
+        raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
+    module = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
+    with lowered.module.context:
+        if LEVELS.index(level) < LEVELS.index(PACKED):
+            return evaluate(module, lowered.weights, inputs)
+        (names, types), outputs = zip(*lowered.signature("inputs"), strict=True) if lowered.signature("inputs") else ((), ()), lowered.signature("outputs")
+        arrays = [_signless(np.ascontiguousarray(a)) for a in checked_inputs(names, types, inputs)]
+        size = ir.IntegerAttr(module.operation.attributes["stepwell.weights_bytes"]).value if "stepwell.weights_bytes" in module.operation.attributes else 0
+        results = run_module(module, [*arrays, pack_arena(lowered.weights, arena_offsets(module), size)])
+    return {name: a if a.dtype == to_numpy(t.dtype) else a.view(to_numpy(t.dtype)) for (name, t), a in zip(outputs, results, strict=True)}
+
+
+def _signless(array: np.ndarray) -> np.ndarray:
+    return array.view(array.dtype.str.replace("u", "i")) if array.dtype.kind == "u" else array
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far what a level means is from what the level above means; of the last step, how far native code is."""
+
+    above: str
+    below: str
+    outputs: Sequence[OutputCheck]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the outputs are the same, up to rounding."""
+        return all(output.ok for output in self.outputs)
+
+
+def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = None) -> list[Step]:
+    """Take a model down to the last level that can be interpreted, and compare each level with the one above, and `outputs` with the last.
+
+    `outputs` are those of native code. The first step that is not ok is the one whose passes (or code generation) changed what the model
+    means. Raises InputError for a model below those levels, and as `interpret`.
+    """
+    if lowered.level not in MEANT:
+        raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    first = lowered.level
+    descend(lowered, MEANT[-1])
+    levels = MEANT[MEANT.index(first) :]
+    meant = {level: interpret(lowered, inputs, level=level) for level in levels}
+    found: list[tuple[str, Arrays]] = [*meant.items(), *([("native code", outputs)] if outputs is not None else [])]
+    return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in zip(found, found[1:], strict=False)]

@@ -1,0 +1,65 @@
+"""The meanings of calls, loops and branches, and of the few memory ops that lead from the arena of weights to tensors."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
+from stepwell.dialects.interpreter.tensors import owned, undefined
+from stepwell.dialects.mlir import ir
+
+
+@meaning("func.call")
+def call(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
+    """What the function gives."""
+    return machine.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, operands)
+
+
+@meaning("scf.for")
+def loop(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
+    """One round after the other. The arrays that it carries are its own, so that `tensor.insert` may write to them."""
+    lower, upper, step, *initial = operands
+    if step <= 0:
+        raise ReferenceFault(f"a loop with a step of {int(step)}")
+    carried = [np.array(x) for x in initial]
+    handed_over = list(op.regions[0].blocks[0].operations)[-1].operands
+    own = [owned(value) and value.owner != op.regions[0].blocks[0] for value in handed_over]
+    for i in range(int(lower), int(upper), int(step)):
+        results = machine.run(op, 0, [np.asarray(i), *carried], values)
+        carried = [x if mine or not x.ndim else x.copy() for x, mine in zip(results, own, strict=True)]
+    return carried
+
+
+@meaning("scf.if")
+def branch(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
+    """One of two regions."""
+    if operands[0].ndim:
+        raise ReferenceFault("a branch that depends on the place in an iteration space")
+    if not operands[0] and not op.regions[1].blocks:
+        return []
+    return machine.run(op, 0 if operands[0] else 1, [], values)
+
+
+@meaning("memref.view")
+def view(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """Bytes of a buffer as an array."""
+    kind, (buffer, offset, *dynamic) = op.results[0].type, operands
+    dtype, sizes = scalar_dtype(kind.element_type), sizes_of(op.results[0].type, dynamic)
+    size = dtype.itemsize * int(np.prod(sizes))
+    if offset < 0 or offset + size > buffer.nbytes:
+        raise ReferenceFault(f"{size} bytes from {int(offset)} on are not in a buffer of {buffer.nbytes} bytes")
+    return [buffer[int(offset) : int(offset) + size].view(dtype).reshape(sizes)]
+
+
+@meaning("bufferization.to_tensor", "sched.boundary")
+def same(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """What it is given."""
+    return operands
+
+
+@meaning("bufferization.alloc_tensor")
+def allocated(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """A tensor whose elements mean nothing yet."""
+    kind = op.results[0].type
+    return [undefined(sizes_of(kind, operands), scalar_dtype(kind.element_type))]

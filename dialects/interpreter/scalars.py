@@ -1,0 +1,242 @@
+"""The meanings of scalar ops (arith, math), on one scalar or on an array of them: signless integers wrap, the op says what is unsigned."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.attributes import dense_value
+from stepwell.dialects.graph import numerics
+from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype
+from stepwell.dialects.mlir import ir
+
+Array = np.ndarray
+Function = Callable[..., Any]
+
+
+def unsigned(x: Array) -> Array:
+    """The same bits as unsigned integers."""
+    x = np.asarray(x)
+    return x if x.dtype.kind == "b" else x.view(f"u{x.dtype.itemsize}")
+
+
+def signed(x: Array) -> Array:
+    """The same bits as signed integers; a boolean that is true as -1."""
+    x = np.asarray(x)
+    return -x.astype(np.int8) if x.dtype.kind == "b" else x
+
+
+def modular(function: Function) -> Function:
+    """Integer arithmetic that wraps, on booleans modulo 2."""
+
+    def wrapped(*operands: Array) -> Array:
+        if operands[0].dtype.kind != "b":
+            return np.asarray(function(*operands))
+        return np.asarray(function(*(x.astype(np.uint8) for x in operands)) & 1).astype(bool)
+
+    return wrapped
+
+
+def on(view: Callable[[Array], Array], function: Function) -> Function:
+    """`function` of the operands seen as signed or unsigned, the result as the signless bits it is."""
+
+    def viewed(*operands: Array) -> Array:
+        result = np.asarray(function(*map(view, operands)))
+        if operands[0].dtype.kind == "b":
+            return (result & 1).astype(bool) if result.dtype.kind != "b" else result
+        return result.view(operands[0].dtype)
+
+    return viewed
+
+
+def checked(function: Function) -> Function:
+    """`function` of a dividend and a divisor, which must not be 0: native code would trap."""
+
+    def divide(x: Array, y: Array) -> Array:
+        if not np.all(y):
+            raise ReferenceFault("division by 0")
+        return np.asarray(function(x, y))
+
+    return divide
+
+
+def floor_divide(x: Array, y: Array) -> Array:
+    return np.asarray(x // y)
+
+
+def ceil_divide(x: Array, y: Array) -> Array:
+    return np.asarray(x // y + (x % y != 0))
+
+
+def truncating_divide(x: Array, y: Array) -> Array:
+    least = x == np.iinfo(x.dtype).min if x.dtype.kind == "i" else np.zeros((), bool)
+    # Least / -1 overflows, and wraps.
+    quotient = numerics.truncating_divide(np.where(least & (y == -1), 0, x).astype(x.dtype), y) if x.dtype.kind == "i" else x // y
+    return np.where(least & (y == -1), x, quotient).astype(x.dtype)
+
+
+def high_bits(view: Callable[[Array], Array]) -> Function:
+    """The upper half of the bits of a product."""
+
+    def high(x: Array, y: Array) -> Array:
+        bits = 8 * x.dtype.itemsize
+        wide = view(x).astype(object) * view(y).astype(object)
+        return np.asarray(np.asarray(wide >> bits, dtype=object) & ((1 << bits) - 1)).astype(f"u{x.dtype.itemsize}").view(x.dtype)
+
+    return high
+
+
+def shifted(function: Function, view: Callable[[Array], Array] = np.asarray) -> Function:
+    """A shift; by the width of the type or more it has no defined result, and numpy's is as good as any."""
+    return on(view, lambda x, y: function(x, y))
+
+
+def greater(x: Array, y: Array) -> Array:
+    """The greater of two, NaN if one is, and +0 above -0."""
+    return np.asarray(np.where((x == y) & (x == 0), x + y, np.maximum(x, y))).astype(x.dtype)
+
+
+def lesser(x: Array, y: Array) -> Array:
+    """The lesser of two, NaN if one is, and -0 below +0."""
+    return -greater(-x, -y)
+
+
+def half_away(x: Array) -> Array:
+    """The nearest integer, halves away from 0."""
+    whole = np.trunc(x)
+    return np.copysign(np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole), x).astype(x.dtype)
+
+
+def scalar_power(x: Array, y: Array) -> Array:
+    return np.asarray(np.power(x, y))
+
+
+ARITHMETIC: dict[str, Function] = {
+    "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide, "arith.remf": np.fmod,
+    "arith.negf": np.negative, "arith.maximumf": greater, "arith.minimumf": lesser, "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin,
+    "arith.addi": modular(np.add), "arith.subi": modular(np.subtract), "arith.muli": modular(np.multiply),
+    "arith.andi": np.bitwise_and, "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
+    "arith.divsi": checked(on(signed, truncating_divide)), "arith.divui": checked(on(unsigned, truncating_divide)),
+    "arith.remsi": checked(on(signed, np.fmod)), "arith.remui": checked(on(unsigned, np.fmod)),
+    "arith.floordivsi": checked(on(signed, floor_divide)), "arith.ceildivsi": checked(on(signed, ceil_divide)),
+    "arith.ceildivui": checked(on(unsigned, ceil_divide)),
+    "arith.maxsi": on(signed, np.maximum), "arith.minsi": on(signed, np.minimum),
+    "arith.maxui": on(unsigned, np.maximum), "arith.minui": on(unsigned, np.minimum),
+    "arith.shli": shifted(np.left_shift), "arith.shrsi": shifted(np.right_shift, signed), "arith.shrui": shifted(np.right_shift, unsigned),
+    "math.absf": np.abs, "math.absi": np.abs, "math.ceil": np.ceil, "math.floor": np.floor, "math.trunc": np.trunc, "math.roundeven": np.rint,
+    "math.round": half_away, "math.copysign": np.copysign, "math.sqrt": np.sqrt, "math.rsqrt": lambda x: 1 / np.sqrt(x),
+    "math.cbrt": np.cbrt, "math.exp": np.exp, "math.exp2": np.exp2, "math.expm1": np.expm1, "math.log": np.log, "math.log1p": np.log1p,
+    "math.log2": np.log2, "math.log10": np.log10, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.asin": np.arcsin,
+    "math.acos": np.arccos, "math.atan": np.arctan, "math.atan2": np.arctan2, "math.sinh": np.sinh, "math.cosh": np.cosh, "math.tanh": np.tanh,
+    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": scalar_power,
+    "math.fma": lambda x, y, z: x * y + z, "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
+}  # fmt: skip
+ARITHMETIC["arith.select"] = np.where
+
+
+def elementwise(function: Function) -> Any:
+    def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+        kind = op.results[0].type
+        element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
+        with np.errstate(all="ignore"):
+            return [np.asarray(function(*operands)).astype(scalar_dtype(element), copy=False)]
+
+    return results
+
+
+for _name, _function in ARITHMETIC.items():
+    meaning(_name)(elementwise(_function))
+
+# The predicates in the order of their numbers.
+INTEGER_PREDICATES: list[Function] = [
+    np.equal, np.not_equal,
+    *(lambda x, y, f=f: f(signed(x), signed(y)) for f in (np.less, np.less_equal, np.greater, np.greater_equal)),
+    *(lambda x, y, f=f: f(unsigned(x), unsigned(y)) for f in (np.less, np.less_equal, np.greater, np.greater_equal)),
+]  # fmt: skip
+ORDERED: list[Function] = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, lambda x, y: (x < y) | (x > y), lambda x, y: True]
+
+
+@meaning("arith.cmpi")
+def compare_integers(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """One of ten relations, signed or not."""
+    return [np.asarray(INTEGER_PREDICATES[ir.IntegerAttr(op.attributes["predicate"]).value](*operands))]
+
+
+@meaning("arith.cmpf")
+def compare_floats(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """One of sixteen relations: never, those that NaN makes false, those that it makes true, always."""
+    number, (x, y) = ir.IntegerAttr(op.attributes["predicate"]).value, operands
+    nan = np.isnan(x) | np.isnan(y)
+    if number in (0, 15):
+        return [np.full(nan.shape, number == 15)]
+    holds = ORDERED[(number - 1) % 7](x, y)
+    return [np.asarray(holds & ~nan if number < 8 else holds | nan)]
+
+
+@meaning("arith.constant")
+def constant(_: Interpreter, op: ir.Operation, __: list[Any], ___: Values) -> Sequence[Any]:
+    """A scalar or a dense tensor."""
+    attribute, kind = op.attributes["value"], op.results[0].type
+    if isinstance(kind, ir.ShapedType):
+        return [dense_value(attribute)]
+    dtype = scalar_dtype(kind)
+    return [np.asarray(ir.BoolAttr(attribute).value if dtype.kind == "b" else attribute.value).astype(dtype)]
+
+
+def cast(*names: str) -> Callable[[Callable[[Array, np.dtype], Array]], Any]:
+    """Register a conversion of scalars to the type of the result."""
+
+    def register(function: Callable[[Array, np.dtype], Array]) -> Any:
+        def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+            kind = op.results[0].type
+            with np.errstate(all="ignore"):
+                return [np.asarray(function(operands[0], scalar_dtype(kind.element_type if isinstance(kind, ir.ShapedType) else kind)))]
+
+        return meaning(*names)(results)
+
+    return register
+
+
+@cast("arith.extf", "arith.fptosi")
+def convert(x: Array, dtype: np.dtype) -> Array:
+    return x.astype(dtype)
+
+
+@cast("arith.truncf")
+def round_once(x: Array, dtype: np.dtype) -> Array:
+    return numerics.narrow(x, dtype)
+
+
+@cast("arith.extsi", "arith.index_cast", "arith.trunci")
+def resize_signed(x: Array, dtype: np.dtype) -> Array:
+    return (x & 1).astype(bool) if dtype.kind == "b" and x.dtype.kind != "b" else signed(x).astype(dtype)
+
+
+@cast("arith.extui", "arith.index_castui")
+def resize_unsigned(x: Array, dtype: np.dtype) -> Array:
+    return unsigned(x).astype(f"u{dtype.itemsize}").view(dtype)
+
+
+@cast("arith.sitofp")
+def from_signed(x: Array, dtype: np.dtype) -> Array:
+    return _to_float(signed(x), dtype)
+
+
+@cast("arith.uitofp")
+def from_unsigned(x: Array, dtype: np.dtype) -> Array:
+    return _to_float(unsigned(x), dtype)
+
+
+def _to_float(x: Array, dtype: np.dtype) -> Array:
+    return numerics.narrow(x.astype(np.float64), dtype) if dtype in (np.float16, ml_dtypes.bfloat16) else x.astype(dtype)
+
+
+@cast("arith.fptoui")
+def to_unsigned(x: Array, dtype: np.dtype) -> Array:
+    return x.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+@cast("arith.bitcast")
+def same_bits(x: Array, dtype: np.dtype) -> Array:
+    return np.asarray(x).view(dtype)
