@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from stepwell.api import Lowered, build, compile_ir, descend, lower, read_ir
     from stepwell.compilation import compile
     from stepwell.dynamic import DynamicModel
+    from stepwell.interpretation import compare_levels, interpret
     from stepwell.model import CompiledModel
     from stepwell.target import Target
 
@@ -34,13 +35,13 @@ LOADED_AT = time.time()
 
 __all__ = [
     "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "Lowered", "ModelError",
-    "PassError", "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compile", "compile_ir", "descend",
-    "lower", "read_ir",
+    "PassError", "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile",
+    "compile_ir", "descend", "interpret", "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
     "CompiledModel": "stepwell.model", "DynamicModel": "stepwell.dynamic", "Target": "stepwell.target",
-    "compile": "stepwell.compilation",
+    "compile": "stepwell.compilation", "compare_levels": "stepwell.interpretation", "interpret": "stepwell.interpretation",
     **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
 }  # fmt: skip
 

@@ -175,7 +175,7 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
     """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
-    offsets, size = arena_offsets(lowered.module), _bytes(lowered.module, "stepwell.weights_bytes")
+    offsets, size = arena_offsets(lowered.module), module_bytes(lowered.module, "stepwell.weights_bytes")
     beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
     packing = beside.submit(_weights, lowered.weights, offsets, size, store)
     beside.shutdown(wait=False)
@@ -202,7 +202,7 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
     return Parts(
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
-        objects=objects, weights=weights, workspace_bytes=_bytes(lowered.module, "stepwell.workspace_bytes"),
+        objects=objects, weights=weights, workspace_bytes=module_bytes(lowered.module, "stepwell.workspace_bytes"),
         nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights_key, checks=get_checks(lowered.module.operation),
     )  # fmt: skip
 
@@ -232,7 +232,8 @@ def arena_offsets(module: ir.Module) -> dict[str, int]:
     return {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
 
 
-def _bytes(module: ir.Module, attribute: str) -> int:
+def module_bytes(module: ir.Module, attribute: str) -> int:
+    """A number of bytes that a module says in an attribute, `stepwell.weights_bytes` say; 0 where it says none."""
     attributes = module.operation.attributes
     return ir.IntegerAttr(attributes[attribute]).value if attribute in attributes else 0
 

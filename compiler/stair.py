@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from stepwell.dialects.errors import InputError
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
+MEANT = LEVELS[:4]  # whose IR has a meaning that can be run without code: see interpretation.py
 PACKED = "linalg"  # from here on each weight has its place in memory
 LIBM = "expand-math"  # the technique to switch off to have functions from libm
 ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels

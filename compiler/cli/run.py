@@ -15,14 +15,17 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options, positive, threads
+from stepwell.stair import MEANT
 
 if TYPE_CHECKING:
+    from stepwell.check import OutputCheck
     from stepwell.dynamic import DynamicModel
     from stepwell.model import CompiledModel
 
 Arrays = Mapping[str, np.ndarray]
+MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 DESCRIPTION = "Compile a model, run it once and show its outputs."
-CHECKS = ("onnxruntime", "reference")
+CHECKS = ("onnxruntime", "reference", "levels")
 
 
 def add_options(parser: Parser) -> None:
@@ -35,7 +38,8 @@ def add_options(parser: Parser) -> None:
     add("--repeat", type=positive, metavar="N", help="run N times more and show the median, least and mean time")
     add(
         "--check", metavar="|".join(CHECKS),
-        help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy; the status is 1 if they differ. "
+        help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or run every level down to "
+        f"{MEANT[-1]} by what its IR means and say between which two the outputs first differ; the status is 1 if they differ. "
         "With --from, append the ONNX model: onnxruntime:MODEL.onnx",
     )  # fmt: skip
     add("--save", metavar="DIR|FILE.npz", help="save the outputs: one .npy file each in DIR, or all in FILE.npz")
@@ -67,10 +71,14 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
         return None
     kind, _, model = options.check.partition(":")
     if kind not in CHECKS:
-        raise UsageError(f"--check {options.check}: expected {' or '.join(CHECKS)}")
+        raise UsageError(f"--check {options.check}: expected {', '.join(CHECKS[:-1])} or {CHECKS[-1]}")
+    if kind == "levels":
+        if model or options.start not in (None, *MEANT):
+            raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(MEANT)}")
+        return kind, None
     if options.start is None:
         return kind, model or options.model
-    if not model and (kind == "onnxruntime" or options.start not in ("graph", "graph-opt")):
+    if not model and (kind == "onnxruntime" or options.start not in MEANT):
         raise UsageError(f"--check {kind} with --from {options.start} needs the ONNX model: --check {kind}:MODEL.onnx")
     return kind, model or None
 
@@ -101,25 +109,42 @@ def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, ou
     from stepwell.check import check, compare, run_onnxruntime
 
     kind, source = against
+    if kind == "levels":
+        return _check_levels(session, inputs, outputs)
     with Progress() as progress:
         progress.say(f"check against {kind}")
         if source is None:
-            expected = _evaluate_ir(session, inputs)
-            results = compare(outputs, expected)
+            results = compare(outputs, _interpret_ir(session, inputs))
         elif kind == "reference":
             results = check(source, outputs, inputs, _reference(source))
         else:
             results = compare(outputs, run_onnxruntime(source, inputs))
-    rows = [
-        [r.name, r.problem, "", "", "", "WRONG"]
-        if r.problem is not None
-        else [r.name, f"{r.max_abs:.3g}", f"{r.max_rel:.3g}", f"{r.scale_rel:.3g}", f"{r.tolerance:.3g}", "ok" if r.ok else "WRONG"]
-        for r in results
-    ]
-    print_table((f"against {kind}", "max abs error", "max rel error", "of the scale", "tolerance", "verdict"), rows)
+    print_table((f"against {kind}", *MEASURES), [_verdict(r) for r in results])
     wrong = [r.name for r in results if not r.ok]
     if wrong:
         print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
+    return FAULT if wrong else OK
+
+
+def _verdict(result: "OutputCheck") -> list[str]:
+    if result.problem is not None:
+        return [result.name, result.problem, "", "", "", "WRONG"]
+    errors = (result.max_abs, result.max_rel, result.scale_rel, result.tolerance)
+    return [result.name, *(f"{error:.3g}" for error in errors), "ok" if result.ok else "WRONG"]
+
+
+def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
+    from stepwell.interpretation import compare_levels
+
+    lowered = session.lower(session.options.start or MEANT[0], {name: array.shape for name, array in inputs.items()})
+    with Progress() as progress:
+        progress.say("run what the levels mean")
+        steps = compare_levels(lowered, inputs, outputs)
+    print_table(("level", "against", "output", *MEASURES), [[step.below, step.above, *_verdict(r)] for step in steps for r in step.outputs])
+    wrong = [step for step in steps if not step.ok]
+    if wrong:
+        names = ", ".join(r.name for r in wrong[0].outputs if not r.ok)
+        print(f"stepwell run: error: the meaning changed between {wrong[0].above} and {wrong[0].below}: outputs {names}", file=sys.stderr)
     return FAULT if wrong else OK
 
 
@@ -137,11 +162,10 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
     return evaluated
 
 
-def _evaluate_ir(session: Session, inputs: Arrays) -> Arrays:
-    from stepwell.dialects.graph.evaluate import evaluate
+def _interpret_ir(session: Session, inputs: Arrays) -> Arrays:
+    from stepwell.interpretation import interpret
 
-    lowered = session.read()
-    return evaluate(lowered.module, lowered.weights, inputs)
+    return interpret(session.read(), inputs)
 
 
 def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -> None:

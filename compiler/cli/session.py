@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -169,8 +169,8 @@ class Session:
         """Whether anything is to be seen of the passes."""
         return bool(self.options.print_ir_after_all or self.options.dump_ir is not None or self.options.time_passes)
 
-    def lower(self, level: str) -> "Lowered":
-        """The model at a level. Raises UsageError if `--from` names a lower one."""
+    def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
+        """The model at a level, with `shapes` for inputs that `--shape` names none for. Raises UsageError if `--from` names a lower one."""
         from stepwell.api import descend, lower
 
         if self.options.start is not None:
@@ -180,7 +180,7 @@ class Session:
         with self.watched() as instrumentation:
             if self.options.start is None:
                 return lower(
-                    self.options.model, level, target=self.options.target, shapes=self.shapes, disable=self.disable,
+                    self.options.model, level, target=self.options.target, shapes={**(shapes or {}), **self.shapes}, disable=self.disable,
                     schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)

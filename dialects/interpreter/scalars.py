@@ -62,34 +62,21 @@ def checked(function: Function) -> Function:
 
 
 def floor_divide(x: Array, y: Array) -> Array:
+    """The quotient rounded down."""
     return np.asarray(x // y)
 
 
 def ceil_divide(x: Array, y: Array) -> Array:
+    """The quotient rounded up."""
     return np.asarray(x // y + (x % y != 0))
 
 
 def truncating_divide(x: Array, y: Array) -> Array:
-    least = x == np.iinfo(x.dtype).min if x.dtype.kind == "i" else np.zeros((), bool)
-    # Least / -1 overflows, and wraps.
-    quotient = numerics.truncating_divide(np.where(least & (y == -1), 0, x).astype(x.dtype), y) if x.dtype.kind == "i" else x // y
-    return np.where(least & (y == -1), x, quotient).astype(x.dtype)
-
-
-def high_bits(view: Callable[[Array], Array]) -> Function:
-    """The upper half of the bits of a product."""
-
-    def high(x: Array, y: Array) -> Array:
-        bits = 8 * x.dtype.itemsize
-        wide = view(x).astype(object) * view(y).astype(object)
-        return np.asarray(np.asarray(wide >> bits, dtype=object) & ((1 << bits) - 1)).astype(f"u{x.dtype.itemsize}").view(x.dtype)
-
-    return high
-
-
-def shifted(function: Function, view: Callable[[Array], Array] = np.asarray) -> Function:
-    """A shift; by the width of the type or more it has no defined result, and numpy's is as good as any."""
-    return on(view, lambda x, y: function(x, y))
+    """The quotient rounded toward 0; the least integer divided by -1 wraps."""
+    if x.dtype.kind == "u":
+        return np.asarray(x // y)
+    wraps = (x == np.iinfo(x.dtype).min) & (y == -1)
+    return np.where(wraps, x, numerics.truncating_divide(np.where(wraps, x.dtype.type(0), x), y))
 
 
 def greater(x: Array, y: Array) -> Array:
@@ -108,10 +95,6 @@ def half_away(x: Array) -> Array:
     return np.copysign(np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole), x).astype(x.dtype)
 
 
-def scalar_power(x: Array, y: Array) -> Array:
-    return np.asarray(np.power(x, y))
-
-
 ARITHMETIC: dict[str, Function] = {
     "arith.addf": np.add, "arith.subf": np.subtract, "arith.mulf": np.multiply, "arith.divf": np.divide, "arith.remf": np.fmod,
     "arith.negf": np.negative, "arith.maximumf": greater, "arith.minimumf": lesser, "arith.maxnumf": np.fmax, "arith.minnumf": np.fmin,
@@ -123,19 +106,19 @@ ARITHMETIC: dict[str, Function] = {
     "arith.ceildivui": checked(on(unsigned, ceil_divide)),
     "arith.maxsi": on(signed, np.maximum), "arith.minsi": on(signed, np.minimum),
     "arith.maxui": on(unsigned, np.maximum), "arith.minui": on(unsigned, np.minimum),
-    "arith.shli": shifted(np.left_shift), "arith.shrsi": shifted(np.right_shift, signed), "arith.shrui": shifted(np.right_shift, unsigned),
+    "arith.shli": np.left_shift, "arith.shrsi": np.right_shift, "arith.shrui": on(unsigned, np.right_shift), "arith.select": np.where,
     "math.absf": np.abs, "math.absi": np.abs, "math.ceil": np.ceil, "math.floor": np.floor, "math.trunc": np.trunc, "math.roundeven": np.rint,
     "math.round": half_away, "math.copysign": np.copysign, "math.sqrt": np.sqrt, "math.rsqrt": lambda x: 1 / np.sqrt(x),
     "math.cbrt": np.cbrt, "math.exp": np.exp, "math.exp2": np.exp2, "math.expm1": np.expm1, "math.log": np.log, "math.log1p": np.log1p,
     "math.log2": np.log2, "math.log10": np.log10, "math.sin": np.sin, "math.cos": np.cos, "math.tan": np.tan, "math.asin": np.arcsin,
     "math.acos": np.arccos, "math.atan": np.arctan, "math.atan2": np.arctan2, "math.sinh": np.sinh, "math.cosh": np.cosh, "math.tanh": np.tanh,
-    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": scalar_power,
+    "math.asinh": np.arcsinh, "math.acosh": np.arccosh, "math.atanh": np.arctanh, "math.erf": numerics.erf, "math.powf": np.power,
     "math.fma": lambda x, y, z: x * y + z, "math.isnan": np.isnan, "math.isinf": np.isinf, "math.isfinite": np.isfinite,
 }  # fmt: skip
-ARITHMETIC["arith.select"] = np.where
 
 
 def elementwise(function: Function) -> Any:
+    """The meaning of an op from a numpy function of its operands."""
     def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
         kind = op.results[0].type
         element = kind.element_type if isinstance(kind, ir.ShapedType) else kind
@@ -154,7 +137,8 @@ INTEGER_PREDICATES: list[Function] = [
     *(lambda x, y, f=f: f(signed(x), signed(y)) for f in (np.less, np.less_equal, np.greater, np.greater_equal)),
     *(lambda x, y, f=f: f(unsigned(x), unsigned(y)) for f in (np.less, np.less_equal, np.greater, np.greater_equal)),
 ]  # fmt: skip
-ORDERED: list[Function] = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, lambda x, y: (x < y) | (x > y), lambda x, y: True]
+# Those that NaN makes false, the last of which holds for all other numbers; then come the same with NaN.
+ORDERED: list[Function] = [np.equal, np.greater, np.greater_equal, np.less, np.less_equal, lambda x, y: (x < y) | (x > y)]
 
 
 @meaning("arith.cmpi")
@@ -165,19 +149,22 @@ def compare_integers(_: Interpreter, op: ir.Operation, operands: list[Any], __: 
 
 @meaning("arith.cmpf")
 def compare_floats(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
-    """One of sixteen relations: never, those that NaN makes false, those that it makes true, always."""
+    """One of sixteen relations: never, six that NaN makes false, that there is none, six that it makes true, that there is one, always."""
     number, (x, y) = ir.IntegerAttr(op.attributes["predicate"]).value, operands
     nan = np.isnan(x) | np.isnan(y)
     if number in (0, 15):
         return [np.full(nan.shape, number == 15)]
+    if number in (7, 14):
+        return [~nan if number == 7 else nan]
     holds = ORDERED[(number - 1) % 7](x, y)
-    return [np.asarray(holds & ~nan if number < 8 else holds | nan)]
+    return [np.asarray(holds & ~nan if number < 7 else holds | nan)]
 
 
 @meaning("arith.constant")
 def constant(_: Interpreter, op: ir.Operation, __: list[Any], ___: Values) -> Sequence[Any]:
     """A scalar or a dense tensor."""
-    attribute, kind = op.attributes["value"], op.results[0].type
+    kind: Any = op.results[0].type
+    attribute: Any = op.attributes["value"]
     if isinstance(kind, ir.ShapedType):
         return [dense_value(attribute)]
     dtype = scalar_dtype(kind)
@@ -200,31 +187,37 @@ def cast(*names: str) -> Callable[[Callable[[Array, np.dtype], Array]], Any]:
 
 @cast("arith.extf", "arith.fptosi")
 def convert(x: Array, dtype: np.dtype) -> Array:
+    """As numpy converts."""
     return x.astype(dtype)
 
 
 @cast("arith.truncf")
 def round_once(x: Array, dtype: np.dtype) -> Array:
+    """The nearest number of a narrower type."""
     return numerics.narrow(x, dtype)
 
 
 @cast("arith.extsi", "arith.index_cast", "arith.trunci")
 def resize_signed(x: Array, dtype: np.dtype) -> Array:
+    """A signed integer of another width; the lower bits of a longer one."""
     return (x & 1).astype(bool) if dtype.kind == "b" and x.dtype.kind != "b" else signed(x).astype(dtype)
 
 
 @cast("arith.extui", "arith.index_castui")
 def resize_unsigned(x: Array, dtype: np.dtype) -> Array:
+    """An unsigned integer of another width."""
     return unsigned(x).astype(f"u{dtype.itemsize}").view(dtype)
 
 
 @cast("arith.sitofp")
 def from_signed(x: Array, dtype: np.dtype) -> Array:
+    """A signed integer, rounded once."""
     return _to_float(signed(x), dtype)
 
 
 @cast("arith.uitofp")
 def from_unsigned(x: Array, dtype: np.dtype) -> Array:
+    """An unsigned integer, rounded once."""
     return _to_float(unsigned(x), dtype)
 
 
@@ -234,9 +227,11 @@ def _to_float(x: Array, dtype: np.dtype) -> Array:
 
 @cast("arith.fptoui")
 def to_unsigned(x: Array, dtype: np.dtype) -> Array:
+    """The integer part as an unsigned integer."""
     return x.astype(f"u{dtype.itemsize}").view(dtype)
 
 
 @cast("arith.bitcast")
 def same_bits(x: Array, dtype: np.dtype) -> Array:
+    """The same bits as another type."""
     return np.asarray(x).view(dtype)

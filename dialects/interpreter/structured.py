@@ -66,7 +66,8 @@ class Access:
 
     def view(self, array: Array, part: Sequence[range]) -> Array:
         """The operand's elements for a part of the iteration space. Raises ReferenceFault if one is outside of the operand."""
-        first, strides = [], [0] * self.loops
+        first: list[Any] = []
+        strides = [0] * self.loops
         for dim, e in enumerate(self.results):
             ends = [(c * part[d][0], c * part[d][-1]) for d, c in e.coefficients.items()]
             low, high = (e.constant + sum(f(pair) for pair in ends) for f in (min, max))

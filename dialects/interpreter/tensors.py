@@ -66,7 +66,7 @@ def extract_slice(_: Interpreter, op: ir.Operation, operands: list[Any], __: Val
     if kind.rank == part.ndim:
         return [part]
     rest = list(part.shape)
-    for _ in range(part.ndim - kind.rank):
+    for _dropped in range(part.ndim - kind.rank):
         rest.remove(1)  # which one does not matter: the others keep their order
     return [part.reshape(rest)]
 

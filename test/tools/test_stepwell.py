@@ -218,6 +218,8 @@ class TestErrors:
             ["run", "ir.mlir"],
             ["run", "--from", "graph", "ir.mlir", "--shape", "x=1x3x8x8"],
             ["run", "--from", "affine", "ir.mlir", "--check", "reference"],
+            ["run", "--from", "affine", "ir.mlir", "--check", "levels"],
+            ["run", "MODEL", "--check", "levels:MODEL"],
             ["run", "--from", "graph", "ir.mlir", "--check", "onnxruntime"],
             ["compile", "MODEL"],
             ["compile", "MODEL", "--emit", "cellar"],

@@ -1,7 +1,9 @@
 """Run a model by what its IR at a level means, without native code; find between which levels its meaning changed."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,16 +11,14 @@ from stepwell.dialects.dtypes import to_numpy
 from stepwell.dialects.errors import InputError
 from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
-from stepwell.dialects.mlir import ir
 
-from .api import Lowered, arena_offsets, descend
+from .api import Lowered, arena_offsets, descend, module_bytes
 from .check import OutputCheck, compare
 from .native.buffers import pack_arena
-from .stair import LEVELS, PACKED, check_level
+from .stair import LEVELS, MEANT, PACKED, check_level
 
 Arrays = Mapping[str, np.ndarray]
-MEANT = LEVELS[: LEVELS.index("scheduled") + 1]
-"""The levels whose IR has a meaning that can be run."""
+NATIVE = "native code"
 
 
 def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
@@ -33,19 +33,19 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
         raise InputError(f"IR at level {level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
     if level != lowered.level and level not in lowered.snapshots:
         raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
-    module = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
+    module: Any = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
     with lowered.module.context:
         if LEVELS.index(level) < LEVELS.index(PACKED):
             return evaluate(module, lowered.weights, inputs)
-        (names, types), outputs = zip(*lowered.signature("inputs"), strict=True) if lowered.signature("inputs") else ((), ()), lowered.signature("outputs")
-        arrays = [_signless(np.ascontiguousarray(a)) for a in checked_inputs(names, types, inputs)]
-        size = ir.IntegerAttr(module.operation.attributes["stepwell.weights_bytes"]).value if "stepwell.weights_bytes" in module.operation.attributes else 0
-        results = run_module(module, [*arrays, pack_arena(lowered.weights, arena_offsets(module), size)])
-    return {name: a if a.dtype == to_numpy(t.dtype) else a.view(to_numpy(t.dtype)) for (name, t), a in zip(outputs, results, strict=True)}
+        taken, given = lowered.signature("inputs"), lowered.signature("outputs")
+        arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
+        arena = pack_arena(lowered.weights, arena_offsets(module), module_bytes(module, "stepwell.weights_bytes"))
+        results = run_module(module, [*map(_signless, arrays), arena])
+    return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=True)}
 
 
 def _signless(array: np.ndarray) -> np.ndarray:
-    return array.view(array.dtype.str.replace("u", "i")) if array.dtype.kind == "u" else array
+    return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array
 
 
 @dataclass(frozen=True)
@@ -74,5 +74,5 @@ def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = No
     descend(lowered, MEANT[-1])
     levels = MEANT[MEANT.index(first) :]
     meant = {level: interpret(lowered, inputs, level=level) for level in levels}
-    found: list[tuple[str, Arrays]] = [*meant.items(), *([("native code", outputs)] if outputs is not None else [])]
-    return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in zip(found, found[1:], strict=False)]
+    found: list[tuple[str, Arrays]] = [*meant.items(), *([(NATIVE, outputs)] if outputs is not None else [])]
+    return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in itertools.pairwise(found)]
