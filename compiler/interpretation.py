@@ -10,10 +10,12 @@ import numpy as np
 from stepwell.dialects.dtypes import to_numpy
 from stepwell.dialects.errors import InputError
 from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
+from stepwell.dialects.index_checks import get_checks
 from stepwell.dialects.interpreter import interpret as run_module
 
 from .api import Lowered, arena_offsets, descend, module_bytes
 from .check import OutputCheck, compare
+from .model import IndexChecks
 from .native.buffers import pack_arena
 from .stair import LEVELS, MEANT, PACKED, check_level
 
@@ -24,9 +26,9 @@ NATIVE = "native code"
 def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
     """The outputs by name that a model's IR means for `inputs`: at its level, or at one passed before of which there is a snapshot.
 
-    At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent of
-    everything below that level. Raises InputError for inputs that do not fit and for a level that has no such meaning, and
-    StepwellError, naming op and node, where an op has none.
+    At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
+    of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
+    that has no such meaning, and StepwellError, naming op and node, where an op has none.
     """
     level = check_level(level or lowered.level)
     if level not in MEANT:
@@ -41,7 +43,10 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
         arena = pack_arena(lowered.weights, arena_offsets(module), module_bytes(module, "stepwell.weights_bytes"))
         results = run_module(module, [*map(_signless, arrays), arena])
-    return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=True)}
+        checks = IndexChecks(get_checks(module.operation))
+    if checks.checks:
+        checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
+    return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
 
 
 def _signless(array: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from importing import floats, ints, model, node
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell import InputError, StepwellError, api, compare_levels, interpret
+from stepwell import IndexRangeError, InputError, StepwellError, api, compare_levels, interpret
 from stepwell.dialects.interpreter import MEANINGS
 from stepwell.interpretation import NATIVE, Step
 from stepwell.passes.graph.simplify_algebra import SimplifyAlgebra
@@ -160,6 +160,16 @@ def test_an_op_without_a_meaning_is_named_with_its_node() -> None:
 
 def test_levels_are_those_above_memory() -> None:
     assert LEVELS[: LEVELS.index("affine")] == MEANT
+
+
+def test_indices_out_of_range_raise_at_every_level() -> None:
+    proto = model([node("Gather", ["x", "i"], axis=1)], {"x": floats(2, 3), "i": ints(0, 1)}, {"y": floats(2, 2)})
+    lowered = api.lower(proto, "scheduled")
+    good, bad = ({"x": floats(2, 3), "i": ints(-3, last)} for last in (2, 3))
+    for level in MEANT:
+        np.testing.assert_array_equal(interpret(lowered, good, level=level)["y"], good["x"][:, [0, 2]])
+        with pytest.raises(IndexRangeError, match=r"index 3.* is out of range for .* of size 3"):
+            interpret(lowered, bad, level=level)
 
 
 def test_a_kernel_with_two_results() -> None:
