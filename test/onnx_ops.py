@@ -60,6 +60,11 @@ for _mnemonic, _op_type in (("max_pool", "MaxPool"), ("avg_pool", "AveragePool")
     NODES[_mnemonic] = lambda x, kernel, _op_type=_op_type, **attributes: (_op_type, [x], {"kernel_shape": kernel, **attributes})
 
 
+@node("col2im")
+def col2im(x: np.ndarray, image: tuple[int, ...], kernel: tuple[int, ...], **window: Any) -> Node:
+    return "Col2Im", [x, ints(*image), ints(*kernel)], window
+
+
 @node("concat")
 def concat(inputs: list[np.ndarray], axis: int) -> Node:
     return "Concat", inputs, {"axis": axis}

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from importing import check_native, node
+from importing import check_native, floats, node
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array([-3, -1, -0.5, -1e-6, 0.0, 1e-6, 0.5, 2, 60, NAN, INF, -INF], np.float32)
@@ -141,3 +141,39 @@ def test_places_of_nan() -> None:
     x = np.array([1, NAN, 3, NAN, -INF, 2], np.float32).reshape(1, 1, 6)
     want = [np.array([[[NAN, NAN, NAN, NAN, NAN, 2]]], np.float32), np.array([[[1, 1, 1, 3, 3, 5]]])]
     check_native(node("MaxPool", ["x"], ["y", "places"], kernel_shape=[3], pads=[1, 1]), {"x": x}, outputs=("y", "places"), expected=want)
+
+
+# --- infinities stay where they are
+
+
+TRANSPOSED: list[dict[str, Any]] = [
+    {"strides": [2, 3]},
+    {"strides": [2, 1], "pads": [1, 0, 2, 1], "dilations": [1, 2], "group": 2},
+    {"strides": [3, 2], "output_padding": [2, 1]},
+    {"strides": [2, 2], "output_shape": [12, 7]},
+    {"auto_pad": "SAME_UPPER", "strides": [2, 2]},
+]
+
+
+@pytest.mark.parametrize("attributes", TRANSPOSED, ids=str)
+@pytest.mark.parametrize("where", ["filters", "data", "nowhere"])
+def test_infinities_in_a_transposed_convolution(where: str, attributes: dict[str, Any]) -> None:
+    x, w, bias = floats(2, 4, 5, 4), floats(4, 3, 3, 2, seed=1), floats(3 * attributes.get("group", 1), seed=2)
+    if where != "nowhere":
+        (w if where == "filters" else x)[1, 2, 1, 1] = INF
+    made = node("ConvTranspose", ["x", "w", "b"], **attributes)
+    check_native(made, {"x": x, "w": w, "b": bias}, terms=16)
+
+
+def test_infinities_in_windows_added_up() -> None:
+    x = floats(2, 3 * 6, 9)
+    x[1, 7, 5], x[0, 3, 8], x[0, 0, 0] = INF, NAN, -INF
+    window = {"strides": [1, 2], "pads": [1, 0, 0, 1], "dilations": [2, 1]}
+    check_native(node("Col2Im", ["x", "image", "block"], **window), {"x": x}, {"image": np.array([4, 6]), "block": np.array([2, 3])})
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+def test_infinities_beside_the_zeros_around_an_image(mode: str) -> None:
+    x = np.array([[[[INF, 1, 2], [3, 4, 5], [6, 7, -INF]]]], np.float32)
+    grid = np.array([[[[-2, -2], [-1.9, 0.1], [0.1, 0.2], [2.5, 2.5], [1.3, -1.3]]]], np.float32)
+    check_native(node("GridSample", ["x", "grid"], mode=mode, padding_mode="zeros"), {"x": x, "grid": grid}, opset=20)

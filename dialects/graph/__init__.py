@@ -4,7 +4,7 @@ from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ReblockOp
 from stepwell.dialects.graph.builder import GraphBuilder, constant_value
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
-from stepwell.dialects.graph.contraction import ConvOp, ConvTransposeOp, MatmulOp
+from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, YieldOp
 from stepwell.dialects.graph.elementwise import (
     AbsOp,
@@ -108,7 +108,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "ZigzagOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
-    "MatmulOp", "ConvOp", "ConvTransposeOp",
+    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",

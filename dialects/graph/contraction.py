@@ -97,7 +97,8 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
 class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
 
-    `pads` is cut off the result, `output_padding` is added after it.
+    `pads` is cut off the result, `output_padding` is added after it. The filters are taken to be finite: compiled code may multiply them
+    by zeros between the elements. Where they may not be, a matmul and a col2im say the same.
     """
 
     x: Operand
@@ -167,6 +168,65 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
         output_padding: Sequence[int],
     ) -> int:
         return 2 * x.elements * math.prod(w.static_shape[1:])
+
+
+class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
+    """Windows added up where they lay in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
+
+    Taps and positions count row by row. The windows were taken of the image with `pads` around it, which is cut off.
+    """
+
+    x: Operand
+    result: Result
+    image: ir.DenseI64ArrayAttr
+    kernel: ir.DenseI64ArrayAttr
+    strides: ir.DenseI64ArrayAttr
+    pads: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType, *, image: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+    ) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_rank("x", x, 3)
+        expect_at_least("image", image, 0)
+        expect_length("kernel", kernel, len(image), "one for each spatial dimension")
+        expect_at_least("kernel", kernel, 1)
+        expect_window(len(image), strides=strides, pads=pads, dilations=dilations)
+        taps, channels = math.prod(kernel), x.shape[1]
+        if channels is not None and channels % taps:
+            raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of {taps}, the elements of a window {list(kernel)}; got {x}")
+        counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+        expect_dim("x", x, 2, math.prod(counts), f"the positions {list(counts)} of the windows")
+        return TensorType(x.dtype, (x.shape[0], None if channels is None else channels // taps, *image))
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, *, image: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+    ) -> np.ndarray:
+        spatial = len(image)
+        counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+        each = wide(x).reshape(x.shape[0], x.shape[1] // math.prod(kernel), *kernel, *counts)
+        whole = [pads[i] + size + pads[spatial + i] for i, size in enumerate(image)]
+        out = np.zeros((*each.shape[:2], *whole), dtype=each.dtype)
+        for tap in np.ndindex(*kernel):
+            where = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, counts, strict=True))
+            out[(slice(None), slice(None), *where)] += each[(slice(None), slice(None), *tap)]
+        return narrow(out[(slice(None), slice(None), *(slice(low, low + size) for low, size in zip(pads, image, strict=False)))], x.dtype)
+
+    @staticmethod
+    def flops(
+        x: TensorType,
+        *,
+        result: TensorType,
+        image: Sequence[int],
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        pads: Sequence[int],
+        dilations: Sequence[int],
+    ) -> int:
+        return x.elements
 
 
 def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:

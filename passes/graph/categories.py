@@ -21,7 +21,7 @@ class Category(enum.Enum):
 
 _CATEGORIES: dict[str, Category] = {
     **dict.fromkeys(("graph.reduce_sum", "graph.reduce_prod", "graph.reduce_max", "graph.reduce_min"), Category.REDUCTION),
-    **dict.fromkeys(("graph.conv", "graph.conv_transpose", "graph.matmul", "graph.panel_matmul"), Category.COMPLEX),
+    **dict.fromkeys(("graph.conv", "graph.conv_transpose", "graph.col2im", "graph.matmul", "graph.panel_matmul"), Category.COMPLEX),
     **dict.fromkeys(("graph.max_pool", "graph.avg_pool"), Category.COMPLEX),
     **dict.fromkeys(("graph.blocked_conv", "graph.blocked_depthwise_conv", "graph.winograd_conv", "graph.reblock"), Category.COMPLEX),
     **dict.fromkeys(("graph.softmax", "graph.lrn", "graph.blocked_lrn"), Category.COMPLEX),

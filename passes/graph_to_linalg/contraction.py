@@ -5,7 +5,8 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.attributes import to_attribute
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.graph.windows import window_counts
+from stepwell.dialects.mlir import arith, defining_op, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
@@ -110,6 +111,34 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
 
     sizes_out = [b.size(operands[0], 0), *result.shape[1:]]
     return convolve(b, x, w, result.dtype, attributes["group"], sizes_out, index, channels_first=True)
+
+
+@lowering(graph.Col2ImOp)
+def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Loops: image, channel, places; then taps. At each place and tap the element of the window that lay so, or nothing."""
+    (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
+    if None in op.operand_types()[0].shape[1:]:
+        return NoMatch(f"its windows must have static sizes, got {op.operand_types()[0]}")
+    spatial, s = len(image), Scalars(b, result.dtype)
+    counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+
+    def fold(_: ir.Value, total: ir.Value) -> ir.Value:
+        inside, row, column = b.scalar(True, "i1"), b.here(1), b.index(0)
+        for i in range(spatial):
+            place, tap = b.here(2 + i), b.here(2 + spatial + i)
+            start = arith.subi(arith.addi(place, b.index(pads[i])), arith.muli(tap, b.index(dilations[i])))
+            last = b.index((counts[i] - 1) * strides[i])
+            position = arith.divui(arith.minsi(arith.maxsi(start, b.index(0)), last), b.index(strides[i]))
+            inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.eq, start, arith.muli(position, b.index(strides[i]))))
+            row = arith.addi(arith.muli(row, b.index(kernel[i])), tap)
+            column = arith.addi(arith.muli(column, b.index(counts[i])), position)
+        value = b.widen(b.extract(x, [b.here(0), row, column]))
+        return s.add(total, s.select(inside, value, s.const(0)))
+
+    out = b.filled(0, s.dtype, [b.size(x, 0), *result.shape[1:]])
+    maps = [dims(*range(2 + spatial, 2 + 2 * spatial)), dims(*range(2 + spatial))]
+    return narrowed(b, b.generic([b.empty(s.dtype, kernel)], out, maps, spatial, fold), result.dtype)
 
 
 def convolve(

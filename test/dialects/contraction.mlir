@@ -25,6 +25,14 @@ func.func @f(%x: tensor<1x4x3x5xf32>, %w: tensor<4x3x3x2xf32>) {
 
 // -----
 
+func.func @f(%x: tensor<2x12x6xf32>, %any: tensor<?x?x6xui8>) {
+  "graph.col2im"(%x) {image = array<i64: 4, 5>, kernel = array<i64: 2, 3>, strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x12x6xf32>) -> tensor<2x2x4x5xf32>
+  "graph.col2im"(%any) {image = array<i64: 9>, kernel = array<i64: 2>, strides = array<i64: 2>, pads = array<i64: 1, 2>, dilations = array<i64: 1>} : (tensor<?x?x6xui8>) -> tensor<?x?x9xui8>
+  return
+}
+
+// -----
+
 func.func @f(%a: tensor<5x1x2x3xf32>, %b: tensor<4x2x7xf32>) {
   // expected-error @below {{'graph.matmul' dimension 1 of operand 'rhs' must be 3, as many as the columns of operand 'lhs' (tensor<5x1x2x3xf32>); got tensor<4x2x7xf32>}}
   "graph.matmul"(%a, %b) : (tensor<5x1x2x3xf32>, tensor<4x2x7xf32>) -> tensor<5x4x2x7xf32>
@@ -172,5 +180,21 @@ func.func @f(%x: tensor<1x4x3x5xf32>, %w: tensor<4x3x1x1xf32>) {
 func.func @f(%x: tensor<1x4x3x5xf32>, %w: tensor<4x3x1x1xf32>) {
   // expected-error @below {{'graph.conv_transpose' attribute 'output_padding' must have 2 entries, one for each spatial dimension; got []}}
   "graph.conv_transpose"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>, output_padding = array<i64>} : (tensor<1x4x3x5xf32>, tensor<4x3x1x1xf32>) -> tensor<1x3x3x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x13x6xf32>) {
+  // expected-error @below {{'graph.col2im' dimension 1 of operand 'x' must be a multiple of 6, the elements of a window [2, 3]; got tensor<2x13x6xf32>}}
+  "graph.col2im"(%x) {image = array<i64: 4, 5>, kernel = array<i64: 2, 3>, strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x13x6xf32>) -> tensor<2x2x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x12x7xf32>) {
+  // expected-error @below {{'graph.col2im' dimension 2 of operand 'x' must be 6, the positions [2, 3] of the windows; got tensor<2x12x7xf32>}}
+  "graph.col2im"(%x) {image = array<i64: 4, 5>, kernel = array<i64: 2, 3>, strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x12x7xf32>) -> tensor<2x2x4x5xf32>
   return
 }

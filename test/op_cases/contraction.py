@@ -1,10 +1,12 @@
 """Cases of matrix products, convolutions and poolings, and of their forms on blocked data."""
 
+import math
 from typing import Any
 
 from op_random import Case, Random
 
 from op_cases.table import case
+from stepwell.dialects.graph.windows import window_counts
 
 
 @case("matmul")
@@ -42,6 +44,16 @@ def conv_transpose(r: Random) -> Case:
     output_padding = tuple(r.integer(0, s - 1) for s in attributes["strides"])
     w = r.array(dtype, (group * inputs, filters, *kernel))
     return Case([x, w], {**attributes, "group": group, "output_padding": output_padding})
+
+
+@case("col2im")
+def col2im(r: Random) -> Case:
+    dtype, spatial = r.dtype(), r.integer(1, 3)
+    kernel = r.integers(spatial, 1, 3)
+    image, attributes = window(r, spatial, kernel)
+    counts = window_counts(image, kernel, **attributes)
+    x = r.array(dtype, (r.size(1, 2), r.size(1, 3) * math.prod(kernel), math.prod(counts)))
+    return Case([x], {"image": image, "kernel": kernel, **attributes})
 
 
 @case("blocked_conv")

@@ -1,7 +1,10 @@
 """Rules for convolutions, and the arithmetic of windows that pooling shares."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.types import type_of
@@ -131,5 +134,27 @@ def conv_transpose(
         edges = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
     if any(e < 0 for e in extra):
         raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
-    y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
+    known = b.constant_value(w)
+    if known is not None and np.isfinite(known).all():
+        y = b.conv_transpose(x, w, strides=win.strides, pads=edges, dilations=win.dilations, group=group, output_padding=tuple(extra))
+    else:
+        y = windows_added_up(b, x, w, replace(win, pads=edges), group, extra)
     return with_bias(b, y, bias)
+
+
+def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: int, extra: Sequence[int]) -> Value:
+    """A transposed convolution that multiplies nothing but elements of `x` by the filters, infinite ones perhaps: `extra` is zeros at the ends."""
+    (n, channels, *sizes), filters, spatial = static_dims(x, "an input"), static_dims(w, "the weights")[1], len(win.kernel)
+    if group < 1 or channels % group or static_dims(w, "the weights")[0] != channels:
+        raise ModelError(f"the weights {type_of(w)} in {group} groups do not fit the channels of the input {type_of(x)}")
+    each, taps, places = channels // group, math.prod(win.kernel), math.prod(sizes)
+    left = b.transposed(b.with_shape(w, (group, each, filters * taps)), (0, 2, 1))
+    columns = b.matmul(left, b.with_shape(x, (n, group, each, places)))
+    # Windows come as often as the stride goes into the image: what is beyond the last one is added by itself.
+    reached = [min(e, stride - 1) for e, stride in zip(extra, win.strides, strict=True)]
+    edges = [win.pads[i] + win.pads[spatial + i] for i in range(spatial)]
+    image = [stride * (size - 1) + win.spans[i] + reached[i] - edges[i] for i, (size, stride) in enumerate(zip(sizes, win.strides, strict=True))]
+    flat = b.with_shape(columns, (n, group * filters * taps, places))
+    y = b.col2im(flat, image=tuple(image), kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations)
+    rest = tuple(e - r for e, r in zip(extra, reached, strict=True))
+    return b.pad(y, low=(0,) * (2 + spatial), high=(0, 0, *rest), mode="constant", value=0.0) if any(rest) else y

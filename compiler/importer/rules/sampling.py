@@ -1,13 +1,12 @@
 """Rules that take images apart or sample them at computed places: GridSample and Col2Im."""
 
+import functools
 import itertools
-import math
 from collections.abc import Sequence
-
-import numpy as np
+from typing import NamedTuple
 
 from stepwell.dialects.errors import ModelError
-from stepwell.dialects.types import to_numpy, type_of
+from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
@@ -41,17 +40,27 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
         axes.append(taps(b, where, size, mode, padding_mode, bool(align_corners)))
     total: Value | None = None
     for chosen in itertools.product(*axes):
-        indices = b.concat([index for index, _ in chosen], axis=len(places) - 1)
+        indices = b.concat([tap.index for tap in chosen], axis=len(places) - 1)
         part = b.gather_nd(last, indices, batch_dims=1)
-        for _, weight in chosen:
-            part = part if weight is None else b.mul(part, weight)
+        for tap in chosen:
+            part = part if tap.weight is None else b.mul(part, tap.weight)
+        if padding_mode == "zeros":  # by no weight of 0: what stands in for the padding may be infinite
+            part = b.select(functools.reduce(b.and_, [tap.inside for tap in chosen]), part, b.scalar(0, like=part))
         total = part if total is None else b.add(total, part)
     assert total is not None
     return b.transposed(total, (0, len(dims) - 1, *range(1, len(dims) - 1)))
 
 
-def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, aligned: bool) -> list[tuple[Value, Value | None]]:
-    """Along one dimension, the indices of the elements around each place (from -1 to 1) and their weights."""
+class Tap(NamedTuple):
+    """Along one dimension, an element near each place: where it is, its weight (None is 1), whether it is in the image and not in the padding."""
+
+    index: Value
+    weight: Value | None
+    inside: Value
+
+
+def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, aligned: bool) -> list[Tap]:
+    """Along one dimension, the elements around each place (from -1 to 1)."""
 
     def number(value: float) -> Value:
         return b.scalar(value, like=where)
@@ -60,20 +69,20 @@ def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, ali
     place = b.add(b.mul(where, number((high - low) / 2)), number((high + low) / 2))
     if mode != "cubic":
         place = padded_place(b, place, low, high, size, padding)
-    if mode == "nearest":
-        sources, weights = [b.round(place)], [number(1)]
-    else:
+    sources: list[Value] = [b.round(place)]
+    weights: list[Value | None] = [None]
+    if mode != "nearest":
         first = b.floor(place)
         offsets = (0, 1) if mode == "linear" else (-1, 0, 1, 2)
         sources = [b.add(first, number(offset)) for offset in offsets]
         weights = [kernel(b, b.abs(b.sub(place, source)), mode) for source in sources]
-    found: list[tuple[Value, Value | None]] = []
+    found = []
     for source, weight in zip(sources, weights, strict=True):
         inside = b.and_(b.greater_equal(source, number(0)), b.less_equal(source, number(size - 1)))
         if mode == "cubic":
             source = padded_place(b, source, low, high, size, padding)
         index = b.convert(b.clamp(source, min=0.0, max=size - 1.0), "i64")
-        found.append((index, b.select(inside, weight, number(0)) if padding == "zeros" else None if mode == "nearest" else weight))
+        found.append(Tap(index, weight, inside))
     return found
 
 
@@ -118,21 +127,6 @@ def col2im(
     pads: Sequence[int] = (),
     strides: Sequence[int] = (),
 ) -> Value:
-    """Blocks added up where they lay in the image: a transposed convolution whose filters each place one element."""
     image, block = b.known_ints(image_shape, "the shape of the image"), b.known_ints(block_shape, "the shape of a block")
-    n, columns, count = static_dims(x, "an input")
-    spatial = len(image)
-    steps, gaps, edges = tuple(strides) or (1,) * spatial, tuple(dilations) or (1,) * spatial, tuple(pads) or (0,) * 2 * spatial
-    taps = math.prod(block)
-    if len(block) != spatial or {len(steps), len(gaps), len(edges) // 2} != {spatial} or min(*steps, *gaps, *block) < 1 or columns % taps:
-        asked = f"strides {list(steps)}, dilations {list(gaps)}, pads {list(edges)}"
-        raise ModelError(f"blocks {list(block)} of an image {list(image)} do not fit {type_of(x)}, {asked}")
-    rooms = [image[i] + edges[i] + edges[spatial + i] - gaps[i] * (block[i] - 1) - 1 for i in range(spatial)]
-    counts = [room // step + 1 for room, step in zip(rooms, steps, strict=True)]
-    if min(rooms) < 0 or math.prod(counts) != count:
-        raise ModelError(f"blocks {list(block)} of an image {list(image)} come at {counts} places, its input {type_of(x)} has {count}")
-    filters = np.eye(taps, dtype=to_numpy(type_of(x).dtype)).reshape(taps, 1, *block)
-    rest = tuple(room % step for room, step in zip(rooms, steps, strict=True))
-    each = b.with_shape(x, (n * (columns // taps), taps, *counts))
-    made = b.conv_transpose(each, b.literal(filters), strides=steps, pads=edges, dilations=gaps, group=1, output_padding=rest)
-    return b.with_shape(made, (n, columns // taps, *image))
+    ones, edges = (1,) * len(image), tuple(pads) or (0,) * 2 * len(image)
+    return b.col2im(x, image=image, kernel=block, strides=tuple(strides) or ones, pads=edges, dilations=tuple(dilations) or ones)

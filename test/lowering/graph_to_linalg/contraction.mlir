@@ -115,3 +115,18 @@ func.func private @transposed(%x: tensor<1x2x5xf32>, %w: tensor<2x3x3xf32>, %o: 
      : (tensor<1x2x5xf32>, tensor<2x3x3xf32>) -> tensor<1x3x11xf32>
   return %r : tensor<1x3x11xf32>
 }
+
+// -----
+
+// Windows added up: what no window has at a place is left out, not multiplied by zero.
+// CHECK-LABEL: func.func private @windows
+// CHECK: linalg.generic {{.*}} iterator_types = ["parallel", "parallel", "parallel", "reduction"]
+// CHECK-NOT: arith.mulf
+// CHECK: %[[E:[a-z_0-9]+]] = tensor.extract %arg0
+// CHECK: %[[S:[a-z_0-9]+]] = arith.select %{{.*}}, %[[E]], %{{.*}} : f32
+// CHECK: arith.addf %{{.*}}, %[[S]]
+func.func private @windows(%x: tensor<1x6x5xf32>, %o: tensor<1x2x11xf32>) -> tensor<1x2x11xf32> attributes {stepwell.kernel} {
+  %r = "graph.col2im"(%x) {image = array<i64: 11>, kernel = array<i64: 3>, strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 1>}
+     : (tensor<1x6x5xf32>) -> tensor<1x2x11xf32>
+  return %r : tensor<1x2x11xf32>
+}

@@ -20,7 +20,7 @@ STRUCTURAL = {
     "parameter": "pack-weights gives it its place", "fused": "outline-kernels makes a function of it", "yield": "ends a region",
     "if": "control flow is not compiled yet", "loop": "control flow is not compiled yet",
 }  # fmt: skip
-SUMS = ("conv", "conv_transpose", "matmul", "reduce_sum", "cumsum", "avg_pool", "resize")
+SUMS = ("conv", "conv_transpose", "col2im", "matmul", "reduce_sum", "cumsum", "avg_pool", "resize")
 LOWERED = sorted(set(op_classes()) - set(STRUCTURAL))
 
 
