@@ -181,8 +181,8 @@ class IndexChecks:
         self.widths = widths(checks)
         """How many 64-bit numbers each hidden result of the native code has."""
         self._starts = list(itertools.accumulate(self.widths, initial=0))
-        shared = [[check.sizes for check in checks if check.result == result] for result in range(len(self.widths))]
-        self._limits = [2 * min(sizes) for group in shared for sizes in zip(*group, strict=True)]
+        shared = [[check.limits for check in checks if check.result == result] for result in range(len(self.widths))]
+        self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
 
     def buffer(self) -> np.ndarray:
         """Memory for all hidden results of a run."""

@@ -88,6 +88,6 @@ class ScheduleError(PassError):
 
 
 class IndexRangeError(StepwellError):
-    """An index that only a run has is out of range: names the node, the index, and what it may be. The outputs then mean nothing."""
+    """An index that only a run has is out of range, or a size is not the declared one: names the node and what was expected."""
 
     code = "SW010"

@@ -2,6 +2,7 @@
 
 @main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code (`graph.zigzag`) of the
 indices, or of each column of index vectors. A dimension of size n takes indices from -n to n - 1, whose codes are those below 2n.
+Where the model declares the sizes of a result and the data ask for some, it is the code of how many more they ask for: 0 is right.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ CHECKS = "stepwell.checks"
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """The range of one operand of indices."""
+    """The range of one operand of indices, or the sizes of one result."""
 
     node: str
     """The ONNX nodes that the indices are used by, for messages."""
@@ -30,11 +31,21 @@ class IndexCheck:
     """The dimensions that the indices, or the columns of index vectors, go along."""
     sizes: tuple[int, ...]
     """Of these dimensions: as many as the hidden result has elements."""
+    exact: bool = False
+    """Whether it is about the sizes themselves."""
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """The codes from which on something is wrong."""
+        return tuple(1 if self.exact else 2 * size for size in self.sizes)
 
     def problem(self, codes: Sequence[int]) -> str | None:
         """What is wrong, given the elements of the hidden result; None if nothing is."""
-        for code, dim, size in zip(codes, self.dims, self.sizes, strict=True):
-            if code >= 2 * size:
+        for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
+            if code >= limit:
+                if self.exact:
+                    asked = size + decoded(code)
+                    return f"{self.op} of {self.node}: the data ask for size {asked} along dimension {dim}, for which the model declares {size}"
                 return f"{self.op} of {self.node}: {out_of_range(decoded(code), size, dim)}"
         return None
 
@@ -61,7 +72,7 @@ def set_checks(module: "ir.Operation", checks: Sequence[IndexCheck]) -> None:
     from stepwell.dialects.attributes import to_attribute  # here and below, because a model from the cache does without the bindings
 
     if checks:
-        module.attributes[CHECKS] = to_attribute([dict(vars(check)) for check in checks])
+        module.attributes[CHECKS] = to_attribute([{name: v for name, v in vars(check).items() if v is not False} for check in checks])
 
 
 def get_checks(module: "ir.Operation") -> list[IndexCheck]:
@@ -84,4 +95,5 @@ def get_checks(module: "ir.Operation") -> list[IndexCheck]:
 
 def _is_sound(check: IndexCheck) -> bool:
     numbers = isinstance(check.dims, tuple) and isinstance(check.sizes, tuple) and all(isinstance(n, int) for n in (*check.dims, *check.sizes))
-    return numbers and 0 < len(check.dims) == len(check.sizes) and isinstance(check.node, str) and isinstance(check.op, str)
+    texts = isinstance(check.node, str) and isinstance(check.op, str)
+    return numbers and texts and isinstance(check.exact, bool) and 0 < len(check.dims) == len(check.sizes)

@@ -1,4 +1,4 @@
-"""The pass that has indices out of range raise: known ones now, others when the model has run."""
+"""The pass that has indices out of range raise, and sizes other than declared: known ones now, others when the model has run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ from stepwell.dialects.index_checks import IndexCheck, get_checks, out_of_range,
 from stepwell.dialects.locations import nodes_text
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import type_of
+from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ANY, Range, ranges
 from stepwell.passes.registry import Pass, PassState, register_pass
@@ -36,6 +37,11 @@ class CheckIndices(Pass):
 
     rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors
 
+    Reshapes, expansions and slices by operands that only a run has take the sizes of their results from the model's declaration. The model
+    looks whether the data ask for these sizes, in the same way.
+
+    rewrite: return y  ->  return y, zigzag(asked - declared)
+
     Indices that are in range whatever the data are left alone (results of argmax, top-k, clip, remainders, narrow types). Where nothing
     is checked, an index beyond an end means the element at that end: no index ever reads or writes other memory.
     """
@@ -45,7 +51,13 @@ class CheckIndices(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
         block = main.regions[0].blocks[0]
-        ops = [o.operation for o in block.operations]
+        checks = _Checks(op, main, GraphBuilder(state.weights))
+        if self.at_run_time:
+            for inner in [o.operation for o in block.operations]:
+                if inner.name in SIZED and is_used(inner.results[0]) and _is_declared(inner):
+                    checks.add_sizes(inner)
+                    state.count(f"{self.name}.sizes")
+        ops = [o.operation for o in block.operations]  # those that find the asked sizes are looked at too
         problems: list[str] = []
         unknown: list[ir.Operation] = []
         for inner in ops:
@@ -61,10 +73,17 @@ class CheckIndices(Pass):
         if self.at_run_time and unknown:
             known = ranges(ops, state.weights)
             doubtful = [o for o in unknown if not _is_proven(o, known)]
-            if doubtful:
-                _Checks(op, main, GraphBuilder(state.weights)).add(doubtful)
+            for inner in doubtful:
+                checks.add_indices(inner)
             state.count(f"{self.name}.added", len(doubtful))
             state.count(f"{self.name}.proven", len(unknown) - len(doubtful))
+        checks.finish()
+
+
+def _is_declared(op: ir.Operation) -> bool:
+    """Whether the sizes of an op of `SIZED` depend on operands and yet are known."""
+    x, result = type_of(op.operands[0]), type_of(op.results[0])
+    return x.is_static and result.is_static and result.rank > 0
 
 
 def reach(op: ir.Operation) -> "dict[int, int | None]":
@@ -117,25 +136,38 @@ class _Checks:
         self.checks = get_checks(module)
         self.made: dict[tuple[ir.Value, bool], int] = {}
         self.count = len(widths(self.checks))
+        self.hidden: list[tuple[ir.Value, str]] = []
 
-    def add(self, ops: Sequence[ir.Operation]) -> None:
-        """Check the indices of each op."""
-        hidden: list[ir.Value] = []
-        names: list[str] = []
-        for op in ops:
-            sizes = {dim: size for dim, size in reach(op).items() if size is not None}
-            by_column = len(sizes) > 1
-            source = op.operands[1] if by_column else same_elements(op.operands[1])
-            if (source, by_column) not in self.made:
-                self.made[source, by_column] = self.count + len(hidden)
-                with ir.InsertionPoint(self.end), op.location:
-                    rank = type_of(source).rank
-                    axes = list(range(rank - by_column))
-                    hidden.append(self.b.reduce_max(self.b.zigzag(source), axes=axes, keepdims=False))
-                names.append(f"indices of {nodes_text(op.location)}")
-            self.checks.append(IndexCheck(nodes_text(op.location), op.name, self.made[source, by_column], tuple(sizes), tuple(sizes.values())))
-        self._give_back(hidden, names)
-        set_checks(self.module, self.checks)
+    def add_indices(self, op: ir.Operation) -> None:
+        """Check the indices of an op."""
+        sizes = {dim: size for dim, size in reach(op).items() if size is not None}
+        by_column = len(sizes) > 1
+        source = op.operands[1] if by_column else same_elements(op.operands[1])
+        if (source, by_column) not in self.made:
+            with ir.InsertionPoint(self.end), op.location:
+                axes = list(range(type_of(source).rank - by_column))
+                hidden = self.b.reduce_max(self.b.zigzag(source), axes=axes, keepdims=False)
+            self.made[source, by_column] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
+        self.checks.append(IndexCheck(nodes_text(op.location), op.name, self.made[source, by_column], tuple(sizes), tuple(sizes.values())))
+
+    def add_sizes(self, op: ir.Operation) -> None:
+        """Check that the operands of an op ask for the sizes that its result has."""
+        sizes = type_of(op.results[0]).static_shape
+        with ir.InsertionPoint(self.end), op.location:
+            more = self.b.sub(asked_sizes(op, self.b), self.b.literal(np.array(sizes, np.int64)))
+            place = self._hide(self.b.zigzag(more), f"sizes of {nodes_text(op.location)}")
+        self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True))
+
+    def _hide(self, value: ir.Value, name: str) -> int:
+        """Add a hidden result; its number."""
+        self.hidden.append((value, name))
+        return self.count + len(self.hidden) - 1
+
+    def finish(self) -> None:
+        """Have @main return what was added, and the module say what it is."""
+        if self.hidden:
+            self._give_back([value for value, _ in self.hidden], [name for _, name in self.hidden])
+            set_checks(self.module, self.checks)
 
     def _give_back(self, hidden: Sequence[ir.Value], names: Sequence[str]) -> None:
         """Have @main return these too, under names of their own."""

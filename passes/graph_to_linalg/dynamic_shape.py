@@ -1,10 +1,10 @@
 """Lowerings of ops whose shapes are data: sizes read from tensors, results with dynamic dimensions."""
 
-from collections.abc import Sequence
+from typing import TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.mlir import arith, ir, math, tensor
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.types import type_of
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -13,6 +13,8 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.rewriting import NoMatch
 
 _CMP = arith.CmpIPredicate
+_Place: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]
+"""Start, step and count along a dimension."""
 
 
 @lowering(graph.ShapeOfOp)
@@ -105,32 +107,50 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
 
 @lowering(graph.DynamicSliceOp)
 def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """One generic that reads at start + i * step, all clamped as ONNX says."""
+    """One generic that reads at start + i * step, all clamped as ONNX says.
+
+    Where the result's size is declared, the data may ask for a smaller one: what is beyond the operand's end is read at its last element.
+    """
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
     named = b.known(axes)
-    if named is None:
-        return NoMatch("its axes must be known at compile time")
-    places: list[tuple[ir.Value, ir.Value] | None] = [None] * result.rank
-    sizes = _static_or(result, b.sizes(x))
-    for entry, axis in enumerate(int(a) % result.rank for a in named):
+    count = type_of(op.operation.operands[3]).shape[0]
+    if count is None:
+        return NoMatch("the number of its axes must be known at compile time")
+    one, zero = b.index(1), b.index(0)
+    dims = [b.index_of(size) for size in b.sizes(x)]
+    places: list[_Place | None] = [None] * result.rank
+    for entry in range(count):
         start, end, step = (b.as_index(b.extract(v, [b.index(entry)])) for v in (starts, ends, steps))
-        first, step, count = _normalised(b, start, end, step, b.index_of(b.size(x, axis)))
-        places[axis] = (first, step)
-        static = result.shape[axis]
-        sizes[axis] = static if static is not None else count
+        if named is not None:
+            axis = int(named[entry]) % result.rank
+            places[axis] = _normalised(b, start, end, step, dims[axis])
+            continue
+        place = b.as_index(b.extract(axes, [b.index(entry)]))
+        rank = b.index(result.rank)
+        place = arith.SelectOp(arith.CmpIOp(_CMP.slt, place, zero).result, arith.AddIOp(place, rank).result, place).result
+        for axis, size in enumerate(dims):
+            there = arith.CmpIOp(_CMP.eq, place, b.index(axis)).result
+            sliced = _normalised(b, start, end, step, size)
+            before = places[axis] or (zero, one, size)
+            places[axis] = tuple(arith.SelectOp(there, new, old).result for new, old in zip(sliced, before, strict=True))
+    sizes = [
+        static if static is not None else size if place is None else place[2]
+        for static, size, place in zip(result.shape, dims, places, strict=True)
+    ]
 
     def body() -> ir.Value:
         where = []
         for i, place in enumerate(places):
             loop = b.here(i)
-            where.append(loop if place is None else arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result)
+            if place is not None:
+                loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
+                if result.shape[i] is not None:
+                    last = arith.SubIOp(dims[i], one).result
+                    loop = arith.MaxSIOp(arith.MinSIOp(loop, last).result, zero).result
+            where.append(loop)
         return b.extract(x, where)
 
     return b.elementwise([], result.dtype, sizes, body, exact=True)
-
-
-def _static_or(result: TensorType, sizes: Sequence[Size]) -> list[Size]:
-    return [size if static is None else static for static, size in zip(result.shape, sizes, strict=True)]
 
 
 def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value, size: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:

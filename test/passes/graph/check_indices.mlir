@@ -82,3 +82,21 @@ func.func @main(%x: tensor<5x3xf32>, %i: tensor<2x1xi64>) -> (tensor<2xf32>, ten
   %b = "graph.gather_nd"(%x, %w) {batch_dims = 0 : i64} : (tensor<5x3xf32>, tensor<2x2xi64>) -> tensor<2xf32> loc("swapped")
   return %a, %b : tensor<2xf32>, tensor<2xf32>
 }
+
+// -----
+
+// Sizes that the model declares and operands decide: a hidden result says how many more are asked for.
+// CHECK: stepwell.checks = [{dims = array<i64: 0, 1>, exact = true, node = "reshape", op = "graph.dynamic_reshape", result = 0 : i64, sizes = array<i64: 3, 4>}]
+// CHECK-LABEL: func.func @main
+// CHECK: %[[S:.*]] = "graph.select"(%{{.*}}, %{{.*}}, %arg1)
+// CHECK: %[[D:.*]] = "graph.constant"() {value = dense<[3, 4]> : tensor<2xi64>}
+// CHECK: %[[M:.*]] = "graph.sub"(%[[S]], %[[D]])
+// CHECK: %[[Z:.*]] = "graph.zigzag"(%[[M]])
+// CHECK: return %{{.*}}, %[[Z]] : tensor<3x4xf32>, tensor<2xui64>
+// TRUST: module
+// TRUST-NOT: stepwell.checks
+// TRUST-NOT: zigzag
+func.func @main(%x: tensor<12xf32>, %s: tensor<2xi64>) -> tensor<3x4xf32> {
+  %y = "graph.dynamic_reshape"(%x, %s) : (tensor<12xf32>, tensor<2xi64>) -> tensor<3x4xf32> loc("reshape")
+  return %y : tensor<3x4xf32>
+}

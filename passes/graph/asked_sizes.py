@@ -1,0 +1,63 @@
+"""The sizes that operands ask of a result whose type was declared: what the op would give by its own inference, computed at run time."""
+
+import numpy as np
+
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.mlir import ir
+from stepwell.dialects.types import TensorType, type_of
+
+SIZED = ("graph.dynamic_reshape", "graph.dynamic_expand", "graph.dynamic_slice")
+
+
+def asked_sizes(op: ir.Operation, b: GraphBuilder) -> ir.Value:
+    """The sizes as a vector of i64, built at the insertion point, for an op of `SIZED` whose operand and result are static."""
+    name, result = op.name, type_of(op.results[0])
+    x, vectors = type_of(op.operands[0]), [_wide(b, v) for v in list(op.operands)[1:]]
+    if name == "graph.dynamic_reshape":
+        return _reshaped(b, vectors[0], result)
+    if name == "graph.dynamic_expand":
+        return _expanded(b, x, vectors[0], result.rank)
+    return _sliced(b, x, *vectors)
+
+
+def _wide(b: GraphBuilder, vector: ir.Value) -> ir.Value:
+    return vector if type_of(vector).dtype == "i64" else b.cast(vector, to="i64", saturate=True)
+
+
+def _ints(b: GraphBuilder, *numbers: int) -> ir.Value:
+    return b.literal(np.array(numbers, np.int64))
+
+
+def _reshaped(b: GraphBuilder, shape: ir.Value, result: TensorType) -> ir.Value:
+    """The shape, with one -1 standing for whatever the result has there."""
+    left_out = b.equal(shape, _ints(b, -1))
+    count = b.reduce_sum(b.cast(left_out, to="i64", saturate=True), axes=[0], keepdims=True)
+    clear = b.and_(left_out, b.equal(count, _ints(b, 1)))
+    return b.select(clear, _ints(b, *result.static_shape), shape)
+
+
+def _expanded(b: GraphBuilder, x: TensorType, shape: ir.Value, rank: int) -> ir.Value:
+    """The shape, or the size of `x` where it is 1; sizes of `x` alone before it."""
+    sizes = (1,) * (rank - x.rank) + x.static_shape
+    first = rank - (type_of(shape).shape[0] or 0)
+    asked = b.select(b.equal(shape, _ints(b, 1)), _ints(b, *sizes[first:]), shape) if first < rank else shape
+    return b.concat([_ints(b, *sizes[:first]), asked], axis=0) if first else asked
+
+
+def _sliced(b: GraphBuilder, x: TensorType, starts: ir.Value, ends: ir.Value, axes: ir.Value, steps: ir.Value) -> ir.Value:
+    """The sizes of `x`, and along `axes` how many steps lead from start to end, by the rules of `slice_bounds`; -1 for a step of 0."""
+    sizes, zero, one = _ints(b, *x.static_shape), _ints(b, 0), _ints(b, 1)
+    have = b.gather(sizes, axes, axis=0)
+    back = b.less(steps, zero)
+    high = b.select(back, b.sub(have, one), have)
+    low = b.select(back, _ints(b, -1), zero)
+
+    def inside(bound: ir.Value, least: ir.Value) -> ir.Value:
+        counted = b.select(b.less(bound, zero), b.add(bound, have), bound)
+        return b.minimum(b.maximum(counted, least), high)
+
+    start, end = inside(starts, zero), inside(ends, low)
+    span = b.select(back, b.sub(start, end), b.sub(end, start))
+    stride = b.maximum(b.abs(b.maximum(steps, _ints(b, -(1 << 62)))), one)
+    count = b.select(b.less(zero, span), b.add(b.div(b.sub(span, one), stride), one), zero)
+    return b.scatter_elements(sizes, axes, b.select(b.equal(steps, zero), _ints(b, -1), count), axis=0, reduction="none")
