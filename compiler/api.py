@@ -20,7 +20,7 @@ from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import find_function
 from stepwell.passes.runner import Instrumentation, PassRunner
 
-from .cache import Cache, key_of
+from .cache import Cache, Kept, key_of
 from .fingerprint import code_generation
 from .model import CompiledModel, TensorInfo
 from .native.artifacts import node_names
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
-Packing: TypeAlias = Future[tuple[np.ndarray, str | None]]
-"""The arena of all weights and its key in the cache, once they are there."""
+Packing: TypeAlias = Future[np.ndarray | Kept]
+"""The arena of all weights, once it is there: in memory, or in the cache."""
 SIGNATURE = ("stepwell.inputs", "stepwell.outputs")
 CODE_LEVELS = LEVELS[-2:]
 """Code is made from either: from the first, each function goes the rest of the way by itself, beside the others."""
@@ -197,13 +197,14 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
         clock = stopwatch()
     packing = packing or start_packing(lowered, store)
     objects, object_keys = _objects(units, lowered.target, store)
-    weights, weights_key = packing.result()
+    weights = packing.result()
     _reached(lowered, "obj", clock(), on_level)
     return Parts(
         inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
         outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
         objects=objects, weights=weights, workspace_bytes=module_bytes(lowered.module, "stepwell.workspace_bytes"),
-        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights_key, checks=get_checks(lowered.module.operation),
+        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights.key if isinstance(weights, Kept) else None,
+        checks=get_checks(lowered.module.operation),
     )  # fmt: skip
 
 
@@ -219,11 +220,10 @@ def _objects(units: Sequence[Unit], target: Target, store: Cache | None) -> tupl
     return {name: data if data is not None else made[name] for name, data in known.items()}, kept
 
 
-def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> tuple[np.ndarray, str | None]:
-    """The arena of all weights, in memory or in a file of the cache, and its key there."""
-    key = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
-    mapped = store.map("weights", key, check=False) if store is not None and key is not None else None
-    return (pack_arena(weights, offsets, size), None) if mapped is None else (mapped, key)
+def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> np.ndarray | Kept:
+    """The arena of all weights, in a file of the cache if that can be, or in memory."""
+    kept = store.put_chunks("weights", arena_chunks(weights, offsets, size), size) if store is not None else None
+    return pack_arena(weights, offsets, size) if kept is None else kept
 
 
 def arena_offsets(module: ir.Module) -> dict[str, int]:

@@ -11,7 +11,7 @@ from stepwell.dialects.errors import InputError, ModelError
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 
-from .cache import Cache, is_switched_off, key_of, user_cache
+from .cache import Cache, digest_of, is_switched_off, key_of, user_cache
 from .dynamic import DynamicModel
 from .fingerprint import everything, model_digest
 from .model import CompiledModel, TensorInfo
@@ -76,7 +76,7 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.changed() and everything(request.target) == request.surroundings:
+        if store is not None and key is not None and not request.is_outdated and everything(request.target) == request.surroundings:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Parts):
         return assemble(made, threads=threads, texts=Texts(LEVELS[0], request.start).by_level(), timings=timings)
@@ -106,22 +106,29 @@ class _Request:
         self.surroundings: str | None = None
         """The key of what the result depends on beside the model and its options, as it was when `key` was called."""
         self._stamp = self._file_stamp()
+        self.digest: bytes | None = None
+        """Of the model's bytes, when its key was made."""
+        self.is_outdated = False
+        """Whether these were others than what was compiled."""
 
     def key(self) -> str | None:
         """The key of the result in the cache; None where it cannot be told, or where an argument is wrong (who reads it will say so)."""
-        self.surroundings, digest = everything(self.target), model_digest(self.source)
-        if self.surroundings is None or digest is None:
+        self.surroundings, self.digest = everything(self.target), model_digest(self.source)
+        if self.surroundings is None or self.digest is None:
             return None
         try:
             shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
         except TypeError:
             return None
-        return key_of(self.surroundings, digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
+        return key_of(self.surroundings, self.digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
-    ) -> tuple[Parts | Signature, dict[str, float], Sequence[Path]]:
-        """Compile; returns the result, the seconds that each level took, and the files beside the model that hold its data."""
+    ) -> tuple[Parts | Signature, dict[str, float], dict[Path, bytes]]:
+        """Compile; returns the result, the seconds that each level took, and the digests of the files beside the model that hold its data.
+
+        With `keep_weights`, the model is one to keep in `store`.
+        """
         with uninterrupted():
             from .api import code_level, descend, import_source, make_parts, start, start_packing
             from .native.pool import prestart
@@ -130,18 +137,21 @@ class _Request:
         imported, seconds = import_source(self.source, self.shapes)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
+        # Of what was read: the files may be others by now.
+        self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
+        digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
         if not all(kind.is_static for _, kind in imported.inputs):
             if self.schedules is not None:
                 raise InputError(f"{self.schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
             sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
-            return Signature(*sides), {LEVELS[0]: seconds}, imported.files
+            return Signature(*sides), {LEVELS[0]: seconds}, digests
         prestart()
         lowered = start(imported, resolve(self.target), seconds, disable, self.schedules)
         descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
         packing = start_packing(lowered, store if keep_weights else None)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
         parts = make_parts(lowered, store, on_level, packing)
-        return parts, lowered.timings, imported.files
+        return parts, lowered.timings, digests
 
     def start(self) -> "Lowered":
         """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""

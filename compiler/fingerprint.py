@@ -5,14 +5,14 @@ import os
 import sys
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell import LOADED_AT
 from stepwell.dialects.extensions import extending_modules
+from stepwell.dialects.files import open_plain
 
-from .cache import digest_of, key_of
+from .cache import digest_of, key_of, stream_digest
 from .native.openmp import openmp
 from .plugins import loaded, modules_beside, of_code_generation
 from .target import Target, identity
@@ -42,11 +42,14 @@ def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> 
 
 
 def file_digest(path: Path) -> bytes | None:
-    """The digest of a file's content; None if it cannot be read or is empty."""
+    """The digest of a plain file's content; None if it cannot be read or is empty."""
     try:
-        with path.open("rb") as file, mmap(file.fileno(), 0, access=ACCESS_READ) as data:
-            return digest_of(data)
-    except (OSError, ValueError):
+        file = open_plain(path)
+        try:
+            return stream_digest(file)
+        finally:
+            os.close(file)
+    except (OSError, ValueError):  # among them a path with a zero in it
         return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from stepwell.dialects.dtypes import from_numpy, to_numpy
 from stepwell.dialects.index_checks import IndexCheck
 
-from .cache import Cache, key_of
+from .cache import Cache, Kept, key_of
 from .fingerprint import file_digest
 from .model import CompiledModel, TensorInfo
 from .native.loader import load
@@ -28,7 +28,8 @@ class Parts:
     inputs: Infos
     outputs: Infos
     objects: dict[str, bytes]
-    weights: np.ndarray
+    weights: np.ndarray | Kept
+    """The arena; or where it was written to, to be read when what it was made from has gone from memory."""
     workspace_bytes: int
     nodes: list[str]
     object_keys: dict[str, str]
@@ -51,6 +52,7 @@ def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[
     """
     begin = time.perf_counter()
     code = load(parts.objects)
+    weights = parts.weights.read() if isinstance(parts.weights, Kept) else parts.weights
     spent = {name: seconds + (time.perf_counter() - begin) * (name == list(timings)[-1]) for name, seconds in timings.items()}
 
     def disassembled() -> str:
@@ -59,14 +61,14 @@ def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[
         return assembly(parts.objects, parts.nodes)
 
     return CompiledModel(
-        inputs=parts.inputs, outputs=parts.outputs, code=code, weights=parts.weights, workspace_bytes=parts.workspace_bytes,
+        inputs=parts.inputs, outputs=parts.outputs, code=code, weights=weights, workspace_bytes=parts.workspace_bytes,
         threads=thread_count(threads), texts={**texts, "asm": disassembled}, timings=spent,
         kernels=len(parts.objects) - 1, objects=parts.objects, checks=parts.checks,
     )  # fmt: skip
 
 
-def keep(store: Cache, key: str, made: Parts | Signature, files: Sequence[Path], folder: Path | None) -> None:
-    """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it."""
+def keep(store: Cache, key: str, made: Parts | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
+    """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it, with the digests of what was read."""
     record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
     if isinstance(made, Parts):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
@@ -77,11 +79,10 @@ def keep(store: Cache, key: str, made: Parts | Signature, files: Sequence[Path],
         }  # fmt: skip
     if files and folder is not None:
         # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
-        names = [str(file.relative_to(folder.resolve())) for file in files]
-        deeper = _key_with(key, names, folder)
-        if deeper is None or not store.put("models", key, json.dumps({"files": names}).encode()):
+        digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
+        if not store.put("models", key, json.dumps({"files": list(digests)}).encode()):
             return
-        key = deeper
+        key = _key_with(key, digests)
     store.put("models", key, json.dumps(record).encode())
     store.trim()
 
@@ -90,21 +91,26 @@ def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | N
     """The model that is kept under `key`; None if there is none or a part of it is missing."""
     record = _record(store, key)
     if record is not None and "files" in record:
-        deeper = _key_with(key, record["files"], folder) if folder is not None else None
-        record = None if deeper is None else _record(store, deeper)
+        digests = {name: file_digest(folder / name) for name in record["files"]} if folder is not None else {}
+        found = {name: digest for name, digest in digests.items() if digest is not None}
+        record = _record(store, _key_with(key, found)) if len(found) == len(record["files"]) else None
     if record is None:
         return None
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
         return Signature(inputs, outputs)
-    objects = {name: store.get("objects", where) for name, where in code["objects"].items()}
-    found = {name: data for name, data in objects.items() if data is not None}
-    weights = store.map("weights", code["weights"])
-    if weights is None or len(found) < len(objects):
+    objects: dict[str, bytes] = {}
+    for name, where in code["objects"].items():
+        data = store.get("objects", where)
+        if data is None:
+            return None
+        objects[name] = data
+    weights = store.read("weights", code["weights"])
+    if weights is None:
         return None
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
-    return Parts(inputs, outputs, found, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], checks)
+    return Parts(inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], checks)
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:
@@ -112,15 +118,9 @@ def _record(store: Cache, key: str) -> dict[str, Any] | None:
     return None if data is None else dict(json.loads(data))
 
 
-def _key_with(key: str, names: Sequence[str], folder: Path) -> str | None:
-    """The key of a model together with the content of files; None if one cannot be read."""
-    parts: list[str | bytes] = [key]
-    for name in names:
-        digest = file_digest(folder / name)
-        if digest is None:
-            return None
-        parts += [name, digest]
-    return key_of(*parts)
+def _key_with(key: str, files: Mapping[str, bytes]) -> str:
+    """The key of a model together with the digests of files."""
+    return key_of(key, *(part for file in files.items() for part in file))
 
 
 def _to_json(infos: Infos) -> list[Any]:

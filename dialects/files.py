@@ -1,11 +1,13 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files that are read without waiting for anybody."""
 
 import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 
 @contextmanager
@@ -43,3 +45,34 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
         return
     with replacing(target) as temporary:
         temporary.write_bytes(content)
+
+
+def nameless_file() -> IO[bytes]:
+    """A file to write to and to read back, that goes away when it is closed: in memory where the system can, for disks may be full."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("stepwell"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links: bool = True) -> int:
+    """A descriptor to read a plain file by; `links` is whether the last part of the path may be a symbolic link.
+
+    Raises OSError, also for what is no plain file: a pipe, for one, would be waited for.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW), dir_fd=dir_fd)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is no plain file", os.fspath(path))
+    return descriptor
+
+
+def read_into(descriptor: int, buffer: Any) -> int:
+    """Fill a buffer from a file; returns how many bytes there were. Raises OSError."""
+    view = memoryview(buffer).cast("B")
+    done = 0
+    while done < len(view):
+        count = os.readv(descriptor, [view[done:]])
+        if count == 0:
+            break
+        done += count
+    return done

@@ -79,7 +79,7 @@ def was_found(model: CompiledModel) -> bool:
 
 
 def files(folder: Path, kind: str) -> list[Path]:
-    return sorted(file for file in (folder / "v1" / kind).rglob("*") if file.is_file())
+    return sorted(file for file in (folder / "v2" / kind).rglob("*") if file.is_file())
 
 
 # --- whole models
@@ -362,7 +362,7 @@ def test_processes_at_once_get_the_same(folder: Path, tmp_path: Path) -> None:
     assert lines[0] == lines[1][::-1] == lines[2]
     assert len(set(lines[0])) == 2
     assert all(was_found(compiled(path)) for path in paths)
-    assert not list((folder / "v1" / "new").iterdir())
+    assert not list((folder / "v2" / "new").iterdir())
 
 
 def test_a_model_that_is_found_loads_nothing_that_compiles(folder: Path, tmp_path: Path) -> None:
@@ -404,7 +404,7 @@ def test_folder_that_cannot_be_made_is_noted_once(folder: Path, recwarn: pytest.
 
 
 def test_full_disk_is_noted_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: object, target: object) -> None:
+    def full(source: object, target: object, **folders: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("stepwell.cache.os.replace", full)
@@ -459,7 +459,7 @@ def test_limit_must_be_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_a_killed_process_left_goes_after_a_while(tmp_path: Path) -> None:
     store = Cache(tmp_path)
     store.put("objects", "aa1", b"x")
-    old, young = tmp_path / "v1" / "new" / "old", tmp_path / "v1" / "new" / "young"
+    old, young = tmp_path / "v2" / "new" / "old", tmp_path / "v2" / "new" / "young"
     for file in (old, young):
         file.write_bytes(b"half")
     os.utime(old, (time.time() - 7200,) * 2)
@@ -473,8 +473,8 @@ def test_nobody_else_may_write_what_is_run(folder: Path) -> None:
         compiled()
     finally:
         os.umask(before)
-    places = [folder, folder / "v1", *(path for path in folder.rglob("*") if path.is_file())]
-    assert len(places) > 5
+    places = [folder, *folder.rglob("*")]
+    assert len(places) > 12
     assert [path for path in places if path.stat().st_mode & 0o077] == []
 
 

@@ -36,6 +36,9 @@ def run(options: argparse.Namespace) -> int:
 def _show(cache: Cache) -> None:
     entries = cache.entries()
     print(f"{cache.folder}{' (switched off by STEPWELL_CACHE=0)' if is_switched_off() else ''}")
+    refused = cache.refused()
+    if refused is not None:
+        print(f"not used: {refused}")
     rows = []
     for kind in KINDS:
         found = [entry for entry in entries if entry.kind == kind]

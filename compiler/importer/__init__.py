@@ -37,7 +37,8 @@ class ImportedModel:
     """A model at level `graph`: its module and weights, and what the ONNX file said of it.
 
     `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
-    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `files` are those beside the model that hold its data.
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is that of the model's own file, if it was
+    read from one, and `files` that of those beside it that hold its data.
     """
 
     module: ir.Module
@@ -49,7 +50,8 @@ class ImportedModel:
     ir_version: int
     producer: str
     name: str
-    files: tuple[Path, ...]
+    content: memoryview | None
+    files: dict[Path, memoryview]
 
 
 def import_model(
@@ -90,5 +92,6 @@ def import_model(
         model.ir_version,
         f"{model.producer_name} {model.producer_version}".strip(),
         model.graph.name,
+        read.content,
         read.external.files,
     )

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from stepwell.dialects.errors import InputError, ModelError, UnsupportedError
-from stepwell.importer.tensors import ExternalData, data_bytes, map_file, tensor_array, view_raw
+from stepwell.importer.tensors import ExternalData, data_bytes, read_file, tensor_array, view_raw
 from stepwell.importer.text import check_text
 from stepwell.importer.wire import cut_tensors
 
@@ -30,6 +30,8 @@ class Source:
     model: ModelProto
     initializers: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
     external: ExternalData = field(default_factory=lambda: ExternalData(None))
+    content: memoryview | None = None
+    """Of the file that the model was read from."""
 
 
 def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
@@ -40,7 +42,10 @@ def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source
         return _parse(memoryview(source).cast("B"), ExternalData(None), "the model")
     if isinstance(source, (str, os.PathLike)):
         path = Path(source)
-        return _parse(memoryview(map_file(path)), ExternalData(path.absolute().parent), path.name)
+        content = read_file(path)
+        read = _parse(content, ExternalData(path.absolute().parent), path.name)
+        read.content = content
+        return read
     raise InputError(f"a model must be a path, bytes or an onnx.ModelProto, got {type(source).__name__}")
 
 

@@ -1,6 +1,5 @@
 """TensorProto to numpy without copies, external data included, and ONNX element types to ours."""
 
-import mmap
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,9 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.files import open_plain, read_into
 from stepwell.dialects.types import TensorType, to_numpy
+from stepwell.native.buffers import aligned_empty
 
 DTYPES: dict[int, str] = {
     TensorProto.BOOL: "i1",
@@ -90,18 +91,14 @@ def tensor_array(tensor: TensorProto) -> np.ndarray:
 
 @dataclass
 class ExternalData:
-    """Reads external tensor data inside one folder, each file mapped once; `folder` None means there is none to read from."""
+    """Reads external tensor data inside one folder, each file once; `folder` None means there is none to read from."""
 
     folder: Path | None
-    _files: dict[Path, mmap.mmap] = field(default_factory=dict)
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        """The files that were read from so far."""
-        return tuple(self._files)
+    files: dict[Path, memoryview] = field(default_factory=dict)
+    """The content of the files that were read so far."""
 
     def array(self, tensor: TensorProto) -> np.ndarray:
-        """The memory-mapped array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
+        """The array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
         size = checked_size(tensor.name, our_dtype(tensor.data_type), tensor.dims)
@@ -111,11 +108,11 @@ class ExternalData:
             raise ModelError(f"tensor '{tensor.name}' takes {size} bytes, but its external data '{location}' has the length {length}")
         if size == 0:
             return view_raw(tensor.name, tensor.data_type, tensor.dims, b"")
-        data = self._map(tensor.name, location)
+        data = self._read(tensor.name, location)
         if offset + length > len(data):
             span = f"bytes {offset} to {offset + length}"
             raise ModelError(f"tensor '{tensor.name}': its external data '{location}' should hold {span}, but the file has {len(data)} bytes")
-        return view_raw(tensor.name, tensor.data_type, tensor.dims, memoryview(data)[offset : offset + length])
+        return view_raw(tensor.name, tensor.data_type, tensor.dims, data[offset : offset + length])
 
     def _number(self, name: str, entries: dict[str, str], key: str, default: int) -> int:
         text = entries.get(key, "")
@@ -125,7 +122,7 @@ class ExternalData:
             raise ModelError(f"tensor '{name}': the {key} of its external data must be a number of bytes, got {text!r}")
         return int(text)
 
-    def _map(self, name: str, location: str) -> mmap.mmap:
+    def _read(self, name: str, location: str) -> memoryview:
         if self.folder is None:
             raise ModelError(f"tensor '{name}' lies in the external file '{location}': import the model by its path, so that the file can be found")
         if not location or "\0" in location or os.path.isabs(location):
@@ -137,19 +134,30 @@ class ExternalData:
             raise ModelError(f"tensor '{name}': its external data '{location}' cannot be resolved") from None
         if not path.is_relative_to(folder):
             raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
-        if path not in self._files:
+        if path not in self.files:
             if not path.is_file():
                 raise ModelError(f"tensor '{name}': its external data '{location}' is missing in the model's folder")
-            self._files[path] = map_file(path)
-        return self._files[path]
+            self.files[path] = read_file(path)
+        return self.files[path]
 
 
-def map_file(path: Path) -> mmap.mmap:
-    """A file mapped for reading. Raises ModelError if it cannot be read or is empty."""
+def read_file(path: Path) -> memoryview:
+    """The content of a plain file, in memory of its own: whoever writes to the file, or cuts it short, changes no model that was read.
+
+    Raises ModelError if it cannot be read, is empty, or changes meanwhile.
+    """
     try:
-        with path.open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        file = open_plain(path)
+        try:
+            content = aligned_empty(os.fstat(file).st_size)
+            if read_into(file, content) < len(content) or read_into(file, bytearray(1)):
+                raise ModelError(f"{path.name} was written to while it was read")
+        finally:
+            os.close(file)
     except OSError as error:
         raise ModelError(f"{path.name} cannot be read: {error.strerror}") from None
     except ValueError:
-        raise ModelError(f"{path.name} is empty") from None
+        raise ModelError(f"{path.name} cannot be read: its name has a zero byte in it") from None
+    if len(content) == 0:
+        raise ModelError(f"{path.name} is empty")
+    return memoryview(content).toreadonly()

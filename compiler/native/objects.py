@@ -2,12 +2,13 @@
 
 import ctypes
 import io
-import os
 import re
+import sys
 import tempfile
 from dataclasses import dataclass
 
 from stepwell.dialects.errors import CodegenError, PassError
+from stepwell.dialects.files import nameless_file
 from stepwell.dialects.mlir import ExecutionEngine, bare_context, diagnostics, ir
 
 from ..target import Target
@@ -189,11 +190,11 @@ def _lower(module: ir.Module, unit: Unit) -> None:
 
 
 def _dump(engine: ExecutionEngine) -> bytes:
-    handle, path = tempfile.mkstemp(suffix=".o")
-    os.close(handle)
-    try:
-        engine.dump_to_object_file(path)
-        with open(path, "rb") as file:
-            return file.read()
-    finally:
-        os.unlink(path)
+    """The engine's object. It only goes by way of a file; LLVM ends the process where a disk is full, so that is one in memory if possible."""
+    if sys.platform == "linux":
+        with nameless_file() as unnamed:
+            engine.dump_to_object_file(f"/proc/self/fd/{unnamed.fileno()}")
+            return unnamed.read()
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        engine.dump_to_object_file(file.name)
+        return file.read()

@@ -8,13 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from typing import IO, BinaryIO, cast
+from typing import BinaryIO, cast
 
 from stepwell.dialects.errors import CodegenError, StepwellError
 from stepwell.dialects.extensions import extending_modules
+from stepwell.dialects.files import nameless_file
 from stepwell.dialects.processes import Lock
 
 from ..plugins import of_code_generation
@@ -36,7 +36,7 @@ class Worker:
     """One compiler process and the pipes to it."""
 
     def __init__(self) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process is)
+        self._log = nameless_file()
         self._process = subprocess.Popen(
             [sys.executable, "-c", _START.format(path=sys.path)],
             stdin=subprocess.PIPE,

@@ -111,3 +111,13 @@ def many_threads_in_a_run(counts: list[int]) -> list[float]:
         check(model(X)[0], 1)
         seconds.append(time.perf_counter() - begin)
     return seconds
+
+
+def compile_files(paths: list[str], seeds: list[int]) -> list[str]:
+    """Compile models in files and check what they compute; returns the first level of each ("cache" for one that was found)."""
+    levels = []
+    for path, seed in zip(paths, seeds, strict=True):
+        model = stepwell.compile(path, threads=1)
+        check(model(X)[0], seed)
+        levels.append(next(iter(model.timings)))
+    return levels
