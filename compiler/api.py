@@ -222,7 +222,7 @@ def _objects(units: Sequence[Unit], target: Target, store: Cache | None) -> tupl
 
 def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> np.ndarray | Kept:
     """The arena of all weights, in a file of the cache if that can be, or in memory."""
-    kept = store.put_chunks("weights", arena_chunks(weights, offsets, size), size) if store is not None else None
+    kept = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
     return pack_arena(weights, offsets, size) if kept is None else kept
 
 

@@ -22,7 +22,7 @@ from stepwell.dialects.files import open_plain, read_into
 
 from .native.buffers import aligned_empty
 
-Buffer: TypeAlias = "bytes | memoryview | np.ndarray"
+Buffer: TypeAlias = bytes | memoryview
 KINDS = ("models", "weights", "objects")
 DEFAULT_BYTES = 8 << 30
 _FORMATS = ("v1", "v2")  # of all releases; the last one is this one's
@@ -58,7 +58,7 @@ class Kept:
         content = aligned_empty(self.nbytes)
         read = os.lseek(self._descriptor, 0, os.SEEK_SET) + read_into(self._descriptor, content)
         self._close()
-        if read < self.nbytes or digest_of(content) != self._digest:
+        if read < self.nbytes or digest_of(content.data) != self._digest:
             raise CodegenError(f"entry {self.key} of the cache was changed by somebody just after it was written; compile the model again")
         content.flags.writeable = False
         return content
@@ -100,7 +100,7 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """Everything that is kept, the least recently used first."""
-        found = [Entry(kind, path, *status) for kind in KINDS for path, *status in self._files(_FORMATS[-1], kind)]
+        found = [Entry(kind, path, size, used) for kind in KINDS for path, size, used in self._files(_FORMATS[-1], kind)]
         return sorted(found, key=lambda entry: entry.used)
 
     def trim(self) -> int:
@@ -280,7 +280,7 @@ def _read(folder: int, kind: str, key: str) -> np.ndarray | None:
             content = aligned_empty(size)
             if read_into(file, content) == size:
                 footer, content = content[-_FOOTER_BYTES:].tobytes(), content[:-_FOOTER_BYTES]
-                if footer == _footer(kind, key, digest_of(content)):
+                if footer == _footer(kind, key, digest_of(content.data)):
                     with suppress(OSError):  # somebody else's, or on a medium that is only read
                         os.utime(file)
                     content.flags.writeable = False
@@ -368,7 +368,7 @@ def stream_digest(descriptor: int) -> bytes | None:
     block = np.empty(min(max(size, 1), _BLOCK_BYTES), np.uint8)
     total = 0
     while count := read_into(descriptor, block):
-        digest.update(block[:count])
+        digest.update(block[:count].data)
         total += count
     return digest.digest() if total else None
 

@@ -160,4 +160,4 @@ def read_file(path: Path) -> memoryview:
         raise ModelError(f"{path.name} cannot be read: its name has a zero byte in it") from None
     if len(content) == 0:
         raise ModelError(f"{path.name} is empty")
-    return memoryview(content).toreadonly()
+    return content.data.toreadonly()

@@ -357,7 +357,7 @@ def python(script: str, **environment: str) -> "subprocess.Popen[str]":
 
 def test_content_is_aligned_and_read_only(store: Cache) -> None:
     data = np.random.default_rng(1).integers(0, 256, 3 << 20, np.uint8)
-    kept = store.put_chunks("weights", [data[:1000], data[1000:]], data.nbytes)
+    kept = store.put_chunks("weights", [data[:1000].data, data[1000:].data], data.nbytes)
     assert kept is not None
     for content in (store.read("weights", kept.key), kept.read()):
         assert content is not None
