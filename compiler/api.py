@@ -80,13 +80,14 @@ def lower(
     shapes: Mapping[str, Sequence[int]] | None = None,
     disable: Sequence[str] = (),
     libm: bool = False,
+    strict: bool = False,
     schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Lowered:
     """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
     check_level(to_level)
-    disable = check_disable((*disable, LIBM) if libm else disable)
+    disable = check_disable((*disable, LIBM) if libm else disable, strict=strict)
     imported, seconds = import_source(source, shapes)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free and to_level != "graph":
@@ -98,13 +99,14 @@ def lower(
 
 
 def read_ir(
-    text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>",
-    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>", disable: Sequence[str] = (),
+    strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
 ) -> Lowered:  # fmt: skip
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
-    A `schedule` is for IR above the level `scheduled`.
+    A `schedule` is for IR above the level `scheduled`; `disable` and `strict` are about the levels that are still to come.
     """
+    disable = check_disable(disable, strict=strict)
     check_level(level)
     schedules = None if schedule is None else ScheduleFile.of(schedule)
     if schedules is not None and LEVELS.index(level) >= LEVELS.index("scheduled"):
@@ -114,7 +116,7 @@ def read_ir(
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
         chosen = resolve(target)
-        lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen, schedules=schedules), chosen)
+        lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen, schedules=schedules), chosen, disable=disable)
         if any(key not in module.operation.attributes for key in SIGNATURE):
             _derive_signature(module)
         if LEVELS.index(level) < LEVELS.index(CODE_LEVELS[0]):
@@ -125,12 +127,12 @@ def read_ir(
 
 def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, target: str | Target = "host", name: str = "<string>",
-    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None, on_level: OnLevel | None = None,
-    instrumentation: Instrumentation | None = None,
+    disable: Sequence[str] = (), strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
     threads = thread_count(threads)
-    lowered = read_ir(text, level, weights, target=target, name=name, schedule=schedule)
+    lowered = read_ir(text, level, weights, target=target, name=name, disable=disable, strict=strict, schedule=schedule)
     descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
@@ -168,7 +170,11 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
     threads = thread_count(threads)
     texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
     last = lowered.level
-    again = Texts(last, lambda: read_ir(texts[last](), last, lowered.weights, target=lowered.target)) if last in texts else None
+
+    def read_again() -> Lowered:
+        return read_ir(texts[last](), last, lowered.weights, target=lowered.target, disable=lowered.disable)
+
+    again = Texts(last, read_again) if last in texts else None
     parts = make_parts(lowered, None, on_level)
     return assemble(parts, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
 

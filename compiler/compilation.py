@@ -41,6 +41,7 @@ def compile(
     shapes: Shapes | None = None,
     disable: Sequence[str] = (),
     libm: bool = False,
+    strict: bool = False,
     schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
     cache: bool = True,
     on_level: OnLevel | None = None,
@@ -52,6 +53,7 @@ def compile(
     dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
     `disable` names techniques to switch off, to see what they are worth (`stepwell.stair.techniques()` are those there are).
     With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
+    With `strict` no algorithm is used that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md).
     `schedule` is a file with schedules for kernels of the model (docs/schedules.md), which replace those that would be chosen; it goes with
     given shapes.
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
@@ -65,7 +67,7 @@ def compile(
     if libm:
         disable = (*disable, LIBM)
     file = None if schedule is None else ScheduleFile.of(schedule)
-    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable, file)
+    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable, file, strict=strict)
     store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
@@ -83,7 +85,8 @@ def compile(
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
-            source, threads=threads, target=target, shapes=given, disable=disable, cache=cache, on_level=on_level, instrumentation=instrumentation
+            source, threads=threads, target=target, shapes=given, disable=disable, strict=strict, cache=cache, on_level=on_level,
+            instrumentation=instrumentation,
         )  # fmt: skip
         if isinstance(model, DynamicModel):
             raise ModelError(f"the shapes {dict(given)} leave dimensions open")
@@ -95,11 +98,14 @@ def compile(
 class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
-    def __init__(self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None) -> None:
+    def __init__(
+        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None, *, strict: bool
+    ) -> None:
         self.source = source
         self.shapes = shapes
         self.target = target
         self.disable = disable
+        self.strict = strict
         self.schedules = schedules
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
@@ -120,7 +126,8 @@ class _Request:
             shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
         except TypeError:
             return None
-        return key_of(self.surroundings, self.digest, repr(shapes), repr(list(self.disable)), self.schedules.text if self.schedules else "")
+        how = [list(self.disable), bool(self.strict)]
+        return key_of(self.surroundings, self.digest, repr(shapes), repr(how), self.schedules.text if self.schedules else "")
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -133,7 +140,7 @@ class _Request:
             from .api import code_level, descend, import_source, make_parts, start, start_packing
             from .native.pool import prestart
 
-        disable = check_disable(self.disable)
+        disable = check_disable(self.disable, strict=self.strict)
         imported, seconds = import_source(self.source, self.shapes)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
@@ -161,7 +168,7 @@ class _Request:
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
         imported, seconds = import_source(self.source, self.shapes)
-        return start(imported, resolve(self.target), seconds, check_disable(self.disable), self.schedules)
+        return start(imported, resolve(self.target), seconds, check_disable(self.disable, strict=self.strict), self.schedules)
 
     def changed(self) -> bool:
         """Whether the model's file is another one than it was, or was written to."""

@@ -70,13 +70,23 @@ def techniques() -> dict[str, str]:
     return techniques_of(step(level) for level in LEVELS)
 
 
-def check_disable(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of techniques, each once. Raises InputError for one that does not exist or cannot be switched off."""
-    if not names:
+def relaxed() -> tuple[str, ...]:
+    """The techniques that strict code does without (docs/numerics.md)."""
+    from .techniques import relaxed_of
+
+    return relaxed_of(step(level) for level in LEVELS)
+
+
+def check_disable(names: Sequence[str], *, strict: bool = False) -> tuple[str, ...]:
+    """The names of techniques to switch off, each once; with `strict` those that are relaxed too.
+
+    Raises InputError for one that does not exist or cannot be switched off.
+    """
+    if not names and not strict:
         return ()
     from .techniques import check_techniques
 
-    return check_techniques(names, techniques())
+    return tuple(dict.fromkeys((*check_techniques(names, techniques()), *(relaxed() if strict else ()))))
 
 
 def steps_between(start: str, end: str) -> list[str]:

@@ -18,6 +18,12 @@ def techniques_of(pipelines: Iterable[str]) -> dict[str, str]:
     return found
 
 
+def relaxed_of(pipelines: Iterable[str]) -> tuple[str, ...]:
+    """The techniques of the pipelines that strict code does without."""
+    used = dict.fromkeys(step.name for pipeline in pipelines for step in flatten(parse_pipeline(pipeline)))
+    return tuple(name for step in used if step in passes() for name in passes()[step].relaxed)
+
+
 def check_techniques(names: Iterable[str], known: Collection[str]) -> tuple[str, ...]:
     """The names, each once. Raises InputError for one that is not among the `known`."""
     if isinstance(names, str):

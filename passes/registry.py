@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
@@ -58,6 +58,8 @@ class Pass:
     anchor: ClassVar[str] = "builtin.module"
     techniques: ClassVar[Mapping[str, str | None]] = {}
     """What can be switched off, by name: the options that do so, or None to leave the whole pass out."""
+    relaxed: ClassVar[Sequence[str]] = ()
+    """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
@@ -104,12 +106,14 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register_pass(
-    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
+    relaxed: Sequence[str] = (),
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
     A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
     be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
+    `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
     """
     if level not in LEVELS:
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
@@ -120,6 +124,9 @@ def register_pass(
             raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
         cls.name, cls.level, cls.anchor = name, level, anchor
         cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
+        cls.relaxed = tuple(relaxed)
+        if not set(cls.relaxed) <= set(cls.techniques):
+            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
         _PASSES[name] = cls
         extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
         return cls

@@ -32,6 +32,7 @@ def add_model_options(parser: Parser) -> None:
     disable = add("--disable", action="append", default=[], metavar="TECHNIQUE", help="switch off a technique; may be repeated")
     parser.late_help[disable] = lambda: f"switch off a technique; may be repeated: {', '.join(techniques())}"
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
+    add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
     add_schedule_options(parser, "host")
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
@@ -157,7 +158,7 @@ class Session:
 
         shared = command_flags(self.options.load, self.options.target)
         schedule = command_flags([], "host", self.options.schedule)
-        disable = " ".join(f"--disable {name}" for name in self.disable)
+        disable = " ".join([*(f"--disable {name}" for name in self.disable), *(["--strict"] if self.options.strict else [])])
 
         def run(level: str) -> str:
             return " ".join(filter(None, (shared, schedule if LEVELS.index(level) < LEVELS.index("scheduled") else "", disable)))
@@ -181,7 +182,7 @@ class Session:
             if self.options.start is None:
                 return lower(
                     self.options.model, level, target=self.options.target, shapes={**(shapes or {}), **self.shapes}, disable=self.disable,
-                    schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
+                    strict=self.options.strict, schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
@@ -196,7 +197,7 @@ class Session:
         with self.watched() as instrumentation:
             return compile(
                 self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable, cache=cache,
-                schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
+                strict=self.options.strict, schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
             )  # fmt: skip
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
@@ -214,8 +215,10 @@ class Session:
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
-        lowered = read_ir(read_text(file), self.options.start, weights, target=self.options.target, name=file, schedule=self.options.schedule)
-        lowered.disable = self.disable
+        lowered = read_ir(
+            read_text(file), self.options.start, weights, target=self.options.target, name=file, disable=self.disable, strict=self.options.strict,
+            schedule=self.options.schedule,
+        )  # fmt: skip
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:
             names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")

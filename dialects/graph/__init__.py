@@ -15,6 +15,7 @@ from stepwell.dialects.graph.elementwise import (
     EluOp,
     FloorOp,
     LeakyReluOp,
+    MaskedOp,
     MaximumOp,
     MinimumOp,
     ModOp,
@@ -101,7 +102,7 @@ from stepwell.dialects.graph.winograd import WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
     "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
-    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
+    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "MaskedOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
     "CeilOp", "RoundOp", "ReluOp", "LeakyReluOp", "EluOp", "ClampOp",
     "SqrtOp", "RsqrtOp", "ExpOp", "LogOp", "SinOp", "CosOp", "TanOp", "AsinOp", "AcosOp", "AtanOp", "SinhOp", "CoshOp", "TanhOp",
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",

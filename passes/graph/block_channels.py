@@ -30,7 +30,7 @@ class Form:
     slots: np.ndarray
 
 
-@register_pass("block-channels", level="graph", optional=True)
+@register_pass("block-channels", level="graph", optional=True, techniques={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
 @dataclass
 class BlockChannels(Pass):
     """Keep images channel-blocked, (N, C / b, spatial…, b), from one convolution to the next.
@@ -42,13 +42,18 @@ class BlockChannels(Pass):
 
     pack and unpack are a reshape and a transpose, and are not needed where blocked values meet. Which channel lies in which lane is known
     here and nowhere else: weights are packed for it, so that a permutation of channels moves no data. Lanes that hold no channel
-    have weights of zero, so what is in them does not matter as long as it is finite.
+    have weights of zero, so what is in them does not matter as long as it is finite. It is where the data are: 0 times an infinity is NaN, which
+    a clip leaves, although it makes a finite number of the infinity, and which all that read the block then get. With `mask` these lanes
+    are kept at zero.
+
+    rewrite: blocked_conv(x, w)       -> masked(blocked_conv(x, w), 1 or 0 for each lane)      with `mask`, where lanes hold no channel
 
     The filters of a convolution whose result goes on to one in groups are put into such an order that each group finds its
     channels in neighbouring lanes. Where one layout cannot serve two ops, `reblock` moves channels between lanes.
     """
 
     block: int = 0  # channels in a block; 0 for the lanes of the target's vectors
+    mask: bool = False  # whether lanes that hold no channel are kept at zero, whatever the data are
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
@@ -60,7 +65,7 @@ class BlockChannels(Pass):
                 continue
             dtype = type_of(operation.results[0]).dtype
             block = self.block or vector_bits(state.target) // (8 * to_numpy(dtype).itemsize)
-            layout = _Layout(state, block, forms, read_by)
+            layout = _Layout(state, block, self.mask, forms, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 form = rule(operation.opview, layout)
                 if form is None:
@@ -78,9 +83,10 @@ class BlockChannels(Pass):
 class _Layout(GraphBuilder):
     """Builds packed and unpacked forms of values."""
 
-    def __init__(self, state: PassState, block: int, forms: dict[ir.Value, Form], read_by: np.ndarray | None) -> None:
+    def __init__(self, state: PassState, block: int, mask: bool, forms: dict[ir.Value, Form], read_by: np.ndarray | None) -> None:
         super().__init__(state.weights)
         self.block = block
+        self.mask = mask
         self.forms = forms
         self.read_by = read_by  # for each channel of the op's result, the group of a later convolution that reads it
 
@@ -111,6 +117,14 @@ class _Layout(GraphBuilder):
         if len(starts) > MOST_STRETCHES:
             return None
         return Form(self.reblock([f.value for f in forms], starts=starts, sizes=sizes, block=slots.shape[1]), slots)
+
+    def cleaned(self, value: ir.Value, slots: np.ndarray) -> Form:
+        """The form of a blocked value in whose lanes without a channel anything may be: with `mask` they become zero."""
+        if not self.mask or not np.any(slots == FILLING):
+            return Form(value, slots)
+        tensor = type_of(value)
+        held = (slots != FILLING).reshape(slots.shape[0], *[1] * (tensor.rank - 3), slots.shape[1])
+        return Form(self.masked(value, self.literal(held.astype(to_numpy(tensor.dtype)))), slots)
 
     def _pack(self, value: ir.Value, slots: np.ndarray) -> Form:
         shape, (blocks, lanes), used = type_of(value).static_shape, slots.shape, used_lanes(slots) or slots.shape[1]
@@ -171,7 +185,7 @@ def _conv(op: Any, b: _Layout) -> Form | None:
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
         shape = (slots.shape[0], *weights.shape[1:], slots.shape[1])
         plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, slots), 1, -1)])
-        return Form(b.blocked_conv(op.x, plain, **attributes, group=1), slots)
+        return b.cleaned(b.blocked_conv(op.x, plain, **attributes, group=1), slots)
     image = _image_for_groups(op.x, group, b)
     if image is None:
         return None
@@ -180,7 +194,7 @@ def _conv(op: Any, b: _Layout) -> Form | None:
     members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))  # in each group channels count from 0
     shape = (slots.shape[0], members.shape[1], *weights.shape[2:], members.shape[2], slots.shape[1])
     packed = deferred_weight(b, op.w, shape, lambda: _packed(weights, slots, members))
-    return Form(b.blocked_conv(image.value, packed, **attributes, group=group), slots)
+    return b.cleaned(b.blocked_conv(image.value, packed, **attributes, group=group), slots)
 
 
 def _packed(weights: np.ndarray, slots: np.ndarray, members: np.ndarray) -> Iterator[np.ndarray]:
@@ -274,7 +288,10 @@ def _elementwise(op: Any, b: _Layout) -> Form | None:
     if any(make is None for make in makers):
         return None
     values = [make() for make in makers if make is not None]
-    return None if any(v is None for v in values) else Form(getattr(b, op.mnemonic())(*values, **op.attribute_values()), slots)
+    if any(v is None for v in values):
+        return None
+    made = getattr(b, op.mnemonic())(*values, **op.attribute_values())
+    return Form(made, slots) if len(values) == 1 else b.cleaned(made, slots)  # of one operand, zero gives a finite number
 
 
 def _operand(value: ir.Value, shape: tuple[int, ...], slots: np.ndarray, b: _Layout) -> Callable[[], ir.Value | None] | None:

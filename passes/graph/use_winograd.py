@@ -25,7 +25,7 @@ class Form:
     transformed: bool  # its filters, now
 
 
-@register_pass("use-winograd", level="graph", optional=True)
+@register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
 @dataclass
 class UseWinograd(Pass):
     """Replace blocked 3x3 convolutions with stride 1 by Winograd ones, where these cost less.
@@ -44,6 +44,8 @@ class UseWinograd(Pass):
     convolution longer. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but a part of the reading goes on beside the
     arithmetic: the ratios of F(4, 3) to F(2, 3) that were measured for 256 to 512 channels on 7x7 to 28x28 positions, on one thread
     and on two, are those of 2.5 to 5.8, most of them near 4.
+
+    An infinity or NaN among what a tile reads makes all of its results NaN, those too whose own windows hold finite numbers only.
     """
 
     error: float = 2e-5

@@ -160,6 +160,7 @@ ELEMENTWISE: dict[type[GraphOp], Body] = {
     graph.PowOp: power,
     graph.MaximumOp: Scalars.maximum,
     graph.MinimumOp: Scalars.minimum,
+    graph.MaskedOp: lambda s, x, mask: s.select(s.compare("ne", mask, s.const(0)), x, s.const(0)),
     graph.NegOp: Scalars.neg,
     graph.AbsOp: Scalars.abs,
     graph.SignOp: sign,
