@@ -1,8 +1,9 @@
 """What is known of indices that only a run has: which hidden result of @main tells how far they reach, and how far they may.
 
-@main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code (`graph.zigzag`) of the
-indices, or of each column of index vectors. A dimension of size n takes indices from -n to n - 1, whose codes are those below 2n.
-Where the model declares the sizes of a result and the data ask for some, it is the code of how many more they ask for: 0 is right.
+@main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
+column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
+whose codes are those below 2n. Where the model declares the sizes of a result and the data ask for some, it is the code of how many more
+they ask for: 0 is right.
 """
 
 from collections.abc import Sequence

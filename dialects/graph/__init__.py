@@ -1,7 +1,7 @@
 """The `graph` dialect by op family; importing this registers every op."""
 
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ReblockOp
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, ReblockOp
 from stepwell.dialects.graph.builder import GraphBuilder, constant_value
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
@@ -15,7 +15,6 @@ from stepwell.dialects.graph.elementwise import (
     EluOp,
     FloorOp,
     LeakyReluOp,
-    MaskedOp,
     MaximumOp,
     MinimumOp,
     ModOp,
@@ -58,7 +57,6 @@ from stepwell.dialects.graph.logic import (
     ShiftLeftOp,
     ShiftRightOp,
     XorOp,
-    ZigzagOp,
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.panels import PanelMatmulOp
@@ -102,12 +100,12 @@ from stepwell.dialects.graph.winograd import WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
     "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
-    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "MaskedOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
+    "AddOp", "SubOp", "MulOp", "DivOp", "ModOp", "PowOp", "MaximumOp", "MinimumOp", "NegOp", "AbsOp", "SignOp", "ReciprocalOp", "FloorOp",
     "CeilOp", "RoundOp", "ReluOp", "LeakyReluOp", "EluOp", "ClampOp",
     "SqrtOp", "RsqrtOp", "ExpOp", "LogOp", "SinOp", "CosOp", "TanOp", "AsinOp", "AcosOp", "AtanOp", "SinhOp", "CoshOp", "TanhOp",
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
-    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "ZigzagOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
+    "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp",
     "MaxPoolOp", "AvgPoolOp",
@@ -116,6 +114,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "ReblockOp", "WinogradConvOp", "PanelMatmulOp", "YieldOp", "FusedOp", "IfOp",
-    "LoopOp",
+    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "ReblockOp", "MaskedOp", "WinogradConvOp", "PanelMatmulOp", "YieldOp", "FusedOp",
+    "IfOp", "LoopOp",
 ]  # fmt: skip

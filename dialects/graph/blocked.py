@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.elementwise import NumericBinary
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dim,
@@ -169,6 +170,14 @@ class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
         return np.ascontiguousarray(blocked(np.concatenate(parts, axis=1), block))
 
     flops = staticmethod(no_arithmetic)
+
+
+class MaskedOp(NumericBinary, name="masked"):
+    """`lhs` where `rhs` is not 0, else 0, whatever `lhs` is there: infinities and NaN too."""
+
+    @staticmethod
+    def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.where(rhs != 0, lhs, np.zeros((), lhs.dtype))
 
 
 class BlockedLrnOp(GraphOp, name="blocked_lrn", traits=[Pure]):

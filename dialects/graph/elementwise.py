@@ -95,14 +95,6 @@ class MinimumOp(NumericBinary, name="minimum"):
     reference = pointwise(np.minimum)
 
 
-class MaskedOp(NumericBinary, name="masked"):
-    """`lhs` where `rhs` is not 0, else 0, whatever `lhs` is there: infinities and NaN too."""
-
-    @staticmethod
-    def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        return np.where(rhs != 0, lhs, np.zeros((), lhs.dtype))
-
-
 class NegOp(Unary, name="neg"):
     """`-x`; integers wrap."""
 

@@ -110,20 +110,6 @@ class BitwiseNotOp(Unary, name="bitwise_not"):
     reference = staticmethod(np.bitwise_not)
 
 
-class ZigzagOp(Unary, name="zigzag"):
-    """The zigzag code of `x`: `2x` where it is not negative, else `-2x - 1`. Indices of a dimension of size n have the codes below 2n."""
-
-    @staticmethod
-    def infer(x: TensorType) -> InferredTypes:
-        expect_dtype("x", x, ("i32", "i64"))
-        return x.with_dtype("ui64")
-
-    @staticmethod
-    def reference(x: np.ndarray) -> np.ndarray:
-        number = x.astype(np.int64)
-        return np.asarray((number << 1) ^ (number >> 63)).view(np.uint64)
-
-
 class ShiftLeftOp(Binary, name="shift_left"):
     """The bits of `lhs` moved up by `rhs`; 0 where `rhs` is the type's width or more."""
 

@@ -146,7 +146,7 @@ class _Checks:
         if (source, by_column) not in self.made:
             with ir.InsertionPoint(self.end), op.location:
                 axes = list(range(type_of(source).rank - by_column))
-                hidden = self.b.reduce_max(self.b.zigzag(source), axes=axes, keepdims=False)
+                hidden = self.b.reduce_max(zigzag(self.b, source), axes=axes, keepdims=False)
             self.made[source, by_column] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, self.made[source, by_column], tuple(sizes), tuple(sizes.values())))
 
@@ -155,7 +155,7 @@ class _Checks:
         sizes = type_of(op.results[0]).static_shape
         with ir.InsertionPoint(self.end), op.location:
             more = self.b.sub(asked_sizes(op, self.b), self.b.literal(np.array(sizes, np.int64)))
-            place = self._hide(self.b.zigzag(more), f"sizes of {nodes_text(op.location)}")
+            place = self._hide(zigzag(self.b, more), f"sizes of {nodes_text(op.location)}")
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True))
 
     def _hide(self, value: ir.Value, name: str) -> int:
@@ -179,6 +179,14 @@ class _Checks:
         had = list(attributes["res_attrs"]) if "res_attrs" in attributes else [ir.DictAttr.get({})] * len(outputs)
         attributes["res_attrs"] = ir.ArrayAttr.get([*had, *(ir.DictAttr.get({NAME: ir.StringAttr.get(name)}) for name in names)])
         attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, [*kind.results, *(v.type for v in hidden)]))
+
+
+def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
+    """The codes of integers, as ui64 (see index_checks): twice the number, with all bits turned over where it is negative."""
+    numbers = numbers if type_of(numbers).dtype == "i64" else b.cast(numbers, to="i64", saturate=False)
+    zero, ones = b.literal(np.array(0)), b.literal(np.array(-1))
+    code: ir.Value = b.bitwise_xor(b.add(numbers, numbers), b.select(b.less(numbers, zero), ones, zero))
+    return b.cast(code, to="ui64", saturate=False)  # type: ignore[no-any-return]
 
 
 def same_elements(value: ir.Value) -> ir.Value:

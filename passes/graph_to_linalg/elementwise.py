@@ -133,14 +133,6 @@ def shift(function: Any) -> Body:
     return body
 
 
-def zigzag(s: Scalars, x: ir.Value) -> ir.Value:
-    """Twice the number, with all bits turned over where it is negative."""
-    whole = ir.IntegerType.get_signless(64)
-    x = x if x.type == whole else arith.ExtSIOp(whole, x).result
-    one, sign = arith.ConstantOp(whole, 1).result, arith.ConstantOp(whole, 63).result
-    return arith.XOrIOp(arith.ShLIOp(x, one).result, arith.ShRSIOp(x, sign).result).result
-
-
 def is_inf(s: Scalars, x: ir.Value, *, detect_negative: bool, detect_positive: bool) -> ir.Value:
     """A comparison with the infinities that are asked for."""
     infinity = s.const(pymath.inf)
@@ -204,7 +196,6 @@ ELEMENTWISE: dict[type[GraphOp], Body] = {
     graph.BitwiseOrOp: bits(arith.OrIOp),
     graph.BitwiseXorOp: bits(arith.XOrIOp),
     graph.BitwiseNotOp: lambda s, x: arith.XOrIOp(x, s.const(-1)).result,
-    graph.ZigzagOp: zigzag,
     graph.ShiftLeftOp: shift(arith.ShLIOp),
     graph.ShiftRightOp: shift(arith.ShRUIOp),
     graph.IsNanOp: lambda s, x: s.compare("ne", x, x),

@@ -22,9 +22,8 @@ PANELS = "no such layout in ONNX: test_panels.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
-    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "winograd_conv"), BLOCKED),
+    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "masked", "winograd_conv"), BLOCKED),
     "panel_matmul": PANELS,
-    "zigzag": "a code of ours: test_index_checks.py takes it back",
 }
 ONLY = {
     **dict.fromkeys(("conv", "conv_transpose"), (*FLOATS, "i32")),
