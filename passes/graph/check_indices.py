@@ -186,7 +186,7 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
     numbers = numbers if type_of(numbers).dtype == "i64" else b.cast(numbers, to="i64", saturate=False)
     zero, ones = b.literal(np.array(0)), b.literal(np.array(-1))
     code: ir.Value = b.bitwise_xor(b.add(numbers, numbers), b.select(b.less(numbers, zero), ones, zero))
-    return b.cast(code, to="ui64", saturate=False)  # type: ignore[no-any-return]
+    return b.cast(code, to="ui64", saturate=False)
 
 
 def same_elements(value: ir.Value) -> ir.Value:
