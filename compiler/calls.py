@@ -6,7 +6,7 @@ from typing import Any
 from stepwell.dialects.errors import IRError
 from stepwell.dialects.locations import node_names
 from stepwell.dialects.mlir import ir
-from stepwell.passes.linalg_to_affine.kernels import SCRATCH, memref_bytes
+from stepwell.passes.linalg_to_affine.kernels import SCRATCH, memref_bytes, result_count
 from stepwell.passes.rewriting import find_function, functions
 
 _SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape")
@@ -40,18 +40,19 @@ class Call:
     kernel: str
     nodes: tuple[str, ...]
     sources: tuple[Operand, ...]
-    destination: Operand
+    destinations: tuple[Operand, ...]
+    """One for each result."""
     scratch: Operand | None
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """As the kernel takes them."""
-        return (*self.sources, self.destination, *([] if self.scratch is None else [self.scratch]))
+        return (*self.sources, *self.destinations, *([] if self.scratch is None else [self.scratch]))
 
 
 def kernel_calls(module: ir.Operation) -> list[Call]:
     """The calls of @main in order. Raises IRError for a @main that is more than a list of calls on views of its arguments."""
-    with_scratch = {f.sym_name.value for f in functions(module) if SCRATCH in f.attributes}
+    kernels = {f.sym_name.value: f for f in functions(module)}
     places: dict[Any, tuple[int, int]] = {}
     calls = []
     block = find_function(module, "main").regions[0].blocks[0]
@@ -61,8 +62,9 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
         if op.name == "func.call":
             kernel = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             operands = [Operand.of(*places[v], v.type) for v in op.operands]
-            scratch = operands.pop() if kernel in with_scratch else None
-            calls.append(Call(kernel, tuple(node_names(op.location)), tuple(operands[:-1]), operands[-1], scratch))
+            scratch = operands.pop() if SCRATCH in kernels[kernel].attributes else None
+            first = len(operands) - result_count(kernels[kernel])
+            calls.append(Call(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
         elif op.name == "memref.view":
             argument, offset = places[op.operands[0]]
             places[op.results[0]] = (argument, offset + _constant(op.operands[1]))

@@ -72,7 +72,7 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
         raise IRError(f"@main is expected to end in weights and workspace, arguments with {BYTES}")
     names = [ir.StringAttr(a[NAME]).value if NAME in a else f"argument {i}" for i, a in enumerate(attributes[:-2])]
     calls = kernel_calls(module)
-    outputs = {call.destination.argument for call in calls}
+    outputs = {destination.argument for call in calls for destination in call.destinations}
     inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]
     buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(calls), key=lambda b: b.first)]
     workspace = [b for b in buffers if b.where.argument == count - 1]
@@ -108,9 +108,10 @@ class _Reader:
             read = [b for source in call.sources if source.argument != self.weights for b in self._read(source, call, step)]
             if call.scratch is not None:
                 yield self._write(Buffer(call.scratch, step, step, call.kernel, call.nodes, scratch=True))
-            made = Buffer(call.destination, step, step, call.kernel, call.nodes)
-            made.in_place_of = next((b for b in read if _overlap(b.where, made.where)), None)
-            yield self._write(made)
+            for destination in call.destinations:
+                made = Buffer(destination, step, step, call.kernel, call.nodes)
+                made.in_place_of = next((b for b in read if _overlap(b.where, made.where)), None)
+                yield self._write(made)
 
     def _read(self, source: Operand, call: Call, step: int) -> list[Buffer]:
         """The buffers that a source consists of, which live until now at least."""

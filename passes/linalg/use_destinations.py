@@ -16,7 +16,7 @@ class UseDestinations(Pass):
 
     rewrite: generic ins(%r, …) outs(empty)            -> generic ins(…) outs(%r)             (element-wise over a sole-use result %r)
     rewrite: insert_slice(chain from empty) into %d    -> insert_slice(chain from extract_slice(%d)) into %d
-    rewrite: return (chain from empty)                 -> return (chain from the kernel's last argument)
+    rewrite: return (chain from empty), …              -> return (chain from the argument that is this result's destination), …
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -25,12 +25,19 @@ class UseDestinations(Pass):
         block = op.regions[0].blocks[0]
         for operation in ops_below(op, "linalg.generic"):
             _write_in_place(operation)
-        result = block.operations[len(block.operations) - 1].operation
-        out = block.arguments[len(block.arguments) - 1]
-        with ir.InsertionPoint.at_block_begin(block), result.location:
-            write_into(result.operands[0], out)  # where it cannot, bufferisation copies the result to the destination
+        end = block.operations[len(block.operations) - 1].operation
+        for result, out in zip(list(end.operands), destinations(op), strict=True):
+            with ir.InsertionPoint.at_block_begin(block), end.location:  # anew each time: the op that was first may have gone
+                write_into(result, out)  # where it cannot, bufferisation copies the result to the destination
         for insert in ops_below(op, "tensor.insert_slice"):
             _write_slice_in_place(insert)
+
+
+def destinations(kernel: ir.Operation) -> list[ir.Value]:
+    """The arguments of a kernel on tensors that its results are for, in order: the last ones."""
+    block = kernel.regions[0].blocks[0]
+    results = len(block.operations[len(block.operations) - 1].operation.operands)
+    return list(block.arguments)[len(block.arguments) - results :]
 
 
 def write_into(value: ir.Value, destination: ir.Value) -> bool:
@@ -46,12 +53,9 @@ def write_into(value: ir.Value, destination: ir.Value) -> bool:
         value.replace_all_uses_with(destination)
         op.erase()
         return True
-    if op.name in ("linalg.generic", "linalg.fill"):
-        if len(op.results) != 1 or use_count(op.operands[len(op.operands) - 1]) != 1:
-            return False
-        return write_into(op.operands[len(op.operands) - 1], destination)
-    if op.name == "tensor.insert_slice" and use_count(op.operands[1]) == 1:
-        return write_into(op.operands[1], destination)
+    start = _start(value)
+    if start is not None:
+        return use_count(start) == 1 and write_into(start, destination)
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
         view = _inverse_view(op, destination)
         if write_into(op.operands[0], view):
@@ -60,6 +64,18 @@ def write_into(value: ir.Value, destination: ir.Value) -> bool:
         if defining is not None:
             defining.erase()
     return False
+
+
+def _start(value: ir.Value) -> ir.Value | None:
+    """The operand that becomes `value` where its op writes in place; None for an op that does not write, or is a view."""
+    op = defining_op(value)
+    if op is None:
+        return None
+    if op.name == "tensor.insert_slice":
+        return op.operands[1]
+    if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # which carry one operand for each result, the last ones
+        return None
+    return op.operands[len(op.operands) - len(op.results) + list(op.results).index(value)]
 
 
 def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
@@ -132,11 +148,9 @@ def _starts_at_empty(value: ir.Value) -> bool:
         return False
     if op.name == "tensor.empty":
         return True
-    if op.name in ("linalg.generic", "linalg.fill"):
-        out = op.operands[len(op.operands) - 1]
-        return len(op.results) == 1 and use_count(out) == 1 and _starts_at_empty(out)
-    if op.name == "tensor.insert_slice":
-        return use_count(op.operands[1]) == 1 and _starts_at_empty(op.operands[1])
+    start = _start(value)
+    if start is not None:
+        return use_count(start) == 1 and _starts_at_empty(start)
     return op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1 and _starts_at_empty(op.operands[0])
 
 

@@ -8,7 +8,7 @@ from stepwell.dialects.mlir import arith, func, ir, memref
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.buffers import Assignment, Buffer, assign, callee
-from stepwell.passes.linalg_to_affine.kernels import KERNEL, bufferise_kernels, copy_generic
+from stepwell.passes.linalg_to_affine.kernels import KERNEL, SCRATCH, bufferise_kernels, copy_generic, result_count
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import find_function, functions
 
@@ -50,10 +50,10 @@ class Bufferize(Pass):
 
 
 def _promise_no_alias(kernel: Any) -> None:
-    """No call of this kernel shares memory between its destination and what it reads."""
+    """No call of this kernel shares memory between its destinations, or between one of them and what it reads."""
     count = len(kernel.arguments)
-    destination = count - 1 - int("stepwell.scratch_bytes" in kernel.attributes)
-    attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= destination else {}) for i in range(count)]
+    first = count - result_count(kernel) - int(SCRATCH in kernel.attributes)
+    attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= first else {}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
 

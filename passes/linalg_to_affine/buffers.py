@@ -107,7 +107,7 @@ def assign(main: Any, kernels: dict[str, Any]) -> Assignment:
         elif op.name == "bufferization.to_tensor":
             plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type), "weights", offset=_weight_offset(op))
         elif op.name == "func.call":
-            plan.values[op.results[0]] = plan.values[op.operands[len(op.operands) - 1]]
+            plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type))
             concats.append(op)
@@ -182,9 +182,12 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
         kernel = kernels[callee(op)]
         if IN_PLACE not in kernel.attributes:
             continue
-        target = plan.values[op.operands[len(op.operands) - 1]]
-        for index in ir.DenseI64ArrayAttr(kernel.attributes[IN_PLACE]):
-            source = plan.values[op.operands[index]]
+        pairs = list(ir.DenseI64ArrayAttr(kernel.attributes[IN_PLACE]))
+        taken = set()  # of the results: those that have the memory of an input by now
+        for index, number in zip(pairs[::2], pairs[1::2], strict=True):
+            if number in taken:
+                continue
+            target, source = plan.values[op.results[number]], plan.values[op.operands[index]]
             dead = source.last == position[op] and source.first < position[op]
             # Its parts (of a concatenation, or what it took the place of itself) lie in it: none of them may be read elsewhere meanwhile.
             others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
@@ -193,7 +196,12 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
                 source.put_into(target, 0)
                 plan.in_place += 1
                 plan.aliased_kernels.add(callee(op))
-                break
+                taken.add(number)
+
+
+def call_destinations(op: ir.Operation) -> list[ir.Value]:
+    """The operands of a call on tensors that its results are written to."""
+    return list(op.operands)[len(op.operands) - len(op.results) :]
 
 
 def callee(op: ir.Operation) -> str:

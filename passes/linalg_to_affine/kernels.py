@@ -7,6 +7,7 @@ from stepwell.dialects.errors import PassError
 from stepwell.dialects.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose, sums_in_blocks
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
+from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.linalg_to_affine.chains import chains
 from stepwell.passes.linalg_to_affine.packing import Lifetime, pack
@@ -15,7 +16,8 @@ from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import functions, ops_below
 
 KERNEL = "stepwell.kernel"
-IN_PLACE = "stepwell.in_place"  # on a kernel: the arguments that may share memory with its destination
+RESULTS = "stepwell.results"  # on a kernel with several results, or none: how many of its arguments are destinations, scratch coming after them
+IN_PLACE = "stepwell.in_place"  # on a kernel: pairs of an argument and the result (by number) whose destination may share its memory
 SCRATCH = "stepwell.scratch_bytes"  # on a kernel: the size of its scratch argument
 
 _BUFFERISE = (
@@ -31,7 +33,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
     kernels = [f for f in functions(module) if KERNEL in f.attributes]
     for kernel in kernels:
         _protect_inputs(kernel)
-        _place_view(kernel)
+        _place_views(kernel)
     try:
         passmanager.PassManager.parse(_BUFFERISE).run(module)
     except ir.MLIRError as error:
@@ -41,42 +43,52 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
             continue
         if "arg_attrs" in kernel.attributes:
             del kernel.attributes["arg_attrs"]
-        _drop_result(kernel)
+        _drop_results(kernel)
         _copies_to_generics(kernel, state)
         _take_scratch(kernel)
-        arguments = in_place_arguments(kernel)
-        if arguments:
-            kernel.attributes[IN_PLACE] = ir.DenseI64ArrayAttr.get(arguments)
+        pairs = in_place_arguments(kernel)
+        if pairs:
+            kernel.attributes[IN_PLACE] = ir.DenseI64ArrayAttr.get([number for pair in pairs for number in pair])
+
+
+def result_count(kernel: Any) -> int:
+    """How many results a kernel on memrefs has: as many arguments are their destinations, the last ones before its scratch."""
+    count: int = ir.IntegerAttr(kernel.attributes[RESULTS]).value if RESULTS in kernel.attributes else 1
+    return count
 
 
 def _protect_inputs(kernel: Any) -> None:
-    """Only a kernel's destination may be written: bufferisation copies rather than overwrite an input."""
-    count = len(kernel.arguments)
-    flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i == count - 1)}) for i in range(count)]
+    """Only a kernel's destinations may be written: bufferisation copies rather than overwrite an input."""
+    count, results = len(kernel.arguments), len(destinations(kernel.operation))
+    flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i >= count - results)}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
 
 
-def _place_view(kernel: Any) -> None:
-    """Have a result that is a view of an input (a slice of it, say) copied to the destination: left alone it is copied to scratch before."""
+def _place_views(kernel: Any) -> None:
+    """Have a result that is a view of an input (a slice of it, say) copied to its destination: left alone it is copied to scratch before."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    result, out = end.operands[0], block.arguments[len(block.arguments) - 1]
-    start = origin(result, TENSOR_VIEWS)
-    if start != out and start in list(block.arguments):
-        with ir.InsertionPoint(end), end.location:
-            end.operands[0] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
+    for i, out in enumerate(destinations(kernel.operation)):
+        result = end.operands[i]
+        start = origin(result, TENSOR_VIEWS)
+        if start != out and start in list(block.arguments):
+            with ir.InsertionPoint(end), end.location:
+                end.operands[i] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
 
 
-def _drop_result(kernel: Any) -> None:
-    """Return nothing: the result is the destination, or a view of it; anything else is copied there."""
+def _drop_results(kernel: Any) -> None:
+    """Return nothing: each result is its destination, or a view of it; anything else is copied there."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    result, out = end.operands[0], block.arguments[len(block.arguments) - 1]
+    outs = destinations(kernel.operation)
     with ir.InsertionPoint(end), end.location:
-        if origin(result) != out:
-            memref.CopyOp(result, out)
+        for result, out in zip(list(end.operands), outs, strict=True):
+            if origin(result) != out:
+                memref.CopyOp(result, out)
         func.ReturnOp([])
     end.erase()
+    if len(outs) != 1:
+        kernel.attributes[RESULTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(outs))
     set_signature(kernel)
 
 
@@ -210,33 +222,33 @@ def memref_bytes(mlir_type: Any) -> int:
     return count * element_bits(mlir_type.element_type) // 8
 
 
-def in_place_arguments(kernel: Any) -> list[int]:
-    """The arguments that may share memory with the destination: read element by element, each just before that element is written.
+def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
+    """The arguments that may share memory with a destination, each with its result: read element by element, just before that is written.
 
     That is so where the element-wise ops of one nest alone read the argument, with the destination's type and map, where its sums are not left
-    in the destination meanwhile, and no other nest has to do with that.
+    in the destination meanwhile, and nothing else has to do with that.
     """
-    block = kernel.regions[0].blocks[0]
-    structured = structured_ops(kernel.operation)
-    nests = chains(structured)
-    if not nests or len(nests[-1].root.outputs) != 1:
-        return []
-    *before, last = nests
-    written = last.root.outputs[0].value
-    out = origin(written, RESHAPES)
-    elementwise = [o.operation for o in last.members if o.is_elementwise and not o.is_fill]
-    others = [origin(a.value) for nest in before for member in nest.members for a in member.accesses if a.is_shaped]
-    if origin(out) in others or not _is_permutation_identity(last.root) or sums_in_blocks(last.root):
-        return []
+    arguments = list(kernel.regions[0].blocks[0].arguments)
+    first = len(arguments) - int(SCRATCH in kernel.attributes) - result_count(kernel)
+    outs = arguments[first : first + result_count(kernel)]
     allowed = []
-    for index, argument in enumerate(block.arguments):
-        if argument == out or argument.type != out.type:
+    for nest in chains(structured_ops(kernel.operation)):
+        written = nest.root.outputs[0].value
+        out = origin(written, RESHAPES)
+        if len(nest.root.outputs) != 1 or out not in outs or not _is_permutation_identity(nest.root) or sums_in_blocks(nest.root):
             continue
-        readers = [u for u in _users_through_views(argument) if u.name not in RESHAPES]
-        reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and origin(a.value, RESHAPES) == argument]
-        same_walk = all(a.map == ir.AffineMap.get_identity(a.map.n_dims) and a.value.type == written.type for a in reads)
-        if reads and all(u in elementwise for u in readers) and same_walk:
-            allowed.append(index)
+        members = [o.operation for o in nest.members]
+        if not all(u in members or u.name in RESHAPES for u in _users_through_views(out)):
+            continue
+        elementwise = [o.operation for o in nest.members if o.is_elementwise and not o.is_fill]
+        for index, argument in enumerate(arguments[:first]):
+            if argument.type != out.type:
+                continue
+            readers = [u for u in _users_through_views(argument) if u.name not in RESHAPES]
+            reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and origin(a.value, RESHAPES) == argument]
+            same_walk = all(a.map == ir.AffineMap.get_identity(a.map.n_dims) and a.value.type == written.type for a in reads)
+            if reads and all(u in elementwise for u in readers) and same_walk:
+                allowed.append((index, outs.index(out)))
     return allowed
 
 

@@ -218,7 +218,7 @@ func.func @main(%x: tensor<4x8xf32>, %weights: memref<?xi8>) -> tensor<4x6xf32> 
 
 // A residual may lie where the sum goes, since it is read just before that is stored; not where sums in blocks have been left there before.
 // CHECK-LABEL: func.func private @whole
-// CHECK-SAME: stepwell.in_place = array<i64: 1>
+// CHECK-SAME: stepwell.in_place = array<i64: 1, 0>
 // CHECK-LABEL: func.func private @in_blocks
 // CHECK-NOT: stepwell.in_place
 // CHECK-LABEL: func.func @main
@@ -277,7 +277,7 @@ func.func @main(%x: tensor<8x8xf32>, %weights: memref<?xi8>) -> tensor<8x8xf32> 
 
 // Two nests: the last one may overwrite what it alone reads, and just where it writes.
 // CHECK-LABEL: func.func private @residual
-// CHECK-SAME: stepwell.in_place = array<i64: 1>
+// CHECK-SAME: stepwell.in_place = array<i64: 1, 0>
 #row = affine_map<(i, j) -> (i)>
 #both = affine_map<(i, j) -> (i, j)>
 func.func private @residual(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %out: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {stepwell.kernel} {
@@ -307,6 +307,7 @@ func.func @main(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %weights: memref<?xi8>
 // What the first nest reads too must stay as it is: in rounds of a shared loop it reads on while the last one writes.
 // CHECK-LABEL: func.func private @read_by_both
 // CHECK-NOT: stepwell.in_place
+// CHECK-LABEL: func.func @main
 #row = affine_map<(i, j) -> (i)>
 #both = affine_map<(i, j) -> (i, j)>
 func.func private @read_by_both(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %out: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {stepwell.kernel} {
@@ -329,4 +330,75 @@ func.func @main(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %weights: memref<?xi8>
   %e = tensor.empty() : tensor<8x8xf32>
   %0 = call @read_by_both(%x, %r, %e) : (tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
   return %0 : tensor<8x8xf32>
+}
+
+// -----
+
+// Of several results each has its destination. One may take the place of what its nest alone reads; a result that is not computed in its
+// destination, a view of an input here, is copied there. Both parts of the concatenation are written in place.
+// CHECK-LABEL: func.func private @three
+// CHECK-SAME: %[[X:arg0]]: memref<4x8xf32>, %[[R:arg1]]: memref<4x8xf32>
+// CHECK-SAME: %[[A:arg2]]: memref<4x8xf32>, %[[B:arg3]]: memref<4x8xf32>, %[[C:arg4]]: memref<8x4xf32>)
+// CHECK-SAME: stepwell.in_place = array<i64: 1, 1>
+// CHECK-SAME: stepwell.results = 3
+// CHECK: linalg.generic {{.*}} ins(%[[X]] : memref<4x8xf32>) outs(%[[A]] : memref<4x8xf32>)
+// CHECK: linalg.generic {{.*}} ins(%[[R]] : memref<4x8xf32>) outs(%[[B]] : memref<4x8xf32>)
+// CHECK: linalg.generic {{.*}} outs(%[[C]] : memref<8x4xf32>)
+// CHECK-NOT: memref.copy
+// CHECK-LABEL: func.func @main
+// CHECK-SAME: %[[IN:arg0]]: memref<4x8xf32>, %[[OUT:arg1]]: memref<8x4xf32>, %[[OUT2:arg2]]: memref<8x8xf32>, %{{[a-z0-9]+}}: memref<?xi8> {{.*}}, %[[WS:arg4]]
+// CHECK: %[[V:[a-z_0-9]+]] = memref.view %[[WS]]
+// CHECK: call @exp(%[[IN]], %[[V]])
+// CHECK: %[[FIRST:[a-z_0-9]+]] = memref.view %[[WS]]
+// CHECK: call @three(%[[IN]], %[[V]], %[[FIRST]], %[[V]], %[[OUT]])
+// CHECK: call @exp8(%{{[a-z_0-9]+}}, %[[OUT2]])
+#id = affine_map<(a, b) -> (a, b)>
+module {
+  func.func private @exp(%x: tensor<4x8xf32>, %out: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {stepwell.kernel} {
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4x8xf32>) outs(%out : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = math.exp %a : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    return %0 : tensor<4x8xf32>
+  }
+  func.func private @exp8(%x: tensor<8x8xf32>, %out: tensor<8x8xf32>) -> tensor<8x8xf32> attributes {stepwell.kernel} {
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<8x8xf32>) outs(%out : tensor<8x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = math.exp %a : f32
+      linalg.yield %v : f32
+    } -> tensor<8x8xf32>
+    return %0 : tensor<8x8xf32>
+  }
+  func.func private @three(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>, %oa: tensor<4x8xf32>, %ob: tensor<4x8xf32>, %oc: tensor<8x4xf32>)
+      -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>) attributes {stepwell.kernel} {
+    %e0 = tensor.empty() : tensor<4x8xf32>
+    %0 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%x : tensor<4x8xf32>) outs(%e0 : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = arith.negf %a : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    %e1 = tensor.empty() : tensor<4x8xf32>
+    %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"]} ins(%r : tensor<4x8xf32>) outs(%e1 : tensor<4x8xf32>) {
+    ^bb0(%a: f32, %o: f32):
+      %v = math.absf %a : f32
+      linalg.yield %v : f32
+    } -> tensor<4x8xf32>
+    %flat = tensor.collapse_shape %x [[0, 1]] : tensor<4x8xf32> into tensor<32xf32>
+    %2 = tensor.expand_shape %flat [[0, 1]] output_shape [8, 4] : tensor<32xf32> into tensor<8x4xf32>
+    return %0, %1, %2 : tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>
+  }
+  func.func @main(%x: tensor<4x8xf32>, %weights: memref<?xi8>) -> (tensor<8x4xf32>, tensor<8x8xf32>) {
+    %e = tensor.empty() : tensor<4x8xf32>
+    %y = call @exp(%x, %e) : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<4x8xf32>
+    %e0 = tensor.empty() : tensor<4x8xf32>
+    %e1 = tensor.empty() : tensor<4x8xf32>
+    %e2 = tensor.empty() : tensor<8x4xf32>
+    %0:3 = call @three(%x, %y, %e0, %e1, %e2) : (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>)
+      -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<8x4xf32>)
+    %both = tensor.concat dim(0) %0#0, %0#1 : (tensor<4x8xf32>, tensor<4x8xf32>) -> tensor<8x8xf32>
+    %e3 = tensor.empty() : tensor<8x8xf32>
+    %z = call @exp8(%both, %e3) : (tensor<8x8xf32>, tensor<8x8xf32>) -> tensor<8x8xf32>
+    return %0#2, %z : tensor<8x4xf32>, tensor<8x8xf32>
+  }
 }

@@ -70,3 +70,43 @@ func.func private @second_use(%x: tensor<8xf32>, %out: tensor<8xf32>) -> tensor<
   } -> tensor<8xf32>
   return %r : tensor<8xf32>
 }
+
+// -----
+
+#both = affine_map<(i, j) -> (i, j)>
+#row = affine_map<(i, j) -> (i)>
+
+// Of several results each goes to its own argument: those of one op with two outputs, and what a loop carries.
+// CHECK-LABEL: func.func private @several
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<8x4xf32>, %[[SUM:arg[0-9]+]]: tensor<8xf32>, %[[TOP:arg[0-9]+]]: tensor<8xf32>, %[[LOOP:arg[0-9]+]]: tensor<4xf32>
+// CHECK-NOT: tensor.empty
+// CHECK-DAG: %[[A:[a-z_0-9]+]] = linalg.fill {{.*}} outs(%[[SUM]] : tensor<8xf32>)
+// CHECK-DAG: %[[B:[a-z_0-9]+]] = linalg.fill {{.*}} outs(%[[TOP]] : tensor<8xf32>)
+// CHECK: %[[R:[0-9]+]]:2 = linalg.generic {{.*}} outs(%[[A]], %[[B]] : tensor<8xf32>, tensor<8xf32>)
+// CHECK: %[[L:[a-z_0-9]+]] = scf.for {{.*}} iter_args(%{{[a-z_0-9]+}} = %[[LOOP]])
+// CHECK: return %[[R]]#0, %[[R]]#1, %[[L]]
+func.func private @several(%x: tensor<8x4xf32>, %a: tensor<8xf32>, %b: tensor<8xf32>, %c: tensor<4xf32>) -> (tensor<8xf32>, tensor<8xf32>, tensor<4xf32>)
+    attributes {stepwell.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %e0 = tensor.empty() : tensor<8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %f0 = linalg.fill ins(%zero : f32) outs(%e0 : tensor<8xf32>) -> tensor<8xf32>
+  %f1 = linalg.fill ins(%zero : f32) outs(%e1 : tensor<8xf32>) -> tensor<8xf32>
+  %r:2 = linalg.generic {indexing_maps = [#both, #row, #row], iterator_types = ["parallel", "reduction"]}
+    ins(%x : tensor<8x4xf32>) outs(%f0, %f1 : tensor<8xf32>, tensor<8xf32>) {
+  ^bb0(%v: f32, %s: f32, %m: f32):
+    %s1 = arith.addf %s, %v : f32
+    %m1 = arith.maximumf %m, %v : f32
+    linalg.yield %s1, %m1 : f32, f32
+  } -> (tensor<8xf32>, tensor<8xf32>)
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %e2 = tensor.empty() : tensor<4xf32>
+  %l = scf.for %i = %c0 to %c4 step %c1 iter_args(%t = %e2) -> tensor<4xf32> {
+    %v = tensor.extract %x[%c0, %i] : tensor<8x4xf32>
+    %n = tensor.insert %v into %t[%i] : tensor<4xf32>
+    scf.yield %n : tensor<4xf32>
+  }
+  return %r#0, %r#1, %l : tensor<8xf32>, tensor<8xf32>, tensor<4xf32>
+}
