@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import guarded
 import numpy as np
 import pytest
-from importing import check_native, floats, node
+from importing import check_native, expected_outputs, floats, model, node
+from onnx import helper
+
+import stepwell
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array([-3, -1, -0.5, -1e-6, 0.0, 1e-6, 0.5, 2, 60, NAN, INF, -INF], np.float32)
@@ -177,3 +181,29 @@ def test_infinities_beside_the_zeros_around_an_image(mode: str) -> None:
     x = np.array([[[[INF, 1, 2], [3, 4, 5], [6, 7, -INF]]]], np.float32)
     grid = np.array([[[[-2, -2], [-1.9, 0.1], [0.1, 0.2], [2.5, 2.5], [1.3, -1.3]]]], np.float32)
     check_native(node("GridSample", ["x", "grid"], mode=mode, padding_mode="zeros"), {"x": x, "grid": grid}, opset=20)
+
+
+# --- what is computed in loops lies in the result's own memory
+
+IN_LOOPS = [
+    (node("CumSum", ["x", "n"], exclusive=1), {"n": np.array(1)}),
+    (node("CumSum", ["x", "n"], reverse=1), {"n": np.array(0)}),
+    (node("ScatterElements", ["x", "at", "u"], axis=1), {"at": np.array([[3, 0], [1, 6]]), "u": floats(2, 2, seed=3)}),
+    (node("ScatterElements", ["x", "at", "u"], axis=0, reduction="add"), {"at": np.array([[3, 0], [3, 1]]), "u": floats(2, 2, seed=3)}),
+    (node("ScatterND", ["x", "at", "u"], reduction="max"), {"at": np.array([[3, 0], [2, 6], [3, 0]]), "u": floats(3, seed=3)}),
+    (node("ArgMax", ["x"], axis=1, keepdims=0), {}),
+    (node("ArgMin", ["x"], axis=0, select_last_index=1), {}),
+]
+
+
+@pytest.mark.parametrize(("made", "weights"), IN_LOOPS, ids=lambda v: getattr(v, "op_type", ""))
+def test_in_the_caller_s_memory(made: Any, weights: dict[str, np.ndarray]) -> None:
+    x = floats(4, 7)
+    (want,) = expected_outputs([made], {"x": x}, ["y"], weights, 21)
+    compiled = stepwell.compile(model([made], {"x": x}, {"y": want}, weights))
+    np.testing.assert_allclose(guarded.run(compiled, {"x": x}, 1)["y"], want, rtol=1e-5)
+    twice = [made, node(made.op_type, ["y", *made.input[1:]], ["z"], **{a.name: helper.get_attribute_value(a) for a in made.attribute})]
+    if want.shape == x.shape and want.dtype == x.dtype:
+        wanted = expected_outputs(twice, {"x": x}, ["z"], weights, 21)
+        got = guarded.run(stepwell.compile(model(twice, {"x": x}, {"z": wanted[0]}, weights)), {"x": x}, 0)
+        np.testing.assert_allclose(got["z"], wanted[0], rtol=1e-5)
