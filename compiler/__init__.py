@@ -16,6 +16,7 @@ from stepwell.dialects.errors import (
     ModelError,
     PassError,
     PipelineError,
+    ResourceError,
     ScheduleError,
     StepwellError,
     UnsupportedError,
@@ -35,8 +36,8 @@ LOADED_AT = time.time()
 
 __all__ = [
     "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "Lowered", "ModelError",
-    "PassError", "PipelineError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile",
-    "compile_ir", "descend", "interpret", "lower", "read_ir",
+    "PassError", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels",
+    "compile", "compile_ir", "descend", "interpret", "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {

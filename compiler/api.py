@@ -20,6 +20,7 @@ from stepwell.passes.registry import PassState
 from stepwell.passes.rewriting import find_function
 from stepwell.passes.runner import Instrumentation, PassRunner
 
+from .arguments import checked
 from .cache import Cache, Kept, key_of
 from .fingerprint import code_generation
 from .model import CompiledModel, TensorInfo
@@ -72,6 +73,7 @@ class Lowered:
         return [(ir.StringAttr(e[0]).value, TensorType.from_mlir(ir.TypeAttr(e[1]).value)) for e in map(ir.ArrayAttr, entries)]
 
 
+@checked
 def lower(
     source: Source,
     to_level: str,
@@ -98,6 +100,7 @@ def lower(
     return descend(start(imported, resolve(target), seconds, disable, file), to_level, on_level=on_level, instrumentation=instrumentation)
 
 
+@checked
 def read_ir(
     text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>", disable: Sequence[str] = (),
     strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
@@ -125,6 +128,7 @@ def read_ir(
     return lowered
 
 
+@checked
 def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, target: str | Target = "host", name: str = "<string>",
     disable: Sequence[str] = (), strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
@@ -142,6 +146,7 @@ def code_level(level: str, *, watched: bool) -> str:
     return LEVELS[-1] if level == LEVELS[-1] or watched else CODE_LEVELS[0]
 
 
+@checked
 def descend(
     lowered: Lowered, to_level: str, *, keep: bool = True, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None
 ) -> Lowered:
@@ -165,6 +170,7 @@ def _reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | N
         on_level(level, seconds)
 
 
+@checked
 def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
     """Native code for a model at one of CODE_LEVELS, whose module is used up."""
     threads = thread_count(threads)

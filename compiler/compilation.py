@@ -11,6 +11,7 @@ from stepwell.dialects.errors import InputError, ModelError
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 
+from .arguments import checked
 from .cache import Cache, digest_of, is_switched_off, key_of, user_cache
 from .dynamic import DynamicModel
 from .fingerprint import everything, model_digest
@@ -33,6 +34,7 @@ OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]
 
 
+@checked
 def compile(
     source: Source,
     *,
@@ -59,7 +61,7 @@ def compile(
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
     `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError or InputError with one clear
-    message if the model cannot be compiled.
+    message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
     """
     begin = time.perf_counter()
     threads = thread_count(threads)

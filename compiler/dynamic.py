@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.errors import InputError, shown
 from stepwell.dialects.processes import Lock
 
+from .arguments import check_shapes
 from .model import Arrays, CompiledModel, Memory, TensorInfo, as_array, as_dtype, names_error
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -26,8 +27,8 @@ class DynamicModel:
     def __init__(
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes], CompiledModel], capacity: int = 8
     ) -> None:
-        if capacity < 1:
-            raise InputError(f"capacity: expected at least 1 model to keep, got {capacity}")
+        if not isinstance(capacity, int) or capacity < 1:
+            raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.capacity = capacity
@@ -54,6 +55,7 @@ class DynamicModel:
 
     def specialise(self, shapes: Shapes) -> CompiledModel:
         """The model for these input shapes by name, compiled if need be. Inputs without free dimensions may be left out."""
+        check_shapes("shapes", shapes)
         given = []
         for info in self.inputs:
             shape = tuple(shapes[info.name]) if info.name in shapes else info.shape

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stepwell.dialects.dtypes import to_numpy
-from stepwell.dialects.errors import IndexRangeError, InputError
+from stepwell.dialects.errors import IndexRangeError, InputError, shown
 from stepwell.dialects.index_checks import IndexCheck, widths
 
 from .native.buffers import address, aligned_empty
@@ -125,8 +125,8 @@ class CompiledModel:
 
     def ir(self, level: str) -> str:
         """The text of the model at `level`. Raises InputError for a level that it does not have."""
-        if level not in self._texts:
-            raise InputError(f"unknown level '{level}'; known: {', '.join(self._texts)}")
+        if not isinstance(level, str) or level not in self._texts:
+            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._texts)}")
         return self._texts[level]()
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.errors import InputError, shown
 from stepwell.dialects.extensions import extending_modules
 
 GROUP = "stepwell.plugins"
@@ -66,12 +66,15 @@ def load_installed() -> None:
 def load_file(path: "str | os.PathLike[str]") -> None:
     """Run a plugin's Python file, once. Raises InputError naming file and line if it cannot be read or fails."""
     if not isinstance(path, (str, os.PathLike)):
-        raise InputError(f"plugin: expected the path of a Python file, got {path!r}")
+        raise InputError(f"plugin: expected the path of a Python file, got {shown(path)}")
     file = Path(path)
-    key = str(file.resolve())
+    try:
+        key, there = str(file.resolve()), file.is_file()
+    except (OSError, ValueError):  # too long, or with a zero byte
+        key, there = "", False
     if key in _loaded:
         return
-    if not file.is_file():
+    if not there:
         raise InputError(f"plugin {path}: there is no such file")
     # Two files of one name in different folders are two modules.
     name = f"stepwell_plugin_{file.stem}_{sha256(key.encode()).hexdigest()[:8]}"

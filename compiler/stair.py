@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.errors import InputError, shown
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 MEANT = LEVELS[:4]  # whose IR has a meaning that can be run without code: see interpretation.py
@@ -35,8 +35,8 @@ _STEPS = {
 
 def check_level(level: str) -> str:
     """`level` itself. Raises InputError if it is not a level of the stair."""
-    if level not in LEVELS:
-        raise InputError(f"unknown level '{level}'; the levels are: {', '.join(LEVELS)}")
+    if not isinstance(level, str) or level not in LEVELS:
+        raise InputError(f"unknown level {shown(level)}; the levels are: {', '.join(LEVELS)}")
     return level
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.errors import InputError, shown
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ def thread_count(threads: Any) -> int:
     except TypeError:
         count = 0
     if not 1 <= count <= MAX_THREADS:
-        raise InputError(f"threads: expected a whole number from 1 to {MAX_THREADS}, or None for one for each core, got {threads!r}")
+        raise InputError(f"threads: expected a whole number from 1 to {MAX_THREADS}, or None for one for each core, got {shown(threads)}")
     return count
 
 

@@ -91,3 +91,20 @@ class IndexRangeError(StepwellError):
     """An index that only a run has is out of range, or a size is not the declared one: names the node and what was expected."""
 
     code = "SW010"
+
+
+class ResourceError(StepwellError):
+    """The machine does not give what is needed: memory, stack, a file to write, a process."""
+
+    code = "SW012"
+
+
+def shown(value: object) -> str:
+    """A value in a message: short, on one line, its type where that says more."""
+    try:
+        text = repr(value)
+    except Exception:  # somebody else's
+        text = ""
+    if not text or len(text) > 60 or not text.isprintable():
+        return f"a {type(value).__name__}"
+    return text

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from stepwell.dialects.errors import ScheduleError
+from stepwell.dialects.errors import InputError, ScheduleError, shown
 from stepwell.dialects.files import write_atomically
 
 VERSION = 1
@@ -44,20 +44,30 @@ class ScheduleFile:
 
     @staticmethod
     def of(source: Source) -> "ScheduleFile":
-        """`source` itself, or what the file of that name says. Raises ScheduleError or OSError."""
+        """`source` itself, or what the file of that name says. Raises ScheduleError, for a file that cannot be read too, and InputError."""
         if isinstance(source, ScheduleFile):
             return source
+        if not isinstance(source, (str, os.PathLike)):
+            raise InputError(f"schedule: expected the path of a schedule file or a ScheduleFile, got {shown(source)}")
         path = Path(source)
         try:
             return ScheduleFile.parse(path.read_text(encoding="utf-8"), str(path))
         except UnicodeDecodeError:
             raise ScheduleError(f"{path}: expected a schedule file, which is JSON in UTF-8") from None
+        except OSError as error:
+            raise ScheduleError(f"{path}: {error.strerror}") from None
+        except ValueError:
+            raise InputError(f"schedule: expected the path of a file, got {shown(source)}") from None
 
     @staticmethod
     def parse(text: str, name: str = "schedule") -> "ScheduleFile":
-        """The schedules that `text` holds. Raises ScheduleError naming what is wrong with it, and where."""
+        """The schedules that `text` holds. Raises ScheduleError naming what is wrong with it, and where, or InputError if it is no text."""
+        if not isinstance(text, str):
+            raise InputError(f"text: expected a string, got {shown(text)}")
         try:
             data = json.loads(text, object_pairs_hook=_once)
+        except RecursionError:
+            raise ScheduleError(f"{name}: its lists are nested too deeply") from None
         except json.JSONDecodeError as error:
             raise ScheduleError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
         except ScheduleError as error:

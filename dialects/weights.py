@@ -9,7 +9,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.errors import InputError, ModelError, shown
 from stepwell.dialects.files import replacing
 
 
@@ -101,11 +101,13 @@ class WeightTable(Mapping[str, np.ndarray]):
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> "WeightTable":
-        """Read a safetensors file. Raises ModelError if it is missing or damaged."""
+        """Read a safetensors file. Raises ModelError if it is missing or damaged, InputError for another kind of path."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"weights: expected the path of a safetensors file, got {shown(path)}")
         try:
             arrays = load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(f"weights {os.fspath(path)}: {error}") from None
+        except (OSError, SafetensorError, ValueError) as error:  # a zero byte in the path
+            raise ModelError(f"weights {path}: {error}") from None
         # Code takes the byte of a boolean for 0 or 1, and another program may have written others.
         return WeightTable({name: array.view(np.uint8) != 0 if array.dtype == np.bool_ else array for name, array in arrays.items()})
 

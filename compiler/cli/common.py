@@ -5,7 +5,9 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from io import TextIOWrapper
 from typing import Any
 
 from stepwell.dialects.errors import PipelineError, StepwellError
@@ -38,30 +40,80 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
+def command_line(program: str, body: Callable[[], int]) -> int:
+    """Run a whole command, argparse's part included; returns the exit status, also where its output cannot be written."""
+    _prepare_streams()
+    try:
+        status = body()
+    except SystemExit as end:  # argparse ends with the text of --help or of what is wrong
+        status = end.code if isinstance(end.code, int) else OK
+    return _flushed(program, status)
+
+
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:
     """Run a command: one clear line and the right exit status for whatever goes wrong in it.
 
     With `show_traceback` (or STEPWELL_TRACEBACK=1 in the environment) the traceback is printed before that line.
     """
     try:
-        status = action()
-        sys.stdout.flush()
-        return status
+        return _flushed(program, action())
     except BrokenPipeError:
-        # The reader went away (`stepwell-opt … | head`): nothing is wrong, and nothing more can be said.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAULT
+        return _flushed(program, FAULT)
     except KeyboardInterrupt:
         return 130
     except Exception as error:
         return report(program, error, show_traceback=show_traceback)
 
 
+def write_text(text: str) -> None:
+    """Write IR to standard output: in UTF-8, as it is read, whatever the locale says."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    if buffer is None:  # somebody put another stream there
+        sys.stdout.write(text)
+        return
+    sys.stdout.flush()
+    buffer.write(text.encode())
+
+
+def _prepare_streams() -> None:
+    """Have all three standard streams be there, and be able to take any text."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            # It was closed, and the next file to be opened would take its place. What is written to standard output fails.
+            opened = os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115  (open as long as the process is)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _flushed(program: str, status: int) -> int:
+    """`status`, or that of a fault if the output cannot be written, which is then given up."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader went away (`stepwell-opt … | head`): nothing is wrong, and nothing more can be said
+        status = _give_up_output()
+    except OSError as error:
+        _give_up_output()
+        status = report(program, OSError(error.errno, error.strerror, "standard output"))
+    return status
+
+
+def _give_up_output() -> int:
+    # What is left in the stream would be tried again at the end of the process, and fail again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAULT
+
+
 def report(program: str, error: Exception, *, show_traceback: bool = False) -> int:
     """Tell the user of an error in one line; returns the exit status."""
-    if show_traceback or os.environ.get("STEPWELL_TRACEBACK") == "1":
-        traceback.print_exception(error)
-    print(f"{program}: error: {_text(error)}", file=sys.stderr)
+    with suppress(OSError):  # standard error may be as full as anything
+        if show_traceback or os.environ.get("STEPWELL_TRACEBACK") == "1":
+            traceback.print_exception(error)
+        print(f"{program}: error: {_text(error)}", file=sys.stderr)
     return USAGE if isinstance(error, (UsageError, PipelineError)) else FAULT
 
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import OK, Parser, UsageError
+from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.display import level_times, plural, quantity, seconds
 from stepwell.cli.session import Session, add_model_options, save_ir
 from stepwell.dialects.files import write_atomically
@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         data = _artifact(session, lowered, options.emit)
         if options.output == STDOUT:
-            sys.stdout.write(data if isinstance(data, str) else data.decode())
+            write_text(data if isinstance(data, str) else data.decode())
         else:
             write_atomically(options.output, data)
     _report(lowered, options)
@@ -48,7 +48,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
     if output != STDOUT:
         save_ir(lowered, Path(output))
         return
-    sys.stdout.write(lowered.text() + "\n")
+    write_text(lowered.text() + "\n")
     from stepwell.passes.ir_files import used_weights
 
     if used_weights(lowered.module):

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from stepwell.cli.common import OK, Parser, guarded, version_line
+from stepwell.cli.common import OK, Parser, command_line, guarded, version_line
 
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
@@ -34,7 +34,11 @@ def make_parser(only: str | None = None) -> Parser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    given = sys.argv[1:] if arguments is None else arguments
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    return command_line("stepwell", lambda: _run(given))
+
+
+def _run(given: Sequence[str]) -> int:
     parser = make_parser(given[0] if given and given[0] in COMMANDS else None)
     options = parser.parse_args(given)
     if options.version:

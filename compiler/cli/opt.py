@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from stepwell.cli.common import OK, Parser, UsageError, guarded, version_line
+from stepwell.cli.common import OK, Parser, UsageError, command_line, guarded, version_line
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
 
@@ -52,6 +52,10 @@ def make_parser() -> Parser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    return command_line("stepwell-opt", lambda: _parse_and_run(given))
+
+
+def _parse_and_run(given: Sequence[str]) -> int:
     parser = make_parser()
     rest, flags = split_pass_flags(parser, given)
     options = parser.parse_args(rest)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwell.cli.common import FAULT, OK, report
+from stepwell.cli.common import FAULT, OK, report, write_text
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
 from stepwell.cli.session import command_flags
@@ -120,7 +120,7 @@ def _target(options: argparse.Namespace, pipeline: str) -> object:
 
 def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights_file: Path | None, *, changed: bool) -> None:
     if options.output == "-":
-        sys.stdout.write(text)
+        write_text(text)
         return
     output = Path(options.output)
     if output.suffix == ".safetensors":

@@ -1,0 +1,108 @@
+"""Arguments of the wrong type or value: each public function says which one, what was expected and what came, and raises nothing raw."""
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import stepwell
+from stepwell import StepwellError
+from stepwell.dialects.schedule_file import ScheduleFile
+from stepwell.dialects.weights import WeightTable
+from stepwell.plugins import load_file
+
+
+class Stubborn:
+    """An object that cannot even be shown."""
+
+    def __repr__(self) -> str:
+        raise ValueError("no")
+
+    def __bool__(self) -> bool:
+        raise ValueError("no")
+
+
+WRONG: list[Any] = [
+    None, True, 0, -1, 5, 2**70, 1.5, float("nan"), "", "no", "a\0b", "x" * 5000, "\udcff", b"", b"\xff\0", [], [5], ["x"], [["x"]], (), (1, 2),
+    {}, {"x": 5}, {"x": "no"}, {"x": (-1,)}, {"x": (1.5,)}, {"x": [2**70]}, {"x": None}, {5: (1,)}, {"nothing": (1,)}, {"x": (1, 2, 3)},
+    set(), {5}, object(), int, len, lambda *_: None, np.zeros(3), np.float32(2), Path("nowhere"), Path("."), os.devnull, memoryview(b"ab"),
+    memoryview(np.zeros((2, 2)).T), Stubborn(), iter(["x"]), range(3), Exception("x"), ...,
+]  # fmt: skip
+
+
+def tiny(free: bool = False) -> onnx.ModelProto:
+    value = helper.make_tensor_value_info
+    sizes = ["n"] if free else [3]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])], "g", [value("x", TensorProto.FLOAT, sizes)], [value("y", TensorProto.FLOAT, sizes)]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+MODEL = tiny()
+TEXT = """
+func.func @main(%x: tensor<3xf32>) -> tensor<3xf32> {
+  %0 = "graph.relu"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}
+"""
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[], Any]]]]:
+    """Each public function by name, with what makes its required arguments right."""
+    text = {"text": lambda: TEXT, "level": lambda: "graph", "weights": WeightTable}
+    yield "compile", stepwell.compile, {"source": lambda: MODEL}
+    yield "lower", stepwell.lower, {"source": lambda: MODEL, "to_level": lambda: "graph"}
+    yield "read_ir", stepwell.read_ir, text
+    yield "compile_ir", stepwell.compile_ir, text
+    yield "descend", stepwell.descend, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "to_level": lambda: "graph"}
+    yield "build", stepwell.build, {"lowered": lambda: stepwell.lower(MODEL, "affine")}
+    model, free = stepwell.compile(MODEL, threads=1), stepwell.compile(tiny(free=True), threads=1)
+    right = np.ones(3, np.float32)
+    free(right)
+    for name, made in (("CompiledModel", model), ("DynamicModel", free)):
+        yield f"{name}.run", made.run, {"inputs": lambda: {"x": right}}
+        yield f"{name}.ir", made.ir, {"level": lambda: "graph"}
+        yield f"{name}.__call__", lambda x, made=made: made(x), {"x": lambda: right}
+    yield "specialise", free.specialise, {"shapes": lambda: {"x": (3,)}}
+    known = {"inputs": lambda: (), "outputs": lambda: (), "compile_shapes": lambda: len}
+    yield "DynamicModel", lambda capacity=8: stepwell.DynamicModel(**{name: make() for name, make in known.items()}, capacity=capacity), {}
+    yield "ScheduleFile.of", ScheduleFile.of, {"source": lambda: "x"}
+    yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 1, "kernels": {}}'}
+    yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}
+    yield "load_file", load_file, {"path": lambda: "x"}
+
+
+def test_every_function_of_the_package_is_here() -> None:
+    public = {name for name in stepwell.__all__ if inspect.isfunction(getattr(stepwell, name))}
+    assert public <= {name for name, _, _ in functions()}
+
+
+def test_wrong_arguments_are_told() -> None:
+    raw, untold, taken = [], [], []
+    for name, function, required in functions():
+        right = {key: make() for key, make in required.items()}
+        for parameter in inspect.signature(function).parameters.values():
+            for value in WRONG if parameter.name != "made" else ():
+                if parameter.name == "on_level" and callable(value):
+                    continue  # what it raises comes out as it is
+                what = f"{name}({parameter.name}: {type(value).__name__})"
+                try:
+                    function(**right | {parameter.name: value})
+                except StepwellError as error:
+                    if "\n" in str(error):
+                        untold.append(f"{what}: {error}")
+                except Exception as error:
+                    raw.append(f"{what}: {error!r}")
+                else:
+                    taken.append(what)
+                    right = {key: make() for key, make in required.items()}  # building uses up what it is made from
+    assert raw + untold == [], "\n".join(raw + untold)
+    # What is not wrong at all: what every such function has in common, and what another one does not look at.
+    fine = {"NoneType", "str", "bool", "PosixPath", "tuple", "list", "set", "dict", "int", "ndarray"}
+    assert [what for what in taken if what.rpartition(": ")[2].rstrip(")") not in fine] == []
