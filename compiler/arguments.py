@@ -7,6 +7,8 @@ import os
 from collections.abc import Callable, Mapping, Set
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from stepwell.dialects.errors import InputError, ResourceError, shown
 from stepwell.dialects.schedule_file import ScheduleFile
 
@@ -62,6 +64,14 @@ def check_shapes(name: str, value: Any) -> None:
             fits = False
         if not fits:
             raise wrong(name, f"the sizes of '{key}', as in (1, 3, 224, 224)", shape)
+
+
+def _arrays(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise wrong(name, "arrays by name, as a dict", value)
+    for key, array in value.items():
+        if not isinstance(array, (np.ndarray, np.generic)):
+            raise wrong(name, f"an array for '{key}'", array)
 
 
 def _source(name: str, value: Any) -> None:
@@ -147,6 +157,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "name": _text,
     "weights": _weights,
     "lowered": _lowered,
+    **dict.fromkeys(("inputs", "outputs"), _arrays),
     **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
 }

@@ -14,6 +14,7 @@ from stepwell.dialects.index_checks import get_checks
 from stepwell.dialects.interpreter import interpret as run_module
 
 from .api import Lowered, arena_offsets, descend, module_bytes
+from .arguments import checked
 from .check import OutputCheck, compare
 from .model import IndexChecks
 from .native.buffers import pack_arena
@@ -23,6 +24,7 @@ Arrays = Mapping[str, np.ndarray]
 NATIVE = "native code"
 
 
+@checked
 def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
     """The outputs by name that a model's IR means for `inputs`: at its level, or at one passed before of which there is a snapshot.
 
@@ -67,6 +69,7 @@ class Step:
         return all(output.ok for output in self.outputs)
 
 
+@checked
 def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = None) -> list[Step]:
     """Take a model down to the last level that can be interpreted, and compare each level with the one above, and `outputs` with the last.
 

@@ -77,7 +77,7 @@ def load_file(path: "str | os.PathLike[str]") -> None:
     if not there:
         raise InputError(f"plugin {path}: there is no such file")
     # Two files of one name in different folders are two modules.
-    name = f"stepwell_plugin_{file.stem}_{sha256(key.encode()).hexdigest()[:8]}"
+    name = f"stepwell_plugin_{file.stem}_{sha256(os.fsencode(key)).hexdigest()[:8]}"
     spec = spec_from_file_location(name, key)
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path}: expected a Python file (.py)")

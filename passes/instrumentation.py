@@ -174,10 +174,10 @@ class DumpIR(Instrumentation):
         commands, result = [], file
         if rest:
             result = self.folder / f"{level or 'result'}.mlir"
-            commands.append(f"{_opt_command(file, rest, self.flags)} -o {shlex.quote(str(result))}")
+            commands.append(f"{_opt_command(file, rest, self.flags)} -o {_quoted(result)}")
         if level is not None:
             flags = self.flags.run(level)
-            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {shlex.quote(str(result))}")
+            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {_quoted(result)}")
         self._files.write(file, "".join(f"// {command}\n" for command in commands) + self._last[0], self._weights, self._last[1])
 
 
@@ -212,8 +212,13 @@ def _write_reproducer(
     return f"reproducer: {file}; run it with: {command}"
 
 
+def _quoted(file: Path) -> str:
+    """For a shell; a name that is no Unicode cannot be in a file of IR and has what is not replaced."""
+    return shlex.quote(str(file)).encode(errors="replace").decode()
+
+
 def _opt_command(file: Path, pipeline: str, flags: Flags) -> str:
-    return f"stepwell-opt --pass-pipeline='{pipeline}'{f' {flags.opt}' if flags.opt else ''} {shlex.quote(str(file))}"
+    return f"stepwell-opt --pass-pipeline='{pipeline}'{f' {flags.opt}' if flags.opt else ''} {_quoted(file)}"
 
 
 def stopwatch() -> Callable[[], float]:

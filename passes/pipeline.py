@@ -44,6 +44,8 @@ def parse_pipeline(text: str) -> list[Element]:
 
     Raises PipelineError saying what was expected and where.
     """
+    if text.encode(errors="replace").decode() != text:
+        raise PipelineError("expected a pipeline in Unicode, got half a character")
     parser = _Parser(text)
     elements = parser.sequence(closing=False)
     if len(elements) == 1 and elements[0].name == MODULE and elements[0].nested is not None:

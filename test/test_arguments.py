@@ -72,6 +72,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "specialise", free.specialise, {"shapes": lambda: {"x": (3,)}}
     known = {"inputs": lambda: (), "outputs": lambda: (), "compile_shapes": lambda: len}
     yield "DynamicModel", lambda capacity=8: stepwell.DynamicModel(**{name: make() for name, make in known.items()}, capacity=capacity), {}
+    yield "interpret", stepwell.interpret, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
+    yield "compare_levels", stepwell.compare_levels, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "ScheduleFile.of", ScheduleFile.of, {"source": lambda: "x"}
     yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 1, "kernels": {}}'}
     yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}

@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from errno import EBADF, EIO, ENOSPC
 from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Any
@@ -33,6 +34,10 @@ class Parser(argparse.ArgumentParser):
         self.option_names.update(name for name in names if name.startswith("-"))
         return super().add_argument(*names, **options)
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        # argparse's own takes errors of writing for success.
+        (sys.stderr if file is None else file).write(message)
+
     def format_help(self) -> str:
         """As argparse's, with the late help put in."""
         for action, text in self.late_help.items():
@@ -40,14 +45,29 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
 
+def number(first: int, last: int) -> Callable[[str], int]:
+    """The type of options that are whole numbers from `first` to `last`."""
+
+    def parse(text: str) -> int:
+        value = int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(last)) else -1
+        if not first <= value <= last:
+            raise argparse.ArgumentTypeError(f"expected a number from {first} to {last}, got '{text}'")
+        return value
+
+    return parse
+
+
 def command_line(program: str, body: Callable[[], int]) -> int:
     """Run a whole command, argparse's part included; returns the exit status, also where its output cannot be written."""
     _prepare_streams()
-    try:
-        status = body()
-    except SystemExit as end:  # argparse ends with the text of --help or of what is wrong
-        status = end.code if isinstance(end.code, int) else OK
-    return _flushed(program, status)
+
+    def action() -> int:
+        try:
+            return body()
+        except SystemExit as end:  # argparse ends with the text of --help or of what is wrong
+            return end.code if isinstance(end.code, int) else OK
+
+    return guarded(program, action)
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:
@@ -56,13 +76,21 @@ def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = F
     With `show_traceback` (or STEPWELL_TRACEBACK=1 in the environment) the traceback is printed before that line.
     """
     try:
-        return _flushed(program, action())
-    except BrokenPipeError:
-        return _flushed(program, FAULT)
+        status = action()
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # the reader went away (`stepwell-opt … | head`): nothing is wrong, and nothing more can be said
+        status = FAULT
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        return report(program, error, show_traceback=show_traceback)
+        status = report(program, error, show_traceback=show_traceback)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        # What is left in the stream would be tried again at the end of the process, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return status
 
 
 def write_text(text: str) -> None:
@@ -90,24 +118,6 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def _flushed(program: str, status: int) -> int:
-    """`status`, or that of a fault if the output cannot be written, which is then given up."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader went away (`stepwell-opt … | head`): nothing is wrong, and nothing more can be said
-        status = _give_up_output()
-    except OSError as error:
-        _give_up_output()
-        status = report(program, OSError(error.errno, error.strerror, "standard output"))
-    return status
-
-
-def _give_up_output() -> int:
-    # What is left in the stream would be tried again at the end of the process, and fail again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAULT
-
-
 def report(program: str, error: Exception, *, show_traceback: bool = False) -> int:
     """Tell the user of an error in one line; returns the exit status."""
     with suppress(OSError):  # standard error may be as full as anything
@@ -119,7 +129,9 @@ def report(program: str, error: Exception, *, show_traceback: bool = False) -> i
 
 def _text(error: Exception) -> str:
     if isinstance(error, OSError):
-        return f"{error.filename}: {error.strerror}" if error.filename is not None else str(error.strerror or error)
+        # Whatever we open has a name, so what has none is the stream that was there.
+        where = error.filename if error.filename is not None else "standard output" if error.errno in (EBADF, EIO, ENOSPC) else None
+        return f"{where}: {error.strerror}" if where is not None else str(error.strerror or error)
     if isinstance(error, MemoryError):
         return f"out of memory{f': {error}' if str(error) else ''}"
     if isinstance(error, (StepwellError, UsageError)):

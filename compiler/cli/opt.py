@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from stepwell.cli.common import OK, Parser, UsageError, command_line, guarded, version_line
+from stepwell.cli.common import OK, Parser, UsageError, command_line, guarded, number, version_line
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
 
@@ -36,7 +36,7 @@ def make_parser() -> Parser:
     add("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--mlir-print-op-generic", action="store_true", help="print ops in their generic form")
     add("--mlir-print-debuginfo", action="store_true", help="print locations")
-    add("--mlir-elide-elementsattrs-if-larger", type=int, metavar="N", help="print '...' for attributes of more than N elements")
+    add("--mlir-elide-elementsattrs-if-larger", type=number(0, 2**31), metavar="N", help="print '...' for attributes of more than N elements")
     add("--mlir-timing", action="store_true", help="print the time of each pass to standard error")
     add("--mlir-pass-statistics", action="store_true", help="print what our passes counted to standard error")
     add("--explain", action="store_true", help="print why patterns did not apply, op by op, to standard error")

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stepwell.cli.common import FAULT, OK, Parser, UsageError
+from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
-from stepwell.cli.session import Session, add_model_options, positive, threads
+from stepwell.cli.session import Session, add_model_options
 from stepwell.stair import MEANT
+from stepwell.target import MAX_THREADS
 
 if TYPE_CHECKING:
     from stepwell.check import OutputCheck
@@ -33,9 +34,9 @@ def add_options(parser: Parser) -> None:
     add_model_options(parser)
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
-    add("--threads", type=threads, metavar="N", help="how many cores to use (default: all)")
+    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
     add("--no-cache", action="store_true", help="compile even if this model was compiled before, and keep nothing of it")
-    add("--repeat", type=positive, metavar="N", help="run N times more and show the median, least and mean time")
+    add("--repeat", type=number(1, 10**9), metavar="N", help="run N times more and show the median, least and mean time")
     add(
         "--check", metavar="|".join(CHECKS),
         help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or run every level down to "

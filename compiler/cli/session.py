@@ -13,7 +13,6 @@ from stepwell.cli.common import Parser, UsageError
 from stepwell.cli.display import Progress
 from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.stair import LEVELS, LIBM, check_disable, techniques
-from stepwell.target import MAX_THREADS
 
 if TYPE_CHECKING:
     from stepwell.api import Lowered
@@ -91,22 +90,6 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
             raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
         shapes[name] = shape
     return shapes
-
-
-def positive(text: str) -> int:
-    """The type of options that count something."""
-    value = int(text) if text.isdecimal() and len(text) < 20 else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got '{text}'")
-    return value
-
-
-def threads(text: str) -> int:
-    """The type of an option that is a number of threads."""
-    value = int(text) if text.isdecimal() and len(text) < 20 else 0
-    if not 1 <= value <= MAX_THREADS:
-        raise argparse.ArgumentTypeError(f"expected a number from 1 to {MAX_THREADS}, got '{text}'")
-    return value
 
 
 @dataclass
