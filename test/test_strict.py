@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell import stair
+from stepwell.cli.main import main
 from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.mlir import make_context
@@ -237,3 +238,17 @@ def test_a_pass_can_be_relaxed_in_its_own_techniques_only() -> None:
 
     with pytest.raises(PipelineError, match=r"relaxed \['other'\] must be techniques of it: loose"):
         register_pass("loose", level="graph", optional=True, relaxed=("other",))(Loose)
+
+
+def test_commands(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    onnx.save(winograd(), tmp_path / "net.onnx")
+    for options, expected_there in (([], True), (["--strict"], False)):
+        assert main(["compile", str(tmp_path / "net.onnx"), "--emit", "graph-opt", "-o", str(tmp_path / "net.mlir"), *options]) == 0
+        assert ("graph.winograd_conv" in (tmp_path / "net.mlir").read_text()) == expected_there
+    x = feeds(winograd)[0]
+    np.savez(tmp_path / "x.npz", x=x)
+    for source in ([str(tmp_path / "net.onnx")], [str(tmp_path / "net.mlir"), "--from", "graph-opt"]):
+        assert main(["run", *source, "--strict", "--input", str(tmp_path / "x.npz"), "--save", str(tmp_path / "y.npz")]) == 0
+        (got,) = np.load(tmp_path / "y.npz").values()
+        np.testing.assert_array_equal(np.isfinite(got), np.isfinite(expected("winograd")[0]))
+    capsys.readouterr()
