@@ -84,4 +84,16 @@ def install_if_needed(extras: "set[str]") -> None:
     command = [str(python()), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--editable", f"{ROOT}[{','.join(wanted)}]"]
     if subprocess.run(command, check=False).returncode != 0:
         sys.exit("error: the installation failed; pip's message is above")
+    for site in VENV.glob("lib/python*/site-packages"):
+        put_first(site)
     STAMP.write_text(json.dumps({"fingerprint": fingerprint(), "extras": wanted}))
+
+
+def put_first(site: Path) -> None:
+    """Have the editable installation in `site` be found before any folder of its name.
+
+    Setuptools appends its finder to those that look along the path, and in a folder that has the clone in it, `stepwell`, these find an
+    empty namespace package. (A plain installation is a regular package, which Python prefers.)
+    """
+    line = "import sys; sys.meta_path.sort(key=lambda finder: not getattr(finder, '__module__', '').startswith('__editable___stepwell_'))\n"
+    (site / "stepwell_first.pth").write_text(line)  # after setuptools' own in the order of names, which is that of their execution

@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-import sysconfig
 import venv
 import zipfile
 from pathlib import Path
 
+import environment
 import pytest
 
 if sys.version_info >= (3, 11):
@@ -17,6 +17,7 @@ else:
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.passes": "passes"}
+DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"
 
 
@@ -56,9 +57,26 @@ def installed(wheel, tmp_path_factory) -> Path:
     python = folder / "bin" / "python"
     (site,) = (folder / "lib").glob("python3*/site-packages")
     # A path line brings in our dependencies, but not our own editable install, which is a .pth file there.
-    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (site / "dependencies.pth").write_text(DEPENDENCIES)
     subprocess.run([sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)], check=True)
     return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory) -> Path:
+    """A folder with a clone that is called `stepwell`, and an environment in it that has the clone installed as scripts/demo does it."""
+    folder = tmp_path_factory.mktemp("parent") / "stepwell"
+    folder.mkdir()
+    for name in ("pyproject.toml", "LICENSE", "README.md", "compiler", "dialects", "passes"):
+        subprocess.run(["cp", "-r", str(ROOT / name), str(folder)], check=True)
+    venv.create(folder / ".venv", with_pip=False)
+    (site,) = (folder / ".venv" / "lib").glob("python3*/site-packages")
+    (site / "dependencies.pth").write_text(DEPENDENCIES)
+    python = folder / ".venv" / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", "--no-build-isolation", "-e", str(folder)]
+    subprocess.run(command, check=True)
+    environment.put_first(site)
+    return folder
 
 
 def run(command: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess:
@@ -96,6 +114,15 @@ def test_the_installed_package_is_the_wheels(installed, tmp_path):
     assert shown.returncode == 0, shown.stderr
     for line in shown.stdout.splitlines():
         assert Path(line).is_relative_to(installed.parent)
+
+
+def test_a_folder_of_its_name_is_not_taken_for_the_package(installed, clone):
+    """Python takes a folder without __init__.py for a namespace package: here the clone itself, seen from the folder that it is in."""
+    program = "import stepwell, stepwell.passes, stepwell.cli; print(stepwell.compile, stepwell.__file__, stepwell.passes.__file__)"
+    for python, where in ((installed / "python", installed.parent), (clone / ".venv" / "bin" / "python", clone)):
+        shown = run(python, "-c", program, cwd=clone.parent)
+        assert shown.returncode == 0, shown.stderr
+        assert all(Path(path).is_relative_to(where) for path in shown.stdout.split("> ")[1].split())
 
 
 def test_the_commands_work_from_another_directory(installed, tmp_path):
