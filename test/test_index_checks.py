@@ -26,10 +26,12 @@ FLOAT, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64
 Value = tuple[str, int, Sequence[Any]]
 
 
-def make_model(nodes: Sequence[onnx.NodeProto], inputs: Sequence[Value], outputs: Sequence[Value], **constants: np.ndarray) -> onnx.ModelProto:
+def make_model(
+    nodes: Sequence[onnx.NodeProto], inputs: Sequence[Value], outputs: Sequence[Value], opset: int = 18, **constants: np.ndarray
+) -> onnx.ModelProto:
     sides = [[helper.make_tensor_value_info(*value) for value in side] for side in (inputs, outputs)]
     graph = helper.make_graph(nodes, "g", *sides, [numpy_helper.from_array(array, name) for name, array in constants.items()])
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8 if opset < 21 else 10)
     onnx.checker.check_model(made)
     return made
 
@@ -279,8 +281,26 @@ def test_operators_that_gather_and_scatter_underneath() -> None:
         np.testing.assert_allclose(got, right, rtol=1e-5, atol=1e-5)
     with pytest.raises(IndexRangeError, match="of reverse: index 4 is out of range for dimension 0 of size 4"):
         model.run({**feed, "lengths": np.array([4, 5, 2])})
+    with pytest.raises(IndexRangeError, match="of reverse: index -5 is out of range"):  # of a length below 0
+        model.run({**feed, "lengths": np.array([4, -1, 2])})
+    with pytest.raises(IndexRangeError, match="of unpool: index -7 is out of range"):  # nor does an index here count from the end
+        model.run({**feed, "i": np.array([[[1, 2, -1]]])})
     with pytest.raises(IndexRangeError, match="of unpool: index 6 is out of range for dimension 0 of size 6"):
         model.run({**feed, "i": np.array([[[1, 2, 6]]])})
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+def test_tensor_scatter(mode: str) -> None:
+    node = helper.make_node("TensorScatter", ["x", "u", "at"], ["y"], name="node", axis=1, mode=mode)
+    inputs: list[Value] = [("x", FLOAT, [2, 4, 3]), ("u", FLOAT, [2, 2, 3]), ("at", I64, [2])]
+    source = make_model([node], inputs, [("y", FLOAT, [2, 4, 3])], opset=24)
+    model, feed = stepwell.compile(source, threads=1), {"x": array(2, 4, 3), "u": array(2, 2, 3)}
+    for at in ((0, 2), (1, 1), *([(3, 9)] if mode == "circular" else [])):
+        want = by_onnxruntime(source, {**feed, "at": places(*at)})[0]
+        np.testing.assert_array_equal(model.run({**feed, "at": places(*at)})["y"], want)
+    for at, index in (((0, -1), -5), *([((3, 0), 4)] if mode == "linear" else [])):
+        with pytest.raises(IndexRangeError, match=f"of node: index {index} is out of range for dimension 1 of size 4"):
+            model.run({**feed, "at": places(*at)})
 
 
 def test_a_dimension_without_elements_has_no_index() -> None:

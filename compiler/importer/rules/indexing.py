@@ -11,7 +11,7 @@ from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, sta
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
-from stepwell.importer.rules.slicing import counting, with_new_axes
+from stepwell.importer.rules.slicing import counting, from_the_start, with_new_axes
 
 
 @onnx_rule("Slice", since=1)
@@ -142,4 +142,6 @@ def tensor_scatter(
         place = b.add(place, start)
     if mode == "circular":
         place = b.mod(place, b.scalar(have[axis], like=place), fmod=False)
+    if write_indices is not None:
+        place = from_the_start(b, start, have[axis], place)
     return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none")

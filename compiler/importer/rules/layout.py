@@ -10,7 +10,17 @@ from stepwell.dialects.types import TensorType, is_float, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
-from stepwell.importer.rules.slicing import counting, flattened, inferred_reshape, sizes_of, slice_axis, split_axis, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import (
+    counting,
+    flattened,
+    from_the_start,
+    inferred_reshape,
+    sizes_of,
+    slice_axis,
+    split_axis,
+    with_new_axes,
+    without_axes,
+)
 
 
 @onnx_rule("Reshape", since=5)
@@ -266,5 +276,5 @@ def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: 
     place = counting(b, dims[time], time, len(dims))
     length = b.with_shape(b.convert(lengths, "i64"), [dims[batch] if i == batch else 1 for i in range(len(dims))])
     mirrored = b.sub(b.sub(length, place), b.literal(np.array(1, np.int64)))
-    indices = b.select(b.less(place, length), mirrored, place)
+    indices = from_the_start(b, length, dims[time], b.select(b.less(place, length), mirrored, place))
     return b.gather_elements(x, b.expand(indices, shape=dims), axis=time)

@@ -102,3 +102,12 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None
     if len(shape) != 1 or shape[0] is None:
         raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
     return [x.with_shape((None,) * shape[0])]
+
+
+def from_the_start(b: ImportBuilder, number: Value, size: int, indices: Value) -> Value:
+    """`indices` along a dimension of `size`; where the integer that they come from is negative, which means nothing there, indices out of range.
+
+    Gathers and scatters themselves would count such indices from the end.
+    """
+    below = b.less(number, b.scalar(0, like=number))
+    return b.select(below, b.sub(number, b.scalar(size, like=number)), indices)
