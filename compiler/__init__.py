@@ -13,6 +13,7 @@ from stepwell.dialects.errors import (
     InferenceError,
     InputError,
     IRError,
+    LimitError,
     ModelError,
     PassError,
     PipelineError,
@@ -26,6 +27,7 @@ from stepwell.dialects.processes import uninterrupted
 if TYPE_CHECKING:
     from stepwell.api import Lowered, build, compile_ir, descend, lower, read_ir
     from stepwell.compilation import compile
+    from stepwell.dialects.limits import Limits
     from stepwell.dynamic import DynamicModel
     from stepwell.interpretation import compare_levels, interpret
     from stepwell.model import CompiledModel
@@ -35,13 +37,14 @@ LOADED_AT = time.time()
 """When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
 
 __all__ = [
-    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "Lowered", "ModelError",
-    "PassError", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels",
-    "compile", "compile_ir", "descend", "interpret", "lower", "read_ir",
+    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "LimitError", "Limits",
+    "Lowered", "ModelError", "PassError", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError",
+    "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
     "CompiledModel": "stepwell.model", "DynamicModel": "stepwell.dynamic", "Target": "stepwell.target",
+    "Limits": "stepwell.dialects.limits",
     "compile": "stepwell.compilation", "compare_levels": "stepwell.interpretation", "interpret": "stepwell.interpretation",
     **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
 }  # fmt: skip

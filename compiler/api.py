@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.dialects.errors import InputError, IRError, ModelError
 from stepwell.dialects.index_checks import get_checks, widths
+from stepwell.dialects.limits import Budget, Limits
 from stepwell.dialects.mlir import ir, make_context, parse_module
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
@@ -84,13 +85,14 @@ def lower(
     libm: bool = False,
     strict: bool = False,
     schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    limits: Limits | None = None,
     on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None,
 ) -> Lowered:
     """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
     check_level(to_level)
     disable = check_disable((*disable, LIBM) if libm else disable, strict=strict)
-    imported, seconds = import_source(source, shapes)
+    imported, seconds = import_source(source, shapes, limits)
     free = [name for name, t in imported.inputs if not t.is_static]
     if free and to_level != "graph":
         raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
@@ -103,7 +105,7 @@ def lower(
 @checked
 def read_ir(
     text: str, level: str, weights: WeightTable, *, target: str | Target = "host", name: str = "<string>", disable: Sequence[str] = (),
-    strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None, limits: Limits | None = None,
 ) -> Lowered:  # fmt: skip
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
@@ -119,7 +121,8 @@ def read_ir(
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
         chosen = resolve(target)
-        lowered = Lowered(module, level, weights, PassState(weights=weights, target=chosen, schedules=schedules), chosen, disable=disable)
+        state = PassState(weights=weights, target=chosen, schedules=schedules, budget=Budget(limits or Limits(), weights.nbytes))
+        lowered = Lowered(module, level, weights, state, chosen, disable=disable)
         if any(key not in module.operation.attributes for key in SIGNATURE):
             _derive_signature(module)
         if LEVELS.index(level) < LEVELS.index(CODE_LEVELS[0]):
@@ -132,11 +135,11 @@ def read_ir(
 def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, target: str | Target = "host", name: str = "<string>",
     disable: Sequence[str] = (), strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
-    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None,
+    limits: Limits | None = None, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None,
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
     threads = thread_count(threads)
-    lowered = read_ir(text, level, weights, target=target, name=name, disable=disable, strict=strict, schedule=schedule)
+    lowered = read_ir(text, level, weights, target=target, name=name, disable=disable, strict=strict, schedule=schedule, limits=limits)
     descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
@@ -254,19 +257,19 @@ def _printer(op: ir.Operation) -> Callable[[], str]:
     return lambda: str(op.get_asm(enable_debug_info=True))
 
 
-def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None) -> "tuple[ImportedModel, float]":
+def import_source(source: Source, shapes: Mapping[str, Sequence[int]] | None, limits: Limits | None = None) -> "tuple[ImportedModel, float]":
     """The model at level graph, and the seconds it took."""
     with uninterrupted():
         from .importer import import_model  # here, because it loads onnx, which going on from IR needs not
 
     load_installed()
     clock = stopwatch()
-    return import_model(source, make_context(), shapes=shapes), clock()
+    return import_model(source, make_context(), shapes=shapes, limits=limits), clock()
 
 
 def start(imported: "ImportedModel", target: Target, seconds: float, disable: tuple[str, ...], schedules: ScheduleFile | None = None) -> Lowered:
     """An imported model at the top of the stair."""
-    state = PassState(weights=imported.weights, target=target, schedules=schedules)
+    state = PassState(weights=imported.weights, target=target, schedules=schedules, budget=imported.budget)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, target, {"graph": seconds}, disable=disable)
     with imported.module.context, imported.module.operation.location:
         _set_signature(imported.module, imported.inputs, imported.outputs)

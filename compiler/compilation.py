@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from stepwell.dialects.errors import InputError, ModelError
+from stepwell.dialects.limits import Limits
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
 
@@ -45,6 +46,7 @@ def compile(
     libm: bool = False,
     strict: bool = False,
     schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    limits: Limits | None = None,
     cache: bool = True,
     on_level: OnLevel | None = None,
     instrumentation: "Instrumentation | None" = None,
@@ -57,11 +59,11 @@ def compile(
     With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
     With `strict` no algorithm is used that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md).
     `schedule` is a file with schedules for kernels of the model (docs/schedules.md), which replace those that would be chosen; it goes with
-    given shapes.
+    given shapes. `limits` bounds what the model may cost before it runs, and the memory of a run (docs/reference/limits.md).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
-    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError or InputError with one clear
-    message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
+    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError, LimitError or InputError with
+    one clear message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
     """
     begin = time.perf_counter()
     threads = thread_count(threads)
@@ -69,7 +71,9 @@ def compile(
     if libm:
         disable = (*disable, LIBM)
     file = None if schedule is None else ScheduleFile.of(schedule)
-    request = _Request(source, shapes, check_name(target) if isinstance(target, str) else target, disable, file, strict=strict)
+    request = _Request(
+        source, shapes, check_name(target) if isinstance(target, str) else target, disable, file, strict=strict, limits=limits or Limits()
+    )
     store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
@@ -87,7 +91,7 @@ def compile(
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
-            source, threads=threads, target=target, shapes=given, disable=disable, strict=strict, cache=cache, on_level=on_level,
+            source, threads=threads, target=target, shapes=given, disable=disable, strict=strict, limits=limits, cache=cache, on_level=on_level,
             instrumentation=instrumentation,
         )  # fmt: skip
         if isinstance(model, DynamicModel):
@@ -101,14 +105,16 @@ class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
     def __init__(
-        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None, *, strict: bool
-    ) -> None:
+        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None, *,
+        strict: bool, limits: Limits,
+    ) -> None:  # fmt: skip
         self.source = source
         self.shapes = shapes
         self.target = target
         self.disable = disable
         self.strict = strict
         self.schedules = schedules
+        self.limits = limits
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
         self.surroundings: str | None = None
@@ -129,7 +135,8 @@ class _Request:
         except TypeError:
             return None
         how = [list(self.disable), bool(self.strict)]
-        return key_of(self.surroundings, self.digest, repr(shapes), repr(how), self.schedules.text if self.schedules else "")
+        options = (repr(shapes), repr(how), self.schedules.text if self.schedules else "", self.limits.key())
+        return key_of(self.surroundings, self.digest, *options)
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -143,7 +150,7 @@ class _Request:
             from .native.pool import prestart
 
         disable = check_disable(self.disable, strict=self.strict)
-        imported, seconds = import_source(self.source, self.shapes)
+        imported, seconds = import_source(self.source, self.shapes, self.limits)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         # Of what was read: the files may be others by now.
@@ -169,7 +176,7 @@ class _Request:
 
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
-        imported, seconds = import_source(self.source, self.shapes)
+        imported, seconds = import_source(self.source, self.shapes, self.limits)
         return start(imported, resolve(self.target), seconds, check_disable(self.disable, strict=self.strict), self.schedules)
 
     def changed(self) -> bool:

@@ -93,6 +93,12 @@ class IndexRangeError(StepwellError):
     code = "SW010"
 
 
+class LimitError(StepwellError):
+    """Compiling or running the model would cost more than it may: which node, which limit, what it would take."""
+
+    code = "SW011"
+
+
 class ResourceError(StepwellError):
     """The machine does not give what is needed: memory, stack, a file to write, a process."""
 

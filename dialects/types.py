@@ -20,10 +20,11 @@ from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.mlir import ir
 
 __all__ = [
-    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy", "is_float",
-    "is_integer", "is_unsigned", "to_numpy", "type_of",
+    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy",
+    "is_float", "is_integer", "is_unsigned", "to_numpy", "type_of",
 ]  # fmt: skip
 
+MAX_RANK = 64  # numpy's
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F32Type: "f32", ir.F64Type: "f64"}
 

@@ -52,6 +52,10 @@ class WeightTable(Mapping[str, np.ndarray]):
 
     def __init__(self, arrays: "Mapping[str, np.ndarray | Deferred] | None" = None) -> None:
         self._arrays: dict[str, np.ndarray | Deferred] = {}
+        self._numbers: dict[str, int] = {}  # by name, the last number that was put behind it
+        self._kept: set[str] = set()
+        self.unsettled_bytes = 0
+        """The bytes that were added since unused entries were last dropped."""
         for name, array in (arrays or {}).items():
             self.add(name, array)
 
@@ -86,12 +90,29 @@ class WeightTable(Mapping[str, np.ndarray]):
 
     def add(self, name: str, array: np.ndarray | Deferred) -> str:
         """Store `array` under `name`, or under `name.1`, `name.2`, … if that is taken; returns the name it got."""
-        unique, count = name, 0
+        unique, count = name, self._numbers.get(name, 0)
         while unique in self._arrays:
             count += 1
             unique = f"{name}.{count}"
+        self._numbers[name] = count
+        self.unsettled_bytes += array.nbytes
         self._arrays[unique] = array if isinstance(array, Deferred) else _read_only(np.asarray(array))
         return unique
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all entries."""
+        return sum(array.nbytes for array in self._arrays.values())
+
+    def keep_all(self) -> None:
+        """Never drop the entries that are there now: somebody may still want them whom `keep_only` does not know of."""
+        self._kept = set(self._arrays)
+        self.unsettled_bytes = 0
+
+    def keep_only(self, names: set[str]) -> None:
+        """Drop every entry that is not in `names`, but for those that `keep_all` found."""
+        self._arrays = {name: array for name, array in self._arrays.items() if name in names or name in self._kept}
+        self.unsettled_bytes = 0
 
     def save(self, path: str | os.PathLike[str], names: Collection[str] | None = None) -> None:
         """Write all entries, or those of the `names`, to a safetensors file, atomically. What is computed for it is not kept."""

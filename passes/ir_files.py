@@ -6,18 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from stepwell.dialects.files import write_atomically
-from stepwell.dialects.mlir import ir
 from stepwell.dialects.weights import WeightTable
-from stepwell.passes.rewriting import ops_below
+from stepwell.passes.rewriting import used_weights
 
-
-def used_weights(module: ir.Module) -> set[str]:
-    """The names of the weights that a module uses, by its parameters or by its arena."""
-    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
-    attributes = module.operation.attributes
-    if "stepwell.arena" in attributes:
-        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
-    return names
+__all__ = ["IRFiles", "used_weights"]
 
 
 class IRFiles:

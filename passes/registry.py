@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from stepwell.dialects.errors import PipelineError
 from stepwell.dialects.extensions import extension
+from stepwell.dialects.limits import Budget
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.processes import uninterrupted
 from stepwell.dialects.schedule_file import ScheduleFile
@@ -36,12 +37,14 @@ def vector_bits(target: Any) -> int:
 
 @dataclass
 class PassState:
-    """What the passes of one run share beside the IR: the weights, the target, and what was declined and why."""
+    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was declined and why."""
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Any = None
     schedules: ScheduleFile | None = None
     """Schedules that replace those that would be chosen."""
+    budget: Budget = field(default_factory=Budget)
+    """What the model may cost, and what of that is spent."""
     declined: list[Declined] = field(default_factory=list)
     statistics: dict[str, int] = field(default_factory=dict)
 

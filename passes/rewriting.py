@@ -13,10 +13,13 @@ from typing import Any, ClassVar, TypeAlias
 
 from stepwell.dialects.errors import InferenceError, PassError, StepwellError
 from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph.known import FOLD_ELEMENTS
 from stepwell.dialects.mlir import ir, rewrite
+from stepwell.dialects.weights import WeightTable
 from stepwell.passes.registry import Declined, Pass, PassState
 
 FIXPOINT_ROUNDS = 64
+SETTLED_BYTES = 1 << 26  # of new weights, before unused ones are looked for
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,8 @@ class Rewriter(GraphBuilder):
         super().__init__(state.weights)
         self.state = state
 
-    def known(self, value: ir.Value, limit: int = 1 << 62) -> Any:
-        """The array that `value` is known to hold (weights included), or None."""
+    def known(self, value: ir.Value, limit: int = FOLD_ELEMENTS) -> Any:
+        """The array that `value` is known to hold (weights included), or None; no op of more than `limit` elements is evaluated for it."""
         return constant_value(value, self.state.weights, limit)
 
 
@@ -67,7 +70,7 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
     """
     total = 0
     for _ in range(FIXPOINT_ROUNDS):
-        run = _Run(state)
+        run = _Run(state, op)
         native = rewrite.RewritePatternSet()
         for p in patterns:
             native.add(p.root, run.callback(p), p.benefit)
@@ -86,8 +89,9 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
 class _Run:
     """One run of a native driver: owns its callbacks, counts matches and collects reasons."""
 
-    def __init__(self, state: PassState) -> None:
+    def __init__(self, state: PassState, top: ir.Operation) -> None:
         self.state = state
+        self.top = top
         self.matches = 0
         self.declined: list[Declined] = []
         self.callbacks: list[Any] = []
@@ -101,6 +105,7 @@ class _Run:
                 return True
             self.matches += 1
             native.replace_op(op, result)
+            drop_unused_weights(self.top, self.state.weights)
             return False
 
         self.callbacks.append(call)
@@ -219,6 +224,21 @@ def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
 
     top.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found
+
+
+def used_weights(module: Any) -> set[str]:
+    """The names of the weights that a module uses, by its parameters or by its arena."""
+    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
+    attributes = module.operation.attributes
+    if "stepwell.arena" in attributes:
+        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
+    return names
+
+
+def drop_unused_weights(op: Any, weights: WeightTable) -> None:
+    """Free the weights that passes made and that nothing in `op` names any more, if it is a module and they are many bytes."""
+    if weights.unsettled_bytes >= SETTLED_BYTES and op.operation.name == "builtin.module":
+        weights.keep_only(used_weights(op))
 
 
 def functions(module: ir.Operation) -> list[Any]:

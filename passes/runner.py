@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from stepwell.dialects.errors import PassError, PipelineError, StepwellError
+from stepwell.dialects.errors import LimitError, PassError, PipelineError, StepwellError
 from stepwell.dialects.mlir import ir, passmanager
 from stepwell.passes.instrumentation import Instrumentation, stopwatch
 from stepwell.passes.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
 from stepwell.passes.registry import Pass, PassState, find_pass
+from stepwell.passes.rewriting import drop_unused_weights
 from stepwell.passes.upstream import pass_manager
 
 __all__ = ["DiagnosedError", "Instrumentation", "PassRunner", "describe_diagnostics"]
@@ -39,8 +41,9 @@ class PassRunner:
     ) -> None:
         self.state = state
         self.instrumentation = instrumentation or Instrumentation()
+        self.watched = instrumentation is not None
         self.verify = verify
-        self.optimistic = optimistic and verify and instrumentation is None
+        self.optimistic = optimistic and verify and not self.watched
 
     def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
         """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
@@ -51,11 +54,15 @@ class PassRunner:
         elements = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
         context = module.context
         planned = [(step, _plan(step, context)) for step in flatten(elements)]
+        self.state.weights.keep_all()  # IR of the level above may be looked at again
         if self.optimistic:
-            given = module.operation.clone()
+            given, budget = module.operation.clone(), replace(self.state.budget)
             try:
                 self._run_quickly(planned, module)
+            except LimitError:
+                raise
             except Exception as error:
+                self.state.budget = budget
                 self._run(planned, given, level)
                 raise PassError(f"{f'level {level}: ' if level else ''}{error} (it went well when it was tried again)") from error
         else:
@@ -73,6 +80,8 @@ class PassRunner:
         for index, (step, action) in enumerate(planned):
             rest = format_pipeline([s for s, _ in planned[index:]])
             self.instrumentation.before(step, module, level, rest)
+            if self.watched:  # and may keep the IR
+                self.state.weights.keep_all()
             try:
                 clock = stopwatch()
                 self._run_step(step, action, module)
@@ -84,12 +93,14 @@ class PassRunner:
             self.instrumentation.after(step, module, level, seconds)
 
     def _run_step(self, step: Step, action: "Action", module: Any) -> None:
+        self.state.budget.check_time(f"before pass '{step.name}'")
         with module.context, module.operation.location:
             if isinstance(action, Pass):
                 for op in _targets(module.operation, step.path, action.anchor):
                     action.run(op, self.state)
             else:
                 action.run(module.operation)
+        drop_unused_weights(module, self.state.weights)
 
     def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:
         where = f"{f'level {level}, ' if level else ''}pass '{step.name}'"

@@ -1,14 +1,17 @@
 """Write docs/reference/*.md from the registries: graph ops, passes, ONNX operators, targets' levels. `--check` only compares."""
 
 import argparse
+import ast
 import dataclasses
 import inspect
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import stepwell.passes  # noqa: F401  (registers the passes)
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
+from stepwell.dialects.limits import Limits
 from stepwell.dialects.mlir import operand_fields, result_fields
 from stepwell.importer.registry import all_rules
 from stepwell.passes.registry import LEVELS, passes
@@ -82,7 +85,22 @@ def onnx_operators() -> str:
     )
 
 
-PAGES = {"graph-dialect.md": graph_ops, "passes.md": pass_list, "onnx-operators.md": onnx_operators}
+def limits() -> str:
+    """What a model may cost: the limits with their defaults and the strings that explain them."""
+    (body,) = (node.body for node in ast.parse(inspect.getsource(Limits)).body if isinstance(node, ast.ClassDef))
+    explained = {}
+    for declared, text in pairwise(body):
+        if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name) and isinstance(text, ast.Expr):
+            explained[declared.target.id] = " ".join(ast.literal_eval(text.value).split())
+    rows = [[f"`{name}`", f"{default:,}", explained[name]] for name, default in Limits().items()]
+    text = (
+        "`stepwell.compile(…, limits=Limits(fold_bytes=1 << 30))` or `--limit fold_bytes=1G` changes one. What folding would cost beyond its "
+        "limits is left to run time; beyond the others the model cannot be compiled, and a LimitError says which node and which limit."
+    )
+    return f"# Limits\n\n{NOTE}{summary(Limits)}\n\n{text}\n\n" + table(["limit", "default", "meaning"], rows)
+
+
+PAGES = {"limits.md": limits, "graph-dialect.md": graph_ops, "passes.md": pass_list, "onnx-operators.md": onnx_operators}
 
 
 def stale() -> list[str]:

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from stepwell.dialects.errors import PipelineError, StepwellError
+from stepwell.dialects.limits import Limits
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -68,6 +69,13 @@ def command_line(program: str, body: Callable[[], int]) -> int:
             return end.code if isinstance(end.code, int) else OK
 
     return guarded(program, action)
+
+
+def add_limit_option(parser: Parser) -> None:
+    """`--limit`."""
+    names = ", ".join(name for name, _ in Limits().items())
+    text = f"what the model may cost before it runs; may be repeated, K, M, G, T for powers of 1024: {names}"
+    parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=text)
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:

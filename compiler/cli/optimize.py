@@ -14,6 +14,7 @@ from stepwell.cli.session import command_flags
 from stepwell.dialects.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.files import write_atomically
+from stepwell.dialects.limits import Budget, Limits
 from stepwell.dialects.mlir import make_context, parse_module
 from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
@@ -33,7 +34,8 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     timings = PassTimings()
     instruments = _instruments(options, timings)
     schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
-    state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules)
+    budget = Budget(Limits.parse(options.limit), weights.nbytes)
+    state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
         outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(state, instruments))

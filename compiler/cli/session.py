@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError
+from stepwell.cli.common import Parser, UsageError, add_limit_option
 from stepwell.cli.display import Progress
 from stepwell.dialects.errors import InputError, IRError, ModelError
+from stepwell.dialects.limits import Limits
 from stepwell.stair import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ def add_model_options(parser: Parser) -> None:
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
     add_schedule_options(parser, "host")
+    add_limit_option(parser)
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
@@ -106,6 +108,10 @@ class Session:
             self.disable = check_disable([*self.options.disable, *([LIBM] if self.options.libm else [])])
         except InputError as error:
             raise UsageError(f"--disable: {error.args[0]}") from None
+        try:
+            self.limits = Limits.parse(self.options.limit)
+        except InputError as error:
+            raise UsageError(f"--limit: {error.args[0]}") from None
         if self.options.start is not None and self.shapes:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
@@ -165,7 +171,8 @@ class Session:
             if self.options.start is None:
                 return lower(
                     self.options.model, level, target=self.options.target, shapes={**(shapes or {}), **self.shapes}, disable=self.disable,
-                    strict=self.options.strict, schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
+                    strict=self.options.strict, schedule=self.options.schedule, limits=self.limits, on_level=self.progress.level,
+                    instrumentation=instrumentation,
                 )  # fmt: skip
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
@@ -180,7 +187,8 @@ class Session:
         with self.watched() as instrumentation:
             return compile(
                 self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable, cache=cache,
-                strict=self.options.strict, schedule=self.options.schedule, on_level=self.progress.level, instrumentation=instrumentation,
+                strict=self.options.strict, schedule=self.options.schedule, limits=self.limits, on_level=self.progress.level,
+                instrumentation=instrumentation,
             )  # fmt: skip
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
@@ -200,7 +208,7 @@ class Session:
         weights, weights_file = read_weights(file, self.options.weights)
         lowered = read_ir(
             read_text(file), self.options.start, weights, target=self.options.target, name=file, disable=self.disable, strict=self.options.strict,
-            schedule=self.options.schedule,
+            schedule=self.options.schedule, limits=self.limits,
         )  # fmt: skip
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:

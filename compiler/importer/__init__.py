@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
+from stepwell.dialects.limits import Budget, Limits
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType
 from stepwell.dialects.weights import WeightTable
@@ -37,8 +38,9 @@ class ImportedModel:
     """A model at level `graph`: its module and weights, and what the ONNX file said of it.
 
     `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
-    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is that of the model's own file, if it was
-    read from one, and `files` that of those beside it that hold its data.
+    content: memoryview | None
+    files: dict[Path, memoryview]
+    budget: Budget
     """
 
     module: ir.Module
@@ -52,6 +54,7 @@ class ImportedModel:
     name: str
     content: memoryview | None
     files: dict[Path, memoryview]
+    budget: Budget
 
 
 def import_model(
@@ -60,27 +63,30 @@ def import_model(
     *,
     shapes: Mapping[str, Sequence[int | None]] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
+    limits: Limits | None = None,
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
     `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (axes, sizes and the like must be
     known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
-    listing every node that is not supported, InputError if `shapes` or `constants` do not fit the model.
+    listing every node that is not supported, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node,
+    where it would cost more than `limits` allow.
     """
+    budget = Budget(limits or Limits())
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
         model = read.model
         unify_domains(model)
         name_nodes(model.graph.node)
         opsets = opset_versions(model.opset_import)
-        functions = local_functions(model)
+        functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)
         fix_shapes(model, shapes or {}, read.initializers)
         fix_values(read, constants or {})
         spell_out_defaults(model)
         refuse_hazards(model)
         inferred = check_and_infer(model)
-    conversion = Conversion(inferred, read, functions, context)
+    conversion = Conversion(inferred, read, functions, context, budget)
     module = conversion.run()
     return ImportedModel(
         module,
@@ -94,4 +100,5 @@ def import_model(
         model.graph.name,
         read.content,
         read.external.files,
+        budget,
     )

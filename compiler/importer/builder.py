@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
 from stepwell.dialects.graph.base import GraphOp, map_groups
-from stepwell.dialects.graph.builder import GraphBuilder, constant_value
+from stepwell.dialects.graph.builder import GraphBuilder
+from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.limits import Budget, how_to
 from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, to_numpy, type_of
+from stepwell.dialects.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.weights import WeightTable
-from stepwell.importer.tensors import MAX_TENSOR_BYTES
 
+LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
 
@@ -48,9 +50,10 @@ class ImportBuilder(GraphBuilder):
 
         def __getattr__(self, mnemonic: str) -> Callable[..., Value]: ...
 
-    def __init__(self, weights: WeightTable) -> None:
+    def __init__(self, weights: WeightTable, budget: Budget) -> None:
         super().__init__(weights)
-        self._known: dict[Value, np.ndarray | None] = {}
+        self.budget = budget
+        self.known_values = KnownValues(weights, budget=budget)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
     @contextmanager
@@ -63,31 +66,51 @@ class ImportBuilder(GraphBuilder):
             self.node = before
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """As GraphBuilder.create; raises ModelError if a result would be absurdly large."""
+        """As GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions."""
         if result_types is None and cls.infer is not None:
             inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
             result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
         for result in result_types or ():
-            check_size(result)
+            self.check_size(result)
         return super().create(cls, operands, attributes, result_types)
 
     def constant_value(self, value: Value) -> np.ndarray | None:
-        """As GraphBuilder.constant_value, each value evaluated once (nothing that was built is ever changed here)."""
-        try:
-            return constant_value(value, self.weights, known=self._known)
-        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
-            return None
+        """As GraphBuilder.constant_value, each value evaluated once (nothing that was built is ever changed here), as far as the budget goes."""
+        return self.known_values.value(value)
+
+    def unroll(self, rounds: int, nodes: int) -> str | None:
+        """Count rounds of so many nodes as written out, those of loops inside them not included. Why that must not be done, or None."""
+        limit, spent = self.budget.limits.unrolled_operations, self.budget.unrolled
+        if spent + rounds * nodes > limit:
+            what = f"its {rounds} rounds of {nodes} nodes, written out,"
+            return f"{what} would take {rounds * nodes} of the {limit - spent} nodes left for loops ({how_to('unrolled_operations')})"
+        self.budget.unrolled += max(rounds, 0) * nodes
+        return None
+
+    def check_size(self, tensor: TensorType) -> None:
+        """Raise LimitError if a tensor would be too large (dynamic dimensions count as one), UnsupportedError if it has too many dimensions."""
+        if tensor.rank > MAX_RANK:
+            raise UnsupportedError(f"a value of {tensor.rank} dimensions is not supported; supported: up to {MAX_RANK}")
+        size = to_numpy(tensor.dtype).itemsize
+        for dim in tensor.shape:
+            size *= 1 if dim is None else dim
+        limit = self.budget.limits.value_bytes
+        if max(size, *(dim or 0 for dim in tensor.shape), 0) > limit:
+            raise LimitError(f"a value of type {tensor} would take {size} bytes; at most {limit} are accepted ({how_to('value_bytes')})")
 
     def known(self, value: Value, what: str) -> np.ndarray:
         """The array that an operand holds. Raises NotConstantError, naming the operand as `what`, if it is not known."""
         array = self.constant_value(value)
         if array is None:
+            objection = self.known_values.objection(value)
+            if objection is not None:
+                raise LimitError(f"{what} must be known at compile time, but {objection}")
             raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time")
         return array
 
     def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
-        """As `known`, for a list of integers (a scalar counts as a list of one)."""
-        return tuple(int(i) for i in self.known(value, what).reshape(-1))
+        """As `known`, for a list of integers (a scalar counts as a list of one). Raises ModelError for an absurdly long one."""
+        return listed(self.known(value, what), what)
 
     def known_scalar(self, value: Value, what: str) -> Any:
         """As `known`, for a single element. Raises ModelError if there are more or none."""
@@ -113,13 +136,11 @@ class ImportBuilder(GraphBuilder):
         return x if list(perm) == list(range(len(perm))) else self.transpose(x, perm=tuple(perm))
 
 
-def check_size(tensor: TensorType) -> None:
-    """Raise ModelError if a tensor would be absurdly large (dynamic dimensions count as one)."""
-    size = to_numpy(tensor.dtype).itemsize
-    for dim in tensor.shape:
-        size *= 1 if dim is None else dim
-    if size > MAX_TENSOR_BYTES or any(dim is not None and dim > MAX_TENSOR_BYTES for dim in tensor.shape):
-        raise ModelError(f"a value of type {tensor} would take {size} bytes; at most {MAX_TENSOR_BYTES} are accepted")
+def listed(array: np.ndarray, what: str) -> tuple[int, ...]:
+    """The integers of an array that gives sizes, axes and the like. Raises ModelError if there are more than anything has."""
+    if array.size > LONGEST_LIST:
+        raise ModelError(f"{what} must be a list of at most {LONGEST_LIST} integers, got {array.size}")
+    return tuple(int(i) for i in array.reshape(-1))
 
 
 def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:

@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from stepwell.dialects.errors import InferenceError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.errors import InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.limits import Budget, over
 from stepwell.dialects.locations import MODEL_FILE, node_location
 from stepwell.dialects.mlir import func, ir
 from stepwell.dialects.types import TensorType, type_of
 from stepwell.dialects.weights import WeightTable
 from stepwell.importer.attributes import attribute_value, resolved
-from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError, check_size
+from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.problems import Problems, node_problem
@@ -20,6 +21,8 @@ from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
+
+MAX_DEPTH = 120
 
 
 class _ReportedError(StepwellError):
@@ -34,6 +37,7 @@ class Conversion:
     source: Source
     functions: Mapping[FunctionKey, FunctionProto]
     context: ir.Context
+    budget: Budget
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
     nodes: list[str] = field(default_factory=list)
@@ -41,12 +45,17 @@ class Conversion:
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.builder = ImportBuilder(self.weights)
+        self.builder = ImportBuilder(self.weights, self.budget)
         self.nodes.extend(node.name for node in self.model.graph.node)
-        self._names = set(self.nodes)
+        self._names = dict.fromkeys(self.nodes, 0)
+        self._imported = 0
+        self._depth = 0
 
     def run(self) -> ir.Module:
-        """Build the module. Raises ModelError or UnsupportedError listing every node that cannot be imported."""
+        """Build the module.
+
+        Raises ModelError or UnsupportedError listing every node that cannot be imported, LimitError for one that costs too much.
+        """
         graph = self.model.graph
         frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
         self.inputs = self._input_types(graph, frame)
@@ -64,6 +73,7 @@ class Conversion:
                 results = self._results(graph, frame)
                 func.ReturnOp([value for _, value in results])
             self.outputs = [(name, type_of(value)) for name, value in results]
+            self.builder.known_values.release()
             _describe(main, self.inputs, self.outputs)
             module.operation.attributes["stepwell.nodes"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.nodes])
         return module
@@ -77,7 +87,7 @@ class Conversion:
             tensor = onnx_tensor_type(value.type)
             if tensor is not None:
                 with _about(f"input '{value.name}'"):
-                    check_size(tensor)
+                    self.builder.check_size(tensor)
                 inputs.append((value.name, tensor))
                 continue
             kind = value.type.WhichOneof("value") or "no type"
@@ -94,11 +104,19 @@ class Conversion:
             for name in user.input:
                 if name in self.source.initializers and name not in frame.values:
                     try:
-                        frame.values[name] = self.builder.weight(name, self.source.initializers[name]())
+                        frame.values[name] = self._initializer(name)
+                    except LimitError as error:
+                        raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
                     except StepwellError as error:
                         self._report(node, frame, error)
                         frame.values[name] = Unavailable()
                         frame.tainted.add(name)
+
+    def _initializer(self, name: str) -> ir.Value:
+        """A parameter for an initializer of the main graph."""
+        array = self.source.initializers[name]()
+        self.budget.given_bytes += array.nbytes
+        return self.builder.weight(name, array)
 
     def _results(self, graph: GraphProto, frame: Frame) -> list[tuple[str, ir.Value]]:
         """The values of the graph outputs, by name. Raises the errors found so far, if there are any."""
@@ -106,7 +124,7 @@ class Conversion:
         for output in graph.output:
             if output.name in self.source.initializers and output.name not in frame.values:
                 with _about(f"output '{output.name}'"):
-                    frame.values[output.name] = self.builder.weight(output.name, self.source.initializers[output.name]())
+                    frame.values[output.name] = self._initializer(output.name)
             value = frame.lookup(output.name)
             if isinstance(value, ir.Value):
                 results.append((output.name, value))
@@ -136,6 +154,11 @@ class Conversion:
         A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an
         operator it is raised, for the node that the definition stands for to be reported.
         """
+        self._imported += 1
+        if self._imported > self.budget.limits.operations:
+            what = f"importing {node.op_type} '{node.name}': the model's nodes, with functions and loops written out,"
+            raise over(what, "operations", self._imported, self.budget.limits)
+        self.budget.check_time(f"importing {node.op_type} '{node.name}'")
         tainted = frame.depends_on_problems(node)
         values: tuple[Binding, ...] | None = None
         try:
@@ -150,6 +173,10 @@ class Conversion:
         except _ReportedError:
             if frame.owner is not None:
                 raise
+        except LimitError as error:
+            if error.details:  # a node inside this one, which is named already
+                raise
+            raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
         except StepwellError:
             raise
         except Exception as error:  # a mistake in a rule: whatever it raises is ours to explain
@@ -216,7 +243,8 @@ class Conversion:
             attributes={a.name: a for a in [*function.attribute_proto, *node.attribute]},
         )
         body.tainted.update(name for name, given in zip(function.input, node.input, strict=False) if frame.is_tainted(given))
-        self._import_nodes(function.node, body)
+        with self._inside(1):
+            self._import_nodes(function.node, body)
         return tuple(body.lookup(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False))
 
     def _import_graph(self, graph: GraphProto, arguments: Sequence[ir.Value], node: NodeProto, frame: Frame) -> tuple[ir.Value, ...]:
@@ -227,12 +255,24 @@ class Conversion:
         for tensor in graph.initializer:
             inner.values[tensor.name] = self.builder.weight(tensor.name, tensor_array(tensor))
         inner.values.update(zip((value.name for value in graph.input), arguments, strict=True))
-        self._import_nodes(graph.node, inner)
+        with self._inside(2):  # a graph takes about twice as many frames of Python as a function
+            self._import_nodes(graph.node, inner)
         results = [inner.lookup(output.name) for output in graph.output]
         values = tuple(value for value in results if isinstance(value, ir.Value))
         if len(values) != len(results):
             raise _ReportedError("a result of a graph inside the node is unavailable")
         return values
+
+    @contextmanager
+    def _inside(self, depth: int) -> Iterator[None]:
+        """One level further down, for the block. Raises UnsupportedError if that is too far for Python's stack."""
+        if self._depth + depth > MAX_DEPTH:
+            raise UnsupportedError(f"graphs and functions inside each other more than {MAX_DEPTH} deep (a graph counts twice) are not supported")
+        self._depth += depth
+        try:
+            yield
+        finally:
+            self._depth -= depth
 
     def _report(self, node: NodeProto, frame: Frame, error: StepwellError) -> None:
         reason = str(error.args[0])

@@ -20,7 +20,7 @@ DTYPES: dict[int, str] = {
     TensorProto.UINT8: "ui8", TensorProto.UINT16: "ui16", TensorProto.UINT32: "ui32", TensorProto.UINT64: "ui64",
     TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64",
 }  # fmt: skip
-MAX_TENSOR_BYTES = 1 << 34  # no value of a model may be larger, weights and intermediate results alike
+MAX_TENSOR_BYTES = 1 << 34  # no weight of a model may be larger
 SUPPORTED_DTYPES = "bool, 8- to 64-bit integers, float16, bfloat16, float, double"
 
 

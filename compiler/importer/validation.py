@@ -8,6 +8,7 @@ import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, defs
 
 from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.limits import Limits, over
 from stepwell.importer.functions import domain_of, has_schema_function, schema_of
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
@@ -16,7 +17,6 @@ from stepwell.importer.tensors import onnx_tensor_type
 
 OLDEST_OPSET = 1  # below 7, only what rules of that age cover
 LONG_VECTOR = 4096
-MAX_NODES = 1 << 18  # nodes after the expansion of local functions
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
@@ -69,7 +69,7 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
 
 def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
     """Give every node a name of its own, in place: `OpType_index` to one without, `name.1` to the second of that name. Returns them."""
-    taken: set[str] = set()
+    taken: dict[str, int] = {}
     names = []
     for index, node in enumerate(nodes):
         node.name = unique_name(node.name or f"{node.op_type}_{index}", taken)
@@ -77,13 +77,14 @@ def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
     return names
 
 
-def unique_name(name: str, taken: set[str]) -> str:
-    """`name`, or `name.1`, `name.2`, … if it is taken already; adds it to `taken`."""
-    unique, count = name, 0
+def unique_name(name: str, taken: dict[str, int]) -> str:
+    """`name`, or `name.1`, `name.2`, … if it is taken already; adds it to `taken`, which has for each name the last number tried."""
+    unique, count = name, taken.get(name, 0)
     while unique in taken:
         count += 1
         unique = f"{name}.{count}"
-    taken.add(unique)
+    taken[name] = count
+    taken[unique] = 0
     return unique
 
 
@@ -113,8 +114,8 @@ def function_key(node: NodeProto | FunctionProto) -> FunctionKey:
     return domain_of(node.domain), name, node.overload
 
 
-def local_functions(model: ModelProto) -> dict[FunctionKey, FunctionProto]:
-    """The model's functions. Raises ModelError if one calls itself, directly or not, or if expanding them all would be absurdly large."""
+def local_functions(model: ModelProto, limits: Limits) -> dict[FunctionKey, FunctionProto]:
+    """The model's functions. Raises ModelError if one calls itself, directly or not, LimitError if expanding them all gives too many nodes."""
     functions: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
         if functions.setdefault(function_key(function), function) is not function:
@@ -123,8 +124,8 @@ def local_functions(model: ModelProto) -> dict[FunctionKey, FunctionProto]:
     for key in functions:
         _expanded_size(key, functions, sizes)
     size = sum(sizes.get(function_key(node), 1) for node in nested_nodes(model.graph.node))
-    if size > MAX_NODES:
-        raise ModelError(f"the model has {size} nodes after the expansion of its functions; at most {MAX_NODES} are accepted")
+    if size > limits.operations:
+        raise over("the model's nodes, with its functions written out,", "operations", size, limits)
     return functions
 
 

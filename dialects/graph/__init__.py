@@ -2,7 +2,7 @@
 
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, ReblockOp
-from stepwell.dialects.graph.builder import GraphBuilder, constant_value
+from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, YieldOp
@@ -37,6 +37,7 @@ from stepwell.dialects.graph.indexing import (
     ScatterNdOp,
     SliceOp,
 )
+from stepwell.dialects.graph.known import constant_value
 from stepwell.dialects.graph.logic import (
     AndOp,
     BitwiseAndOp,

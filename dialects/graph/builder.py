@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.attributes import to_python
 from stepwell.dialects.errors import StepwellError
 from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.graph.known import constant_value
+from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType, from_numpy, type_of
 from stepwell.dialects.weights import Deferred, WeightTable
 
 LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into the IR's text
-FOLD_ELEMENTS = 1 << 16  # `constant_value` evaluates no op with a larger result: it is for shapes, axes and scalars
 
 
 class GraphBuilder:
@@ -76,41 +75,3 @@ class GraphBuilder:
         """
         return constant_value(value, self.weights)
 
-
-def constant_value(
-    value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS, known: dict[ir.Value, np.ndarray | None] | None = None
-) -> np.ndarray | None:
-    """As GraphBuilder.constant_value, for any table; `limit` bounds the elements of an evaluated result.
-
-    `known` remembers what was found, so that no value is evaluated twice, for as long as the ops that it saw are left alone.
-    """
-    known = {} if known is None else known
-    if value not in known:
-        known[value] = _find_constant(value, weights, limit, known)
-    return known[value]
-
-
-def _find_constant(value: ir.Value, weights: WeightTable, limit: int, known: dict[ir.Value, np.ndarray | None]) -> np.ndarray | None:
-    op = defining_op(value)
-    if op is None or not op.name.startswith("graph."):
-        return None
-    view = op.opview
-    if not isinstance(view, GraphOp):
-        return None
-    if op.name == "graph.constant":
-        array: np.ndarray = to_python(op.attributes["value"])
-        return array
-    if op.name == "graph.parameter":
-        return weights.get(op.attributes["id"].value)
-    if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:
-        return np.array(type_of(op.operands[0]).shape, dtype=np.int64)
-    types = view.result_types()
-    if type(view).reference is None or any(not t.is_static or t.elements > limit for t in types):
-        return None
-    arrays = map_groups(lambda v: constant_value(v, weights, limit, known), view.operand_groups())
-    for group, array in zip(view.operand_groups(), arrays, strict=True):
-        unknown = any(a is None for a in array) if isinstance(array, list) else array is None and group is not None
-        if unknown:
-            return None
-    index = next(i for i, r in enumerate(op.results) if r == value)
-    return view.evaluate(arrays)[index]

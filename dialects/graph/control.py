@@ -5,6 +5,8 @@ from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, Variadi
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import BOOL, TensorType, type_of
 
+REASON = "stepwell.reason"  # on an op that may not be lowered: why there is not something simpler in its place
+
 
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
     """Ends the region of a graph op and hands over its results."""

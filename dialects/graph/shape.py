@@ -21,7 +21,7 @@ from stepwell.dialects.graph.inference import (
 )
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import NUMERIC, TensorType
+from stepwell.dialects.types import MAX_RANK, NUMERIC, TensorType
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
@@ -277,4 +277,6 @@ def length_of(name: str, shape: TensorType) -> int:
     expect_dtype(name, shape, INDEX)
     if shape.shape[0] is None:
         raise InferenceError(f"operand '{name}' must have a known length, which is the rank of the result; got {shape}")
+    if shape.shape[0] > MAX_RANK:
+        raise InferenceError(f"operand '{name}' must have at most {MAX_RANK} entries, one for each dimension of the result; got {shape}")
     return shape.shape[0]

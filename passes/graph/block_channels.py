@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.elementwise import AddOp, ClampOp, LeakyReluOp, MaximumOp, MinimumOp, MulOp, ReluOp, SubOp
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
 from stepwell.passes.graph.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 from stepwell.passes.graph.channel_readers import channel_shuffle, is_depthwise, readers
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, stored
 from stepwell.passes.registry import Pass, PassState, register_pass, vector_bits
 from stepwell.passes.rewriting import find_function
 
@@ -92,7 +92,7 @@ class _Layout(GraphBuilder):
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array that `value` is known to hold."""
-        return constant_value(value, self.weights, 1 << 62)
+        return stored(value, self.weights)
 
     def packed(self, value: ir.Value) -> Form | None:
         """The blocked form of `value`, if it has one."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.graph import GraphBuilder, constant_value, op_classes
+from stepwell.dialects.graph import GraphBuilder, op_classes
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.logic import SelectOp
@@ -41,7 +41,10 @@ def is_used(value: ir.Value) -> bool:
 
 def stored(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
     """The array of a constant or parameter; None for anything else, and for a parameter that the weight table lacks."""
-    return constant_value(value, weights, 0)
+    op = producer(value, "constant", "parameter")
+    if op is None:
+        return None
+    return op.evaluate([])[0] if op.operation.name == "graph.constant" else weights.get(op.operation.attributes["id"].value)
 
 
 def is_stored(value: ir.Value) -> bool:
@@ -127,7 +130,7 @@ def source_of(value: ir.Value, weights: WeightTable) -> Callable[[], np.ndarray]
     if parameter is not None:
         entry = parameter.operation.attributes["id"].value
         return weights.source(entry) if entry in weights else None
-    array = constant_value(value, weights, 1 << 62)
+    array = stored(value, weights)
     return None if array is None else lambda: array
 
 

@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.panels import in_panels
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import is_float, to_numpy, type_of
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass, vector_bits
 from stepwell.passes.rewriting import find_function
 
@@ -66,7 +66,7 @@ class _Panels(GraphBuilder):
 
     def known(self, value: ir.Value) -> np.ndarray | None:
         """The array that `value` is known to hold."""
-        return constant_value(value, self.weights, 1 << 62)
+        return stored(value, self.weights)
 
     def matmul(self, op: Any) -> "ir.Value | str":
         """The product in panels, in its plain form; or why not."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from stepwell.dialects.errors import UnsupportedError
 from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.graph.control import REASON
 from stepwell.dialects.locations import nodes_text
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import type_of
@@ -37,7 +38,8 @@ class CheckLowerable(Pass):
 
 def _reason(op: Any, known: set[str]) -> str | None:
     if op.name not in known:
-        return f"'{op.name}' has no lowering to linalg"
+        why = f" ({ir.StringAttr(op.attributes[REASON]).value})" if REASON in op.attributes else ""
+        return f"'{op.name}' has no lowering to linalg{why}"
     for result in op.results:
         if not type_of(result).is_static:
             return f"'{op.name}' gives {result.type}, whose size is not known before it runs; supported: sizes known at compile time"

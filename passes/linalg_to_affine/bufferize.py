@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, func, ir, memref
+from stepwell.dialects.limits import Limits, over
+from stepwell.dialects.locations import node_names
+from stepwell.dialects.mlir import arith, defining_op, func, ir, memref
 from stepwell.passes.linalg.schedules import ATTRIBUTE, choose
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg_to_affine.buffers import Assignment, Buffer, assign, callee
@@ -39,6 +41,7 @@ class Bufferize(Pass):
         bufferise_kernels(op, state)
         kernels = {f.sym_name.value: f for f in functions(op) if KERNEL in f.attributes}
         plan = assign(main, kernels)
+        _check_workspace(plan, state.budget.limits)
         _MainBuilder(op, main, kernels, plan, state).build(ir.InsertionPoint(block))
         i64 = ir.IntegerType.get_signless(64)
         op.attributes[WORKSPACE_BYTES] = ir.IntegerAttr.get(i64, plan.workspace_bytes)
@@ -47,6 +50,19 @@ class Bufferize(Pass):
             _promise_no_alias(kernels[name])
         state.count("in-place results", plan.in_place)
         state.count("copies", sum(len(c) for c in plan.copies.values()))
+
+
+def _check_workspace(plan: Assignment, limits: Limits) -> None:
+    """Raise LimitError, naming the node of the largest buffer, if a run would take more memory than it may."""
+    if plan.workspace_bytes <= limits.workspace_bytes:
+        return
+    largest, where = 0, ""
+    for value, buffer in plan.values.items():
+        op = defining_op(value)
+        if buffer.place == "workspace" and buffer.size > largest and op is not None:
+            largest, where = buffer.size, " and ".join(node_names(op.location)) or "an unnamed node"
+    what = f"the intermediate results (the largest, of {where}, has {largest} bytes)"
+    raise over(what, "workspace_bytes", plan.workspace_bytes, limits)
 
 
 def _promise_no_alias(kernel: Any) -> None:

@@ -7,19 +7,25 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
-from stepwell.importer.builder import ImportBuilder, Value, check_size, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, listed, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, sizes_of
 from stepwell.importer.tensors import our_dtype
 
+SPLAT_BYTES = 1 << 20  # a larger tensor of one number is filled in at run time
+
 
 def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
-    """A literal if it is small, else a weight named after the node's output."""
+    """A literal if it is small, else a weight named after the node's output. Raises LimitError if constants would grow too much."""
     if array.size <= LITERAL_ELEMENTS:
         return b.literal(array)
+    objection = b.budget.objection(array.nbytes, 0)
+    if objection is not None:
+        raise LimitError(f"it is a constant, but {objection}")
+    b.budget.spend(array.nbytes, 0)
     return b.weight(b.node.output_names[0], array)
 
 
@@ -49,10 +55,13 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
     if known is None:
         one = b.literal(element.reshape(()))
         return b.dynamic_expand(one, shape, result_types=inferred_reshape(b, type_of(one), type_of(shape).shape))
-    sizes = tuple(int(i) for i in known.reshape(-1))
+    sizes = listed(known, "the shape")
     if min(sizes, default=0) < 0:
         raise ModelError(f"the shape {list(sizes)} has a negative size")
-    check_size(TensorType(from_numpy(element.dtype), sizes))
+    tensor = TensorType(from_numpy(element.dtype), sizes)
+    b.check_size(tensor)
+    if tensor.elements > LITERAL_ELEMENTS and (tensor.bytes > SPLAT_BYTES or b.budget.objection(tensor.bytes, 0) is not None):
+        return b.expand(b.literal(element.reshape(())), shape=sizes)  # filled in at run time
     return constant_tensor(b, np.broadcast_to(element.reshape(()), sizes))  # takes the memory of one element
 
 
@@ -91,7 +100,7 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
         raise ModelError(f"start, limit and delta must be finite, and delta not 0; got {first}, {last}, {step}")
     count = max(math.ceil((last - first) / step), 0) if isinstance(step, float) else len(range(first, last, step))
     tensor = TensorType(type_of(start).dtype, (count,))
-    check_size(tensor)
+    b.check_size(tensor)
     if count > COUNTED:
         return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)), result_types=[tensor])
     wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
@@ -104,7 +113,7 @@ def eye_like(b: ImportBuilder, x: Value, *, dtype: int | None = None, k: int = 0
     if len(dims) != 2:
         raise ModelError(f"its input must have rank 2, got {type_of(x)}")
     wanted = type_of(x).dtype if dtype is None else our_dtype(dtype)
-    check_size(TensorType(wanted, dims))
+    b.check_size(TensorType(wanted, dims))
     if math.prod(dims) > 1 << 24:
         raise UnsupportedError(f"of {type_of(x)} is not supported; supported: up to 2^24 elements")
     return constant_tensor(b, np.eye(*dims, k=k, dtype=to_numpy(wanted)))
@@ -118,7 +127,7 @@ def mel_weight_matrix(b: ImportBuilder, bins: Value, dft_length: Value, rate: Va
     if count < 1 or length < 1 or samples < 1 or min(edges) < 0:
         raise ModelError(f"its inputs must be positive, got {count}, {length}, {samples} and {edges}")
     rows = length // 2 + 1
-    check_size(TensorType("f64", (rows, count)))
+    b.check_size(TensorType("f64", (rows, count)))
     if rows * count > 1 << 24:
         raise UnsupportedError(f"of {rows} by {count} elements is not supported; supported: up to 2^24 elements")
     mel = [2595 * math.log10(1 + edge / 700) for edge in edges]

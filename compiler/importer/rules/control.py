@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.graph.control import IfOp, LoopOp
+from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.graph.control import REASON, IfOp, LoopOp
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType, type_of
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
@@ -14,8 +14,6 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
-
-UNROLLED_NODES = 2048  # rounds are imported one after the other up to this many nodes in all
 
 
 @onnx_rule("If", since=1)
@@ -53,21 +51,29 @@ def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[Te
 def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
         raise ModelError(f"its body takes {len(body.input)} and gives {len(body.output)} values for {len(initial)} carried ones")
+    objection = None
     rounds = None if trip_count is None else b.constant_value(trip_count)
     goes = np.array(True) if condition is None else b.constant_value(condition)
     if rounds is not None and goes is not None:
         count = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0
-        if count * sum(1 for _ in nested_nodes(body.node)) <= UNROLLED_NODES:
+        nodes, collects = sum(1 for _ in nested_nodes(body.node)), len(body.output) > len(initial) + 1
+        objection = b.unroll(count, nodes)
+        if objection is None:
             unrolled = unrolled_loop(b, count, initial, body)
             if unrolled is not None:
                 return unrolled
+        elif collects:
+            raise LimitError(objection)
     if len(body.output) > len(initial) + 1:
         raise UnsupportedError(
             "values collected over a number of rounds known only at run time are not supported; supported: a known number, few rounds"
         )
     limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
     first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
-    return rolled_loop(b, limit, first, initial, body)
+    results, made = rolled_loop(b, limit, first, initial, body)
+    if objection is not None:
+        made.attributes[REASON] = ir.StringAttr.get(objection)
+    return results
 
 
 def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...] | None:
@@ -106,8 +112,10 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     return slice_axis(b, b.expand(one, shape=(1, *empty.shape[1:])), 0, 0, 0)
 
 
-def rolled_loop(b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...]:
-    """A graph.loop with the body as its region. Sizes that ONNX sees change from round to round are dynamic."""
+def rolled_loop(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto
+) -> tuple[tuple[Value, ...], ir.Operation]:
+    """The results of a graph.loop with the body as its region, and the op. Sizes that ONNX sees change from round to round are dynamic."""
     types = [type_of(v) for v in initial]
     inferred = [tensor or own for tensor, own in zip((*b.node.output_types, *[None] * len(types)), types, strict=False)]
     types = joined(types, inferred)
@@ -123,7 +131,7 @@ def rolled_loop(b: ImportBuilder, limit: Value, condition: Value, initial: Seque
                 f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
             )
         b.yield_([b.with_shape(goes, ()), *results], result_types=[])
-    return tuple(made.results)
+    return tuple(made.results), made
 
 
 @onnx_rule("Scan", since=9)
@@ -147,10 +155,11 @@ def scan(
     axes = [normalized_axis(a, type_of(v).rank, "scan_input_axes") for a, v in zip(scan_input_axes or [0] * num_scan_inputs, sequences, strict=True)]
     length = type_of(sequences[0]).shape[axes[0]]
     nodes = sum(1 for _ in nested_nodes(body.node))
-    if length is None or length * nodes > UNROLLED_NODES or length == 0:
-        raise UnsupportedError(
-            f"over a sequence of length {length} is not supported; supported: a static length, up to {UNROLLED_NODES} nodes in all"
-        )
+    if not length:
+        raise UnsupportedError(f"over a sequence of length {length} is not supported; supported: a static length from 1")
+    objection = b.unroll(length, nodes)
+    if objection is not None:
+        raise LimitError(objection)
     backwards = list(scan_input_directions) or [0] * num_scan_inputs
     collected: list[list[Value]] = [[] for _ in range(outputs)]
     for i in range(length):

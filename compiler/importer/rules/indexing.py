@@ -7,7 +7,7 @@ import numpy as np
 from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.types import type_of
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, listed, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
@@ -25,8 +25,8 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
     known = [None if v is None else b.constant_value(v) for v in (starts, ends, axes, steps)]
     count = type_of(starts).shape[0]
     if all(v is None or c is not None for v, c in zip((starts, ends, axes, steps), known, strict=True)):
-        first, last, where, step = (None if k is None else [int(i) for i in k.reshape(-1)] for k in known)
-        first, last = first or [], last or []
+        first, last, where, step = (None if k is None else listed(k, "starts, ends, axes and steps") for k in known)
+        first, last = first or (), last or ()
         return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
     if count is None:
         raise UnsupportedError("starts of unknown length are not supported; supported: starts of known length")

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
 from stepwell.dialects.types import TensorType, is_float, type_of
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, listed, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import (
@@ -36,7 +36,7 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
         return b.dynamic_reshape(x, shape if allowzero else with_kept_sizes(b, x, shape), result_types=types)
     tensor = type_of(x)
     sizes: list[int | None] = []
-    for axis, size in enumerate(int(i) for i in wanted.reshape(-1)):
+    for axis, size in enumerate(listed(wanted, "the shape")):
         if size == 0 and not allowzero:
             if axis >= tensor.rank:
                 raise ModelError(f"shape {wanted.tolist()} keeps dimension {axis}, but its input is {tensor}")
@@ -129,7 +129,7 @@ def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
     wanted = b.constant_value(shape)
     if wanted is None:
         return b.dynamic_expand(x, shape, result_types=inferred_reshape(b, type_of(x), type_of(shape).shape))
-    return broadcast_to(b, x, [int(i) for i in wanted.reshape(-1)])
+    return broadcast_to(b, x, listed(wanted, "the shape"))
 
 
 def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int]) -> Value:

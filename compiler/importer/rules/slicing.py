@@ -1,11 +1,13 @@
 """Shape arithmetic that many rules share: parts of a tensor along an axis, flattening, reshaping, sizes as tensors."""
 
+import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.types import TensorType, type_of
+from stepwell.dialects.errors import ModelError
+from stepwell.dialects.types import MAX_RANK, TensorType, type_of
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
 
 COUNTED = 1 << 16  # `counting` is data up to this size, then an op
@@ -26,7 +28,8 @@ def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, ste
 
 def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     """`x` cut into parts of the given sizes along an axis."""
-    return [slice_axis(b, x, axis, sum(sizes[:i]), size) for i, size in enumerate(sizes)]
+    starts = itertools.accumulate(sizes, initial=0)
+    return [slice_axis(b, x, axis, start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
 def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
@@ -95,8 +98,10 @@ def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
 def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType]:
     """What ONNX infers of a result whose shape is an operand (of the sizes given), or the rank alone.
 
-    Raises UnsupportedError if not even that is known.
+    Raises UnsupportedError if not even that is known, ModelError for a rank that no tensor has.
     """
+    if shape and shape[0] is not None and shape[0] > MAX_RANK:
+        raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
     if b.node.output_types and b.node.output_types[0] is not None:
         return [b.node.output_types[0]]
     if len(shape) != 1 or shape[0] is None:
