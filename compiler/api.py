@@ -206,6 +206,8 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
     if lowered.level != LEVELS[-1]:
         whole, pipeline = last_step(openmp=find_openmp() is not None, disable=lowered.disable)
         PassRunner(lowered.state, optimistic=True).run(lowered.module, whole, level=LEVELS[-1])
+    else:  # written by hand, its @main may still take each argument by itself
+        PassRunner(lowered.state, optimistic=True).run(lowered.module, "pack-arguments", level=LEVELS[-1])
     units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
     if pipeline:  # the rest of this level is part of making the objects
         _reached(lowered, LEVELS[-1], clock(), on_level)

@@ -1,5 +1,6 @@
 """A compiled model: checks the arrays it is given, runs the native code, tells what it is made of."""
 
+import bisect
 import collections
 import itertools
 import operator
@@ -54,8 +55,8 @@ class Memory:
 class CompiledModel:
     """Native code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. The native `main` takes a bare pointer for each input, each output and each hidden result, which tells
-    how far indices reach, then the weight arena and the workspace; `texts` gives the IR of each level it knows, when it is asked for.
+    Made by `stepwell.compile`. The native `main` takes an array of pointers: for each input, each output and each hidden result, which tells how
+    far indices reach, then the weight arena and the workspace; `texts` gives the IR of each level it knows, when it is asked for.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class CompiledModel:
         self.checks = IndexChecks(checks)
         """What is looked at when a run is over."""
         self._checked = bool(checks)
-        self._main = code.function("main", len(self.inputs) + len(self.outputs) + len(self.checks.widths) + 2)
+        self._main = code.packed_function("main", len(self.inputs) + len(self.outputs) + len(self.checks.widths) + 2)
         self._openmp = openmp()
         # Workspaces that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic.
         self._workspaces: collections.deque[np.ndarray] = collections.deque()
@@ -135,7 +136,7 @@ class CompiledModel:
             results = [slot.empty() for slot in self._out_slots]
         else:
             results = self._destinations(out)
-            given = [_apart(array, results) for array in given]
+            given = _apart(given, results)
         try:
             workspace = self._workspaces.pop()
         except IndexError:
@@ -166,10 +167,9 @@ class CompiledModel:
         if not isinstance(out, Mapping) or not set(out) <= set(names):
             raise names_error(out, names, "output", some=True)
         results = [slot.check_destination(out[slot.info.name]) if slot.info.name in out else slot.empty() for slot in self._out_slots]
-        for i, first in enumerate(results):
-            for j in range(i):
-                if np.may_share_memory(first, results[j]):
-                    raise InputError(f"output '{names[i]}': expected memory of its own, got memory shared with output '{names[j]}'")
+        for (_, end, i), (start, _, j) in itertools.pairwise(_spans(results)):
+            if start < end:
+                raise InputError(f"output '{names[max(i, j)]}': expected memory of its own, got memory shared with output '{names[min(i, j)]}'")
         return results
 
 
@@ -260,9 +260,21 @@ def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
     return array.astype(info.dtype, copy=False)
 
 
-def _apart(array: np.ndarray, results: Sequence[np.ndarray]) -> np.ndarray:
-    """`array`, or a copy if it shares memory with one of the results, which are written while it is read."""
-    return array.copy() if any(np.may_share_memory(array, result) for result in results) else array
+def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
+    """Where contiguous arrays begin and end in memory, and which they are, in the order of memory; empty ones left out."""
+    return sorted((address(array), address(array) + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes)
+
+
+def _apart(arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`arrays`, copied where they share memory with one of the results, which are written while they are read. All are contiguous."""
+    spans = _spans(results)
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+
+    def is_shared(array: np.ndarray) -> bool:
+        next_one = bisect.bisect_right(ends, address(array))  # the first that ends after the array begins
+        return next_one < len(starts) and starts[next_one] < address(array) + array.nbytes
+
+    return [array.copy() if is_shared(array) else array for array in arrays]
 
 
 def _kind(value: Any) -> str:

@@ -28,7 +28,7 @@ _STEPS = {
         "bare-arguments,expand-math,select-bounds,lower-affine,{openmp}canonicalize,cse,limit-unrolling,convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,"
         "convert-vector-to-llvm,expand-strided-metadata,lower-affine,arith-expand{{include-bf16=true}},finalize-memref-to-llvm,convert-arith-to-llvm,"
         "convert-func-to-llvm{{use-bare-ptr-memref-call-conv=true}},{openmp_to_llvm}convert-cf-to-llvm,convert-index-to-llvm,"
-        "reconcile-unrealized-casts,canonicalize,cse,ensure-debug-info-scope-on-llvm-func{{emission-kind=LineTablesOnly}},set-target"
+        "reconcile-unrealized-casts,canonicalize,cse,pack-arguments,ensure-debug-info-scope-on-llvm-func{{emission-kind=LineTablesOnly}},set-target"
     ),
 }
 

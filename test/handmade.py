@@ -4,6 +4,8 @@ from stepwell.dialects.mlir import ir, passmanager
 from stepwell.native.loader import LoadedCode, load
 from stepwell.native.objects import make_engine_context, split_module
 from stepwell.native.pool import compile_units
+from stepwell.passes.registry import PassState
+from stepwell.passes.runner import PassRunner
 
 PIPELINE = """builtin.module(
   lower-affine,convert-scf-to-openmp,canonicalize,convert-scf-to-cf,convert-vector-to-llvm,expand-strided-metadata,lower-affine,
@@ -69,6 +71,9 @@ def llvm_module(source: str) -> ir.Module:
     return ir.Module.parse(source, make_engine_context())
 
 
-def compile_and_load(source: str, exports: tuple[str, ...] = ("main",)) -> LoadedCode:
-    """Lower, compile in this process, link."""
-    return load(compile_units(split_module(lower(source)), jobs=0), exports)
+def compile_and_load(source: str, exports: tuple[str, ...] = ("main",), *, packed: bool = False) -> LoadedCode:
+    """Lower, compile in this process, link; `packed` is whether @main is to take its arguments as a `CompiledModel` hands them over."""
+    module = lower(source)
+    if packed:
+        PassRunner(PassState()).run(module, "pack-arguments")
+    return load(compile_units(split_module(module), jobs=0), exports)

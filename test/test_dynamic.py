@@ -43,7 +43,7 @@ class Compiler:
         infos = [TensorInfo(name, shape, F32) for name, shape in shapes.items()]
         options = {"workspace_bytes": 0, "threads": 1, "texts": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
         return CompiledModel(
-            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], code=compile_and_load(SUM.format(n=n)),
+            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], code=compile_and_load(SUM.format(n=n), packed=True),
             weights=pack_arena(WeightTable(), {}, 0), **options,
         )  # type: ignore[arg-type]  # fmt: skip
 

@@ -31,7 +31,7 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
     options: dict[str, object] = {"workspace_bytes": 2048, "threads": 1, "texts": {}, "timings": {}, "kernels": 0, **keywords}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
-    return CompiledModel(inputs=inputs, outputs=outputs, code=compile_and_load(source), weights=arena, **options)  # type: ignore[arg-type]
+    return CompiledModel(inputs=inputs, outputs=outputs, code=compile_and_load(source, packed=True), weights=arena, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

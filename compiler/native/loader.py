@@ -2,6 +2,7 @@
 
 import ctypes
 import platform
+import struct
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +51,17 @@ class LoadedCode:
         function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(self.address(name))
         function.keep = self  # type: ignore[attr-defined]
         return function
+
+    def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
+        """As `function`, for one that takes a pointer to an array of `arguments` pointers, however many these are."""
+        function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self.address(name))
+        pack = struct.Struct(f"{arguments}Q").pack
+
+        def call(*addresses: int) -> None:
+            function(pack(*addresses))
+
+        call.keep = self  # type: ignore[attr-defined]
+        return call
 
     def close(self) -> None:
         """Unload the code. Nothing may be running in it, and none of its addresses may be used from now on."""

@@ -40,7 +40,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     other_base = _addresses(model, [*arrays, *other], other_hidden, other_workspace)
     code = load(model.objects, exports=list(model.objects))
     bound = [(code.function(c.kernel, len(c.operands)), [base[o.argument] + o.offset for o in c.operands]) for c in calls]
-    main = code.function("main", len(base))
+    main = code.packed_function("main", len(base))
     runtime = openmp()
     if runtime is not None:
         runtime.set_threads(threads)

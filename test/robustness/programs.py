@@ -121,3 +121,23 @@ def compile_files(paths: list[str], seeds: list[int]) -> list[str]:
         check(model(X)[0], seed)
         levels.append(next(iter(model.timings)))
     return levels
+
+
+def wide_network(count: int) -> onnx.ModelProto:
+    """`count` inputs and as many outputs: each input plus twice the next one."""
+    value = helper.make_tensor_value_info
+    nodes = []
+    for i in range(count):
+        nodes += [helper.make_node("Add", [f"x{i}", f"x{(i + 1) % count}"], [f"s{i}"]), helper.make_node("Add", [f"s{i}", f"x{(i + 1) % count}"], [f"y{i}"])]
+    sides = [[value(f"{name}{i}", TensorProto.FLOAT, [2, 3]) for i in range(count)] for name in "xy"]
+    return helper.make_model(helper.make_graph(nodes, "wide", *sides), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def compile_wide(count: int) -> None:
+    """Compile and run a model with `count` inputs and outputs, into new arrays and given ones that share memory with inputs."""
+    model = stepwell.compile(wide_network(count), threads=1)
+    x = np.random.default_rng(count).standard_normal((count, 2, 3), np.float32)
+    want = (x + np.roll(x, -1, 0)) + np.roll(x, -1, 0)
+    assert np.array_equal(np.stack(model(*x)), want)
+    model.run({f"x{i}": x[i] for i in range(count)}, out={f"y{i}": x[(7 * i) % count] for i in range(count) if i % 3})
+    assert all(np.array_equal(x[(7 * i) % count], want[i]) for i in range(count) if i % 3)

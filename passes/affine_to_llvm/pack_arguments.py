@@ -1,0 +1,45 @@
+"""The pass that has @main take one array of pointers."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.mlir import ir, llvm
+from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.rewriting import ops_below
+
+
+@register_pass("pack-arguments", level="llvm")
+@dataclass
+class PackArguments(Pass):
+    """Have `@main` take one pointer to an array of its arguments, each read from there where it is used.
+
+    rewrite: llvm.func @main(%a: !llvm.ptr, …) { use(%a) }  ->  llvm.func @main(%arguments: !llvm.ptr) { use(load %arguments[0]) }
+
+    A model may have thousands of inputs and outputs. A C function with as many arguments is more than callers can call, and LLVM takes
+    time by their square to keep them all at hand from its first instruction on. So it is run when descriptors are gone, which would read them
+    there. `@main` that takes one pointer is left as it is.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in ops_below(op, "llvm.func"):
+            if ir.StringAttr(function.attributes["sym_name"]).value == "main" and len(function.regions[0].blocks) > 0:
+                _pack(function)
+
+
+def _pack(function: ir.Operation) -> None:
+    block = function.regions[0].blocks[0]
+    pointer = ir.Type.parse("!llvm.ptr")
+    count = len(block.arguments)
+    if count == 1 and block.arguments[0].type == pointer:
+        return
+    packed = block.add_argument(pointer, function.location)
+    for index in range(count):
+        for use in list(block.arguments[index].uses):
+            user = use.owner.operation
+            with ir.InsertionPoint(user), user.location:
+                place = llvm.GEPOp(pointer, packed, [], [index], ir.TypeAttr.get(pointer), 0)
+                user.operands[use.operand_number] = llvm.LoadOp(pointer, place.result).result
+    for index in reversed(range(count)):
+        block.erase_argument(index)
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.Type.parse("!llvm.func<void (ptr)>"))
+    if "arg_attrs" in function.attributes:
+        del function.attributes["arg_attrs"]
