@@ -3,6 +3,7 @@
 import bisect
 import collections
 import itertools
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from stepwell.dialects.dtypes import to_numpy
-from stepwell.dialects.errors import IndexRangeError, InputError, shown
+from stepwell.dialects.errors import IndexRangeError, InputError, ResourceError, shown
 from stepwell.dialects.index_checks import IndexCheck, widths
 
 from .native.buffers import address, aligned_empty
@@ -102,7 +103,8 @@ class CompiledModel:
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; the outputs in the model's order.
 
-        Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range.
+        Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range,
+        ResourceError if there is no memory for it.
         """
         if len(arrays) != len(self._slots):
             raise InputError(f"expected {len(self._slots)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
@@ -131,16 +133,20 @@ class CompiledModel:
         return self._texts[level]()
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
-        given = [slot.fit(array) for slot, array in zip(self._slots, arrays, strict=True)]
-        if out is None:
-            results = [slot.empty() for slot in self._out_slots]
-        else:
-            results = self._destinations(out)
-            given = _apart(given, results)
         try:
-            workspace = self._workspaces.pop()
-        except IndexError:
-            workspace = aligned_empty(self.memory.workspace_bytes)
+            given = [slot.fit(array) for slot, array in zip(self._slots, arrays, strict=True)]
+            if out is None:
+                results = [slot.empty() for slot in self._out_slots]
+            else:
+                results = self._destinations(out)
+                given = _apart(given, results)
+            try:
+                workspace = self._workspaces.pop()
+            except IndexError:
+                workspace = aligned_empty(self.memory.workspace_bytes)
+        except (MemoryError, OSError) as error:  # the second from mapping memory
+            sizes = f"{sum(slot.nbytes for slot in self._out_slots)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
+            raise ResourceError(f"the run: out of memory, for {sizes}") from error
         addresses = [address(array) for array in given]
         addresses += [address(array) for array in results]
         hidden = None
@@ -209,6 +215,10 @@ class _Slot:
         self.what = f"{kind} '{info.name}'"
         self.dtype = info.dtype
         self.shape = info.shape
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
 
     def empty(self) -> np.ndarray:
         return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]

@@ -1,5 +1,7 @@
 """What the tests of robustness run in child processes: small models whose right answers are known, threads that compile and run them."""
 
+import resource
+import signal
 import threading
 import time
 from collections.abc import Callable
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from watchdog import address_space
 
 import stepwell
 
@@ -128,7 +131,8 @@ def wide_network(count: int) -> onnx.ModelProto:
     value = helper.make_tensor_value_info
     nodes = []
     for i in range(count):
-        nodes += [helper.make_node("Add", [f"x{i}", f"x{(i + 1) % count}"], [f"s{i}"]), helper.make_node("Add", [f"s{i}", f"x{(i + 1) % count}"], [f"y{i}"])]
+        following = f"x{(i + 1) % count}"
+        nodes += [helper.make_node("Add", [f"x{i}", following], [f"s{i}"]), helper.make_node("Add", [f"s{i}", following], [f"y{i}"])]
     sides = [[value(f"{name}{i}", TensorProto.FLOAT, [2, 3]) for i in range(count)] for name in "xy"]
     return helper.make_model(helper.make_graph(nodes, "wide", *sides), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
@@ -141,3 +145,50 @@ def compile_wide(count: int) -> None:
     assert np.array_equal(np.stack(model(*x)), want)
     model.run({f"x{i}": x[i] for i in range(count)}, out={f"y{i}": x[(7 * i) % count] for i in range(count) if i % 3})
     assert all(np.array_equal(x[(7 * i) % count], want[i]) for i in range(count) if i % 3)
+
+
+def products(size: int) -> onnx.ModelProto:
+    """`(x @ y) @ z` of square matrices: what is between is in the workspace, and takes a while."""
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("MatMul", ["x", "y"], ["p"]), helper.make_node("MatMul", ["p", "z"], ["r"])]
+    sides = [[value(name, TensorProto.FLOAT, [size, size]) for name in names] for names in ("xyz", "r")]
+    return helper.make_model(helper.make_graph(nodes, "products", *sides), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def run_without_memory(size: int) -> list[str]:
+    """Run a model of which neither workspace nor result can be had, in several ways; returns the errors."""
+    model = stepwell.compile(products(size), threads=1)
+    arrays = dict.fromkeys("xyz", np.zeros((size, size), np.float32))
+    result = np.zeros((size, size), np.float32)
+    limit = address_space() + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    errors = []
+    for run in (lambda: model(*arrays.values()), lambda: model.run(arrays), lambda: model.run(arrays, out={"r": result})):
+        try:
+            run()
+        except stepwell.ResourceError as error:
+            errors.append(str(error))
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return errors
+
+
+def interrupt_runs(size: int, rounds: int) -> tuple[int, int]:
+    """Have Ctrl-C arrive while a model runs, and run it again; returns how often it did, and how many workspaces there are in the end."""
+    model = stepwell.compile(products(size), threads=2)
+    rng = np.random.default_rng(size)
+    arrays = [rng.standard_normal((size, size), np.float32) for _ in "xyz"]
+    (want,) = model(*arrays)
+    begin = time.perf_counter()
+    model(*arrays)
+    seconds = time.perf_counter() - begin
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    count = 0
+    for i in range(rounds):
+        signal.setitimer(signal.ITIMER_REAL, seconds * (i + 0.5) / rounds)
+        try:
+            model(*arrays)
+            signal.pause()
+        except KeyboardInterrupt:
+            count += 1
+        assert np.array_equal(model(*arrays)[0], want)
+    return count, len(model._workspaces)
