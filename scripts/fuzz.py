@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Run random nets through the whole compiler and compare them with ONNX Runtime, for as long as you like.
+"""Run random graphs through the whole compiler and compare them with what they mean and with ONNX Runtime, for as long as you like.
 
-    .venv/bin/python scripts/fuzz.py DIR [--seconds N] [--seed N] [--only convolutions|matmuls]
+    .venv/bin/python scripts/fuzz.py DIR [--seconds N] [--seed N] [--only operators|convolutions|matmuls|OPERATOR]
 
-A net that fails is made as small as it gets and saved in DIR with its inputs. The one that is being run lies there too, as running.onnx:
-should the process crash, that is the one. The same seed gives the same nets. test/test_random_models.py runs a few of them.
+`operators` are graphs of all operators and types against their meaning, ONNX Runtime, and level by level; `convolutions` and `matmuls` are
+nets with bounds carried along, against ONNX Runtime. Each is run in a process of its own that is watched: a crash is found as anything
+else. What fails is made as small as it gets and saved in DIR with its inputs and the command that runs it. The same seed gives the same
+graphs. At the end it says what was covered. test/test_random_models.py and test/test_random_graphs.py run a few of them.
 """
 
 import argparse
@@ -23,20 +25,24 @@ from stepwell.dialects.files import write_atomically
 
 if TYPE_CHECKING:
     from random_models.comparison import Example
+    from watchdog import Watchdog
 
 TESTS = Path(__file__).resolve().parent.parent / "test"
-ROUND = 50  # nets from one seed of hypothesis
+ROUND = 50  # graphs of one kind before it is another's turn
+SECONDS = 120.0  # for one net
+EXAMINE = "random_models.comparison:examine"
 
 
 class Fuzzer:
     """Nets of one kind until the time is up, and what was found."""
 
-    def __init__(self, folder: Path, end: float) -> None:
+    def __init__(self, folder: Path, end: float, dog: "Watchdog") -> None:
         self.folder = folder
         self.end = end
         self.count = 0
         self.worst = 0.0
         """The largest error that was allowed, as a share of what is."""
+        self._dog = dog
         self._failed: tuple[Example, Exception] | None = None
 
     def round(self, kind: str, seed: int) -> bool:
@@ -61,20 +67,17 @@ class Fuzzer:
 
     def attempt(self, example: "Example") -> None:
         """Check one net, if there is time left or one that failed is being made smaller."""
-        from random_models.comparison import check
-
         if self._failed is None and time.monotonic() > self.end:
             return
         save(example, self.folder / "running.onnx")
-        try:
-            check(example)
-        except hypothesis.errors.UnsatisfiedAssumption:
-            raise
-        except Exception as error:  # whatever it is, it is what is looked for
-            self._failed = example, error
-            raise
+        outcome = self._dog.call(EXAMINE, example, seconds=SECONDS)
+        if outcome.kind != "returned":  # whatever it is, it is what is looked for
+            self._failed = example, AssertionError(str(outcome))
+            raise self._failed[1]
+        if outcome.value is None:
+            hypothesis.reject()
         self.count += 1
-        self.worst = max(self.worst, example.worst)
+        self.worst = max(self.worst, outcome.value)
 
 
 def save(example: "Example", path: Path) -> None:
@@ -93,25 +96,48 @@ def reproduction(example: "Example", path: Path) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Parse the arguments and run nets; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
+    """Parse the arguments and run graphs; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
+    from random_graphs import families  # noqa: F401  (fills the table of operators)
+    from random_graphs.campaign import Campaign
+    from random_graphs.operators import OPERATORS
     from random_models.comparison import NETS
+    from watchdog import Watchdog
 
-    parser = argparse.ArgumentParser(description="Run random nets through the whole compiler and compare them with ONNX Runtime.")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="where nets that fail are saved; made if it is not there")
+    parser = argparse.ArgumentParser(description="Run random graphs through the whole compiler and compare them with what they mean.")
+    parser.add_argument("folder", type=Path, metavar="DIR", help="where graphs that fail are saved; made if it is not there")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to go on (default: 60)")
     parser.add_argument("--seed", type=int, default=0, help="of the first round; each later one adds 1 (default: 0)")
-    parser.add_argument("--only", choices=NETS, help="one kind of nets (default: all in turn)")
+    kinds = ("operators", *NETS)
+    parser.add_argument("--only", metavar="KIND|OPERATOR", help=f"{', '.join(kinds)}, or an operator that graphs have (default: all kinds in turn)")
     options = parser.parse_args(arguments)
+    if options.only not in (None, *kinds, *OPERATORS):
+        parser.error(f"--only {options.only}: expected {', '.join(kinds)} or the name of an operator")
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
     options.folder.mkdir(parents=True, exist_ok=True)
-    fuzzer, failures = Fuzzer(options.folder, time.monotonic() + options.seconds), 0
-    for seed in itertools.count(options.seed):
-        for kind in [options.only] if options.only else NETS:
-            failures += not fuzzer.round(kind, seed)
-            print(f"{kind} {seed}: {fuzzer.count} nets right so far, {failures} wrong; largest error {fuzzer.worst:.2g} of the bound", flush=True)
-        if time.monotonic() > fuzzer.end:
-            break
+    failures = 0
+    with Watchdog() as dog:
+        dog.call("random_graphs.examination:ready", seconds=SECONDS)  # its imports are not to count
+        end = time.monotonic() + options.seconds
+        fuzzer = Fuzzer(options.folder, end, dog)
+        campaign = Campaign(options.folder, dog, options.only if options.only in OPERATORS else None)
+        for seed in itertools.count(options.seed):
+            for kind in kinds:
+                if options.only not in (None, kind) and not (kind == "operators" and campaign.only is not None):
+                    continue
+                if kind == "operators":
+                    for number in range(ROUND):
+                        if time.monotonic() < end:
+                            failures += not campaign.attempt(seed * ROUND + number)
+                    said = f"{campaign.count} graphs"
+                else:
+                    failures += not fuzzer.round(kind, seed)
+                    said = f"{fuzzer.count} nets, the largest error {fuzzer.worst:.2g} of the bound"
+                print(f"{kind} {seed}: {said} so far, {failures} wrong", flush=True)
+            if time.monotonic() > end:
+                break
+    if campaign.count:
+        print(campaign.report(), flush=True)
     for suffix in (".onnx", ".npz"):
         (options.folder / "running").with_suffix(suffix).unlink(missing_ok=True)
     return int(failures > 0)

@@ -63,6 +63,15 @@ def examples(draw: st.DrawFn, kind: str) -> Example:
     return Example(model, judge, net.inputs, draw(st.sampled_from(TARGETS)), disable)
 
 
+def examine(example: Example) -> float | None:
+    """The largest error as a share of what is allowed; None for no example. Raises as `check`."""
+    try:
+        check(example)
+    except hypothesis.errors.UnsatisfiedAssumption:
+        return None
+    return example.worst
+
+
 def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)

@@ -26,7 +26,7 @@ def product(net: BoundedNet) -> Value:
     """MatMul of matrices, of batches of them that broadcast, of vectors."""
     r = net.r
     m, k, n = size(r), size(r), size(r)
-    a_batch, b_batch = r.broadcastable(1) if r.boolean() else ((), ())
+    a_batch, b_batch = r.broadcastable(least=1) if r.boolean() else ((), ())
     while prod(a_batch) * prod(b_batch) * m * k * n > WORK:
         m, n = -(-m // 2), -(-n // 2)
     a = (k,) if not a_batch and r.integer(0, 5) == 5 else (*a_batch, m, k)

@@ -1,0 +1,180 @@
+"""How far rounding may take the results of a graph: by running its meaning again and again with every rounding disturbed.
+
+Each op that rounds gets operands that are off by a few units in the last place, more for the operands of a sum of many terms, and so do
+its results: whatever an implementation does between an op's operands and its results (another order of a sum, fewer roundings, more of
+them in a wider type) is, for the ops here, as if the operands had been off by so much. That is backward error analysis
+(N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., 2002, ch. 1) done by Monte Carlo (D. S. Parker, 1997).
+Where results jump (a comparison, a conversion to integers), the disturbed runs tell where they would.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.dtypes import from_numpy as dtype_of
+from stepwell.dialects.dtypes import is_float
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
+from stepwell.dialects.graph.evaluate import Evaluator
+from stepwell.dialects.mlir import ir
+
+# Ops that round nothing: they move data, choose among it, look at it, or compute on integers.
+EXACT = frozenset((
+    "reshape", "dynamic_reshape", "transpose", "expand", "dynamic_expand", "tile", "concat", "pad", "slice", "dynamic_slice", "gather",
+    "gather_elements", "gather_nd", "select", "neg", "abs", "relu", "maximum", "minimum", "clamp", "floor", "ceil", "round", "sign", "is_nan",
+    "is_inf", "equal", "less", "less_equal", "greater", "greater_equal", "max_pool", "reduce_max", "reduce_min", "arg_max", "arg_min", "top_k",
+    "cast", "constant", "parameter", "not", "and", "or", "xor", "shape_of", "non_zero", "zigzag", "bitwise_not", "bitwise_and", "bitwise_or",
+    "bitwise_xor", "shift_left", "shift_right", "reverse_sequence",
+))  # fmt: skip
+FUNCTIONS = frozenset((
+    "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "softplus",
+    "pow", "elu", "softmax", "sqrt", "rsqrt",
+))  # fmt: skip
+ULPS = 1  # by which each operand and result of an op that rounds is off, at most
+FUNCTION_ULPS = 8  # by which a function may be off, in ours and in numpy
+RUNS = 6
+MORE_RUNS = 60  # before something is said to be wrong
+FACTOR = 8  # how much more than the disturbed runs a right result may be off: they are few
+
+
+class Disturbed(Evaluator):
+    """Evaluates with every rounding disturbed; `scale` is how much more than in our own code."""
+
+    def __init__(self, functions: Mapping[str, Any], weights: Any, seed: int, *, absolute: bool, winograd: bool) -> None:
+        """`absolute` is for other implementations: functions are off by units of 1, sums by units of their largest results.
+
+        `winograd` is whether convolutions may be computed by Winograd's method.
+        """
+        super().__init__(functions, weights)
+        self.generator = np.random.default_rng(seed)
+        self.absolute = absolute
+        self.winograd = winograd
+
+    def results_of(self, op: Any, values: Any) -> Sequence[Any]:
+        name = op.operation.name.removeprefix("graph.")
+        if self.absolute and name in ("cast", "matmul"):  # from f64, in which we compute some nodes of narrower types
+            return [self.off_by(y, 16 * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in super().results_of(op, values)]
+        if not isinstance(op, GraphOp) or isinstance(op, (FusedOp, IfOp, LoopOp)) or name in EXACT:
+            return super().results_of(op, values)
+        if name.startswith("scatter") and ir.StringAttr(op.attributes["reduction"]).value in ("none", "max", "min"):
+            return super().results_of(op, values)
+        operands = list(op.operation.operands)
+        arrays = [values[v] for v in operands]
+        ulps = ULPS * (1 + sqrt(terms(name, arrays, op)))
+        inner = {v: self.off(a, ulps) for v, a in zip(operands, arrays, strict=True)}
+        groups = map_groups(inner.__getitem__, op.operand_groups())
+        results = op.evaluate(groups)
+        if self.winograd and name == "conv":
+            results = [self.off_by(y, 200 * ulps * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in results]
+        if name not in FUNCTIONS:
+            return [self.off(y, ULPS) for y in results]
+        results = [self.off(y, FUNCTION_ULPS) for y in results]
+        return [self.off_by(y, FUNCTION_ULPS) for y in results] if self.absolute else results
+
+    def off(self, x: np.ndarray, ulps: float) -> np.ndarray:
+        """Each element off by up to so many units in its last place."""
+        if not is_float(dtype_of(x.dtype)):
+            return x
+        eps = float(ml_dtypes.finfo(x.dtype).eps)
+        return self._rounded(x.astype(np.float64) * (1 + ulps * eps * self.generator.uniform(-1, 1, x.shape)), x.dtype)
+
+    def off_by(self, x: np.ndarray, size: float) -> np.ndarray:
+        """Each element off by up to so many units in the last place of 1."""
+        if not is_float(dtype_of(x.dtype)):
+            return x
+        eps = float(ml_dtypes.finfo(x.dtype).eps)
+        return self._rounded(x.astype(np.float64) + size * eps * self.generator.uniform(-1, 1, x.shape), x.dtype)
+
+    def _rounded(self, x: Any, dtype: np.dtype) -> np.ndarray:
+        return np.asarray(x).astype(dtype)
+
+
+def terms(name: str, operands: Sequence[np.ndarray], op: Any) -> int:
+    """How many terms a sum has that an op computes, at most."""
+    if name == "matmul":
+        return operands[0].shape[-1]
+    if name in ("conv", "conv_transpose") and len(operands) > 1:
+        return prod(operands[1].shape[1:]) * (1 if name == "conv" else operands[1].shape[0])
+    if name in ("avg_pool", "resize", "lrn", "cumsum", "softmax"):
+        return 64
+    most = max((o.size for o in operands), default=1)
+    return max(1, most // max(1, prod(op.result_types()[0].static_shape)))
+
+
+@dataclass
+class Bounds:
+    """What outputs are by their meaning, and how far an implementation may be off."""
+
+    base: dict[str, np.ndarray]
+    error: dict[str, np.ndarray]
+    """Of floats; infinite where disturbed runs are not even of the same kind."""
+    stable: dict[str, np.ndarray]
+    """Where all disturbed runs agree, of integers and booleans."""
+
+    def problem(self, name: str, got: np.ndarray) -> str:
+        """What is wrong with an output; empty if nothing is."""
+        base = self.base[name]
+        if (got.shape, got.dtype) != (base.shape, base.dtype):
+            return f"output {name} is {got.dtype}{list(got.shape)}, not {base.dtype}{list(base.shape)}"
+        if not is_float(dtype_of(base.dtype)):
+            wrong = (got != base) & self.stable[name]
+        else:
+            a, b = got.astype(np.float64), base.astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                right = (a == b) | (np.isnan(a) & np.isnan(b)) | (np.abs(a - b) <= self.error[name]) | np.isinf(self.error[name])
+            wrong = ~right
+        if not wrong.any():
+            return ""
+        place = np.unravel_index(int(np.argmax(wrong)), wrong.shape)
+        said = f"output {name}: {list(map(int, place))} is {got[place]}, not {base[place]}"
+        if is_float(dtype_of(base.dtype)):
+            said += f", off by {abs(float(got[place]) - float(base[place])):.3g} where {self.error[name][place]:.3g} is allowed"
+        return f"{said}; {int(wrong.sum())} of {wrong.size} elements are wrong"
+
+
+def bounds(module: ir.Module, weights: Any, inputs: Mapping[str, np.ndarray], runs: int, *, absolute: bool, winograd: bool) -> Bounds:
+    """The outputs of a module at level graph, and how far they may be off, from so many disturbed runs."""
+    base = outputs_of(module, Evaluator(functions_of(module), weights), inputs)
+    samples = []
+    for seed in range(runs):
+        machine = Disturbed(functions_of(module), weights, seed, absolute=absolute, winograd=winograd)
+        samples.append(outputs_of(module, machine, inputs))
+    made = Bounds(base, {}, {})
+    for name, array in base.items():
+        if not is_float(dtype_of(array.dtype)):
+            made.stable[name] = np.logical_and.reduce([s[name] == array for s in samples])
+            continue
+        wide, info = array.astype(np.float64), ml_dtypes.finfo(array.dtype)
+        error = np.zeros(array.shape)
+        for sample in samples:
+            other = sample[name].astype(np.float64)
+            with np.errstate(invalid="ignore"):
+                away = np.where(other == wide, 0.0, np.abs(other - wide))
+            error = np.maximum(error, np.where(np.isnan(other) & np.isnan(wide), 0.0, np.where(np.isnan(away), np.inf, away)))
+        with np.errstate(invalid="ignore"):
+            last = np.where(np.isfinite(wide), np.abs(wide), 0) * float(info.eps)
+        # Exact where nothing moved: data that were only carried along have to be the same.
+        made.error[name] = np.where(error == 0, 0.0, FACTOR * error + last + 4 * float(info.smallest_subnormal))
+    return made
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The functions of a module by name."""
+    return {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations if op.operation.name == "func.func"}
+
+
+def outputs_of(module: Any, machine: Evaluator, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What `@main` gives, run by an evaluator."""
+    from stepwell.dialects.graph.evaluate import value_names
+
+    main = machine.functions["main"].operation
+    block = main.regions[0].blocks[0]
+    names = value_names(main, "arg_attrs", "input", len(block.arguments))
+    with np.errstate(all="ignore"):
+        results = machine.run(block, [inputs[name] for name in names], {})
+    return dict(zip(value_names(main, "res_attrs", "output", len(results)), results, strict=True))

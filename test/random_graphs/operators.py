@@ -1,0 +1,37 @@
+"""How a node of each operator is added to a random graph: what it may be given, and which attributes it may have."""
+
+from collections.abc import Callable
+
+from random_graphs.net import Declined, Net
+
+Maker = Callable[[Net, str], object]
+OPERATORS: dict[str, Maker] = {}
+
+
+def operator(*names: str) -> Callable[[Maker], Maker]:
+    """Register how nodes of these operators are added."""
+
+    def register(make: Maker) -> Maker:
+        OPERATORS.update(dict.fromkeys(names, make))
+        return make
+
+    return register
+
+
+def grow(net: Net, only: str | None = None) -> None:
+    """Add nodes until there are as many as wanted, or nothing fits for long."""
+    from random_graphs import families  # noqa: F401  (fills the table)
+
+    wanted = net.r.choice([1, 2, 3, 4, 5, 6, 8, 10, 12])
+    names = sorted(OPERATORS)
+    for attempt in range(6 * wanted + 10):
+        if len(net.nodes) >= wanted:
+            break
+        name = only if only is not None and (attempt % 3 == 0 or not net.nodes) else str(net.r.choice(names))
+        count = len(net.values)
+        try:
+            OPERATORS[name](net, name)
+        except Declined as reason:
+            net.declined[name, str(reason)] += 1
+            used = {n for node in net.nodes for n in node.input}
+            net.values = [v for i, v in enumerate(net.values) if i < count or v.name in used or v.name.startswith("v")]

@@ -1,0 +1,161 @@
+"""What goes over windows or samples: convolutions, poolings, resampling, transforms."""
+
+import math
+from typing import Any
+
+import numpy as np
+from random_graphs.movement import ints
+from random_graphs.net import Declined, Net, Value
+from random_graphs.operators import operator
+from random_graphs.reductions import channels
+
+
+def window(net: Net, x: Value, *, most: int = 4, ceil: bool = False) -> dict[str, Any]:
+    """Kernel, strides, pads and dilations that fit the spatial sizes of `x`."""
+    spatial = x.shape[2:]
+    kernel = [net.r.integer(1, min(most, n + 1)) for n in spatial]
+    chosen: dict[str, Any] = {"kernel_shape": kernel}
+    if net.r.boolean():
+        chosen["strides"] = [net.r.integer(1, 3) for _ in spatial]
+    if net.r.integer(0, 3) == 0:
+        chosen["dilations"] = [net.r.integer(1, 2) for _ in spatial]
+    reach = [(k - 1) * d + 1 for k, d in zip(kernel, chosen.get("dilations", [1] * len(spatial)), strict=True)]
+    kind = net.r.integer(0, 4)
+    pads = [0] * 2 * len(spatial)
+    if kind == 0:
+        chosen["auto_pad"] = net.r.choice(["SAME_UPPER", "SAME_LOWER", "VALID"])
+    elif kind > 1:
+        pads = [net.r.integer(0, min(2, k - 1)) for k in (*kernel, *kernel)]
+        chosen["pads"] = pads
+    if ceil and net.r.integer(0, 3) == 0 and kind:
+        chosen["ceil_mode"] = 1
+    for i, n in enumerate(spatial):
+        if n + pads[i] + pads[i + len(spatial)] < reach[i] and chosen.get("auto_pad") not in ("SAME_UPPER", "SAME_LOWER"):
+            raise Declined("a window larger than the data")
+    return chosen
+
+
+@operator("Conv")
+def conv(net: Net, op_type: str) -> None:
+    x = net.pick(net.dtype(op_type), lambda v: v.rank >= 3 and v.array.size > 0 and v.array.size < 3000, lambda: net.shape(3, 4))
+    group = net.r.choice([g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0])
+    filters = group * net.r.choice([1, 1, 2, 3, 16 if group == 1 else 2])
+    chosen = window(net, x)
+    if net.r.integer(0, 3) == 0 and all(n >= 3 for n in x.shape[2:]):
+        chosen = {"kernel_shape": [3] * (x.rank - 2), "pads": [1] * 2 * (x.rank - 2)}
+    w = net.fresh(x.dtype, (filters, x.shape[1] // group, *chosen["kernel_shape"]), -1, 1, constant=bool(net.r.integer(0, 4)))
+    net.node(op_type, x, w, net.fresh(x.dtype, (filters,)) if net.r.boolean() else None, group=group, **chosen)
+
+
+@operator("ConvTranspose")
+def conv_transpose(net: Net, op_type: str) -> None:
+    x = net.pick(net.dtype(op_type), lambda v: v.rank >= 3 and v.array.size > 0 and v.array.size < 1500, lambda: net.shape(3, 4))
+    group = net.r.choice([g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0])
+    kernel = net.r.integers(x.rank - 2, 1, 3)
+    w = net.fresh(x.dtype, (x.shape[1], net.r.integer(1, 3), *kernel), -1, 1)
+    strides = net.r.integers(x.rank - 2, 1, 3)
+    chosen: dict[str, Any] = {"strides": strides}
+    if net.r.boolean():
+        chosen["pads"] = [net.r.integer(0, k - 1) for k in (*kernel, *kernel)]
+    if net.r.integer(0, 3) == 0:
+        chosen["output_padding"] = [net.r.integer(0, s - 1) for s in strides]
+    if net.r.integer(0, 4) == 0:
+        chosen["dilations"] = net.r.integers(x.rank - 2, 1, 2)
+    bias = net.fresh(x.dtype, (w.shape[1] * group,)) if net.r.boolean() else None
+    net.node(op_type, x, w, bias, group=group, **chosen)
+
+
+@operator("MaxPool", "AveragePool", "LpPool")
+def pooling(net: Net, op_type: str) -> None:
+    x = channels(net, op_type, 3)
+    chosen = window(net, x, ceil=net.opset >= {"MaxPool": 11, "AveragePool": 19, "LpPool": 18}[op_type])
+    if "dilations" in chosen and net.opset < {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[op_type]:
+        del chosen["dilations"]
+    if op_type == "AveragePool":
+        chosen["count_include_pad"] = net.r.choice([None, 1])
+    if op_type == "LpPool":
+        chosen["p"] = net.r.choice([None, 1, 3])
+    places = op_type == "MaxPool" and net.r.integer(0, 3) == 0
+    net.node(op_type, x, outputs=2 if places else 1, storage_order=1 if places and net.r.integer(0, 3) == 0 else None, **chosen)
+
+
+@operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def whole(net: Net, op_type: str) -> None:
+    net.node(op_type, channels(net, op_type, 3), p=net.r.choice([None, 1]) if op_type == "GlobalLpPool" else None)
+
+
+def images(net: Net, dtypes: list[str]) -> Value:
+    """Small ones, of a few channels."""
+    return net.pick(dtypes, lambda v: v.rank == 4 and 0 < v.array.size < 600, lambda: (*net.r.integers(2, 1, 3), *net.r.integers(2, 2, 6)))
+
+
+@operator("Resize")
+def resize(net: Net, op_type: str) -> None:
+    mode = net.r.choice(["nearest", "nearest", "linear", "cubic"])
+    x = images(net, ["f32", "f32", "f64", "f16"])
+    modes = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel", *(["half_pixel_symmetric"] if net.opset >= 19 else [])]
+    chosen = {"mode": mode, "coordinate_transformation_mode": net.r.choice(modes)}
+    if mode == "nearest":
+        chosen["nearest_mode"] = net.r.choice(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
+    if mode != "nearest" and net.opset >= 18 and net.r.integer(0, 3) == 0:
+        chosen["antialias"] = 1
+    roi = None if net.opset >= 13 else np.zeros(0, np.float32)
+    if net.r.boolean():
+        net.node(op_type, x, roi, np.array([1, 1, *(net.r.choice([0.5, 0.6, 1.5, 2.0, 2.6, 3.0]) for _ in range(2))], np.float32), **chosen)
+    else:
+        empty = None if net.opset >= 13 else np.zeros(0, np.float32)
+        net.node(op_type, x, roi, empty, ints(*x.shape[:2], *net.r.integers(2, 1, 9)), **chosen)
+
+
+@operator("GridSample")
+def grid_sample(net: Net, op_type: str) -> None:
+    modes = ["bilinear", "nearest", "bicubic"] if net.opset < 20 else ["linear", "nearest", "cubic"]
+    x = images(net, ["f32", "f32", "f64"])
+    grid = net.fresh(x.dtype, (x.shape[0], *net.r.integers(2, 1, 4), 2), -1.2, 1.2, tame=True)
+    padding = net.r.choice(["zeros", "border", "reflection"])
+    net.node(op_type, x, grid, mode=net.r.choice(modes), padding_mode=padding, align_corners=net.r.choice([None, 1]))
+
+
+@operator("AffineGrid")
+def affine_grid(net: Net, op_type: str) -> None:
+    dtype = net.dtype(op_type)
+    n, c, h, w = net.r.integers(4, 1, 4)
+    net.node(op_type, net.fresh(dtype, (n, 2, 3), -1, 1), ints(n, c, h, w), align_corners=net.r.choice([None, 1]))
+
+
+@operator("Col2Im")
+def col2im(net: Net, op_type: str) -> None:
+    dtype = str(net.r.choice(["f32", "f32", "f64", "f16"]))
+    image, block = net.r.integers(2, 3, 6), net.r.integers(2, 1, 3)
+    blocks = math.prod(i - b + 1 for i, b in zip(image, block, strict=True))
+    n, c = net.r.integers(2, 1, 3)
+    net.node(op_type, net.fresh(dtype, (n, c * math.prod(block), blocks)), ints(*image), ints(*block))
+
+
+@operator("MaxUnpool")
+def max_unpool(net: Net, op_type: str) -> None:
+    x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and min(v.shape[2:]) > 1, lambda: (1, 2, *net.r.integers(2, 2, 6)))
+    pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
+    net.node(op_type, pooled, places, kernel_shape=[2, 2], strides=[2, 2])
+
+
+@operator("DFT")
+def dft(net: Net, op_type: str) -> None:
+    def fits(v: Value) -> bool:
+        return v.rank >= 3 and v.shape[-1] in (1, 2) and v.array.size > 0
+
+    x = net.pick(["f32", "f64"], fits, lambda: (*net.r.integers(2, 1, 6), net.r.integer(1, 2)))
+    axis = net.r.integer(0, x.rank - 2)
+    inverse = net.r.choice([None, 1])
+    if net.opset >= 20:
+        net.node(op_type, x, None, np.array(axis), inverse=inverse)
+    else:
+        net.node(op_type, x, axis=axis, inverse=inverse)
+
+
+@operator("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix")
+def signal_window(net: Net, op_type: str) -> None:
+    if op_type == "MelWeightMatrix":
+        net.node(op_type, *(np.array(v) for v in (8, 16, 8000)), np.array(0.0, np.float32), np.array(4000.0, np.float32))
+    else:
+        net.node(op_type, np.array(net.r.integer(2, 12)), periodic=net.r.choice([None, 0]))
