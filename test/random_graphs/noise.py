@@ -158,6 +158,8 @@ def bounds(module: ir.Module, weights: Any, inputs: Mapping[str, np.ndarray], ru
             error = np.maximum(error, np.where(np.isnan(other) & np.isnan(wide), 0.0, np.where(np.isnan(away), np.inf, away)))
         with np.errstate(invalid="ignore"):
             last = np.where(np.isfinite(wide), np.abs(wide), 0) * float(info.eps)
+        if absolute:  # a result that rounding alone makes another may well be NaN elsewhere
+            error = np.where(FACTOR * error > np.nanmax(np.abs(wide[np.isfinite(wide)]), initial=0.0), np.inf, error)
         # Exact where nothing moved: data that were only carried along have to be the same.
         made.error[name] = np.where(error == 0, 0.0, FACTOR * error + last + 4 * float(info.smallest_subnormal))
     return made

@@ -136,7 +136,7 @@ def layer_norm(net: Net, op_type: str) -> None:
 
 @operator("MeanVarianceNormalization")
 def mean_variance(net: Net, op_type: str) -> None:
-    x = net.fresh(net.dtype(op_type), (2, 3, 4, 5))
+    x = net.fresh(net.dtype(op_type), (2, 3, 4, 5), constant=False)
     net.node(op_type, x, axes=net.r.choice([None, [0, 2, 3], [1, 2, 3]]))
 
 
