@@ -130,7 +130,7 @@ def _declared(value: "onnx.ValueInfoProto") -> str:
     if value.type.WhichOneof("value") != "tensor_type":
         return str(value.type.WhichOneof("value"))
     tensor = value.type.tensor_type
-    sizes = "x".join(str(d.dim_value) if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim)
+    sizes = "x".join(str(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or "?" for d in tensor.shape.dim)
     return f"{helper.tensor_dtype_to_string(tensor.elem_type).removeprefix('TensorProto.').lower()}[{sizes}]"
 
 

@@ -9,15 +9,20 @@ from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 from stepwell.dialects.errors import InputError
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.types import TensorType, from_numpy
-from stepwell.importer.source import LARGE_BYTES, Source
+from stepwell.importer.source import LARGE_BYTES, Source, nested_nodes, subgraphs
 from stepwell.importer.tensors import onnx_tensor_type
 
 
 def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str]) -> None:
-    """Set the free dimensions of inputs, in place; a dimension's symbol gets the same size wherever it stands.
+    """Set the free dimensions of inputs, in place; a dimension's symbol gets the same size wherever it stands. A negative size says: free.
 
     None leaves a dimension free. Raises InputError, naming the input, if it is unknown, of another rank, or if a size conflicts.
     """
+    graphs = [model.graph, *(graph for node in nested_nodes(model.graph.node) for graph in subgraphs(node))]
+    for value in [value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info)]:
+        for dim in value.type.tensor_type.shape.dim if value.type.WhichOneof("value") == "tensor_type" else ():
+            if dim.dim_value < 0:
+                dim.ClearField("dim_value")
     known_weights = set(weights)
     inputs = {value.name: value for value in model.graph.input if value.name not in known_weights}
     symbols: dict[str, tuple[int, str]] = {}

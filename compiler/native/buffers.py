@@ -77,11 +77,12 @@ def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) 
 
     Weights that are still to be computed are computed here, one after the other, and not kept.
     """
+    missing = [name for name in offsets if name not in weights]
+    if missing:
+        raise ModelError(f"weight '{missing[0]}': expected in the weight table, which does not have it")
     end = 0
-    for name, offset in sorted(offsets.items(), key=lambda item: item[1]):
-        if name not in weights:
-            raise ModelError(f"weight '{name}': expected in the weight table, which does not have it")
-        nbytes = weights.entry(name).nbytes
+    placed = sorted((offset, weights.entry(name).nbytes, name) for name, offset in offsets.items())  # one without bytes before one at the same place
+    for offset, nbytes, name in placed:
         if offset < 0 or offset + nbytes > size:
             raise ModelError(f"weight '{name}': {nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")
         if offset < end:

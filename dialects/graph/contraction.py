@@ -198,6 +198,8 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
         if channels is not None and channels % taps:
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of {taps}, the elements of a window {list(kernel)}; got {x}")
         counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+        if 0 in counts:
+            raise InferenceError(f"a window {list(kernel)} does not fit into the image {list(image)}")
         expect_dim("x", x, 2, math.prod(counts), f"the positions {list(counts)} of the windows")
         return TensorType(x.dtype, (x.shape[0], None if channels is None else channels // taps, *image))
 

@@ -29,7 +29,8 @@ def window_sizes(
 ) -> tuple[int | None, ...]:
     """How many window positions there are along each spatial dimension, None where the dimension is not known.
 
-    With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it.
+    With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it. A window that is
+    larger than its dimension has no place in it; where it is larger by more than a stride, ONNX's formula gives no size, and it is refused.
     """
     out: list[int | None] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
@@ -39,11 +40,11 @@ def window_sizes(
         low, high = pads[i], pads[len(sizes) + i]
         span = dilations[i] * (taps - 1) + 1
         room = size + low + high - span
-        if room < 0:
-            raise InferenceError(f"a window of {span} does not fit into spatial dimension {i}, which has {size} and padding {low} and {high}")
         count = room // strides[i] + 1
         if ceil_mode and room % strides[i] and count * strides[i] < size + low:
             count += 1
+        if count < 0:
+            raise InferenceError(f"a window of {span} does not fit into spatial dimension {i}, which has {size} and padding {low} and {high}")
         out.append(count)
     return tuple(out)
 

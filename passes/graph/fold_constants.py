@@ -12,7 +12,7 @@ from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
 from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, from_numpy, type_of
+from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.passes.graph.matching import is_used, new_weight
 from stepwell.passes.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
@@ -25,6 +25,7 @@ class FoldConstants(Pass):
 
     rewrite: f(constants and parameters)  -> constant, or a parameter with a new entry of the weight table
     rewrite: shape_of(x of static shape)  -> constant
+    rewrite: anything without elements    -> constant
 
     Transpositions, reshapes and casts of weights are thus done once, at compile time. What would make the weights much larger, or
     take long, is left to run time; so is what goes beyond the model's limits of bytes and operations (docs/reference/limits.md).
@@ -94,6 +95,10 @@ class _Folding:
         if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:
             shape = np.array(type_of(op.operands[0]).shape, dtype=np.int64)
             self._learn(op.results[0], lambda: shape)
+            return True
+        if len(op.operands) and len(op.results) and all(t.is_static and 0 in t.shape for t in view.result_types()):
+            for result, kind in zip(op.results, view.result_types(), strict=True):
+                self._learn(result, partial(np.empty, kind.static_shape, to_numpy(kind.dtype)))
             return True
         if not len(op.operands) or any(v not in self.known for v in op.operands):
             return False

@@ -12,6 +12,16 @@ func.func @f(%x: tensor<1x3x7x?xf32>, %y: tensor<2x3x6xi8>, %z: tensor<1x1x6x6xf
 
 // -----
 
+// A window larger than its dimension has no place; with ceil_mode it has the one at the beginning.
+func.func @f(%x: tensor<1x3x7x?xf32>) {
+  "graph.max_pool"(%x) {ceil_mode = false, dilations = array<i64: 1, 1>, kernel = array<i64: 8, 1>, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x7x?xf32>) -> tensor<1x3x0x?xf32>
+  "graph.max_pool"(%x) {ceil_mode = false, dilations = array<i64: 1, 1>, kernel = array<i64: 9, 1>, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 2, 1>} : (tensor<1x3x7x?xf32>) -> tensor<1x3x0x?xf32>
+  "graph.max_pool"(%x) {ceil_mode = true, dilations = array<i64: 1, 1>, kernel = array<i64: 8, 1>, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 2, 1>} : (tensor<1x3x7x?xf32>) -> tensor<1x3x1x?xf32>
+  return
+}
+
+// -----
+
 func.func @f(%x: tensor<1x3xf32>) {
   // expected-error @below {{'graph.max_pool' operand 'x' must have rank 3 or more, got tensor<1x3xf32>}}
   "graph.max_pool"(%x) {ceil_mode = false, dilations = array<i64>, kernel = array<i64>, pads = array<i64>, strides = array<i64>} : (tensor<1x3xf32>) -> tensor<1x3xf32>
@@ -45,8 +55,8 @@ func.func @f(%x: tensor<1x3x7x?xf32>) {
 // -----
 
 func.func @f(%x: tensor<1x3x7x?xf32>) {
-  // expected-error @below {{'graph.avg_pool' a window of 9 does not fit into spatial dimension 0, which has 7 and padding 0 and 1}}
-  "graph.avg_pool"(%x) {ceil_mode = false, count_include_pad = false, dilations = array<i64: 1, 1>, kernel = array<i64: 9, 1>, pads = array<i64: 0, 0, 1, 0>, strides = array<i64: 2, 1>} : (tensor<1x3x7x?xf32>) -> tensor<1x3x7x?xf32>
+  // expected-error @below {{'graph.avg_pool' a window of 11 does not fit into spatial dimension 0, which has 7 and padding 0 and 1}}
+  "graph.avg_pool"(%x) {ceil_mode = false, count_include_pad = false, dilations = array<i64: 1, 1>, kernel = array<i64: 11, 1>, pads = array<i64: 0, 0, 1, 0>, strides = array<i64: 2, 1>} : (tensor<1x3x7x?xf32>) -> tensor<1x3x7x?xf32>
   return
 }
 

@@ -51,7 +51,7 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     rows, columns = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     for axis, grid in enumerate(grids):  # (positions, taps) of the dimensions so far with those of the next one
         rows, columns, inside = (
-            np.reshape(op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]), (before.shape[0] * grid.shape[0], -1))
+            np.reshape(op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]), np.multiply(before.shape, grid.shape))
             for op, before, here in (
                 (np.add, rows, grid * math.prod(dims[axis + 1 :])),
                 (np.add, columns, grid * math.prod(dims[:axis])),

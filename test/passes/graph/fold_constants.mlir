@@ -126,3 +126,17 @@ func.func @in_a_branch(%c: tensor<i1>, %x: tensor<f32>) -> tensor<f32> {
   }) : (tensor<i1>) -> tensor<f32>
   return %r : tensor<f32>
 }
+
+// -----
+
+// What has no elements is known, whatever it is made of; what is summed up of nothing then is, too.
+// CHECK-LABEL: func.func @nothing
+// CHECK-NOT: graph.conv
+// CHECK-DAG: %[[NONE:.*]] = "graph.constant"() {{.*}} -> tensor<0x3x5x5xf32>
+// CHECK-DAG: %[[ZERO:.*]] = "graph.constant"() {{.*}} -> tensor<3xf32>
+// CHECK: return %[[NONE]], %[[ZERO]]
+func.func @nothing(%x: tensor<0x2x5x5xf32>, %w: tensor<3x2x1x1xf32>) -> (tensor<0x3x5x5xf32>, tensor<3xf32>) {
+  %y = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<0x2x5x5xf32>, tensor<3x2x1x1xf32>) -> tensor<0x3x5x5xf32>
+  %s = "graph.reduce_sum"(%y) {axes = array<i64: 0, 2, 3>, keepdims = false} : (tensor<0x3x5x5xf32>) -> tensor<3xf32>
+  return %y, %s : tensor<0x3x5x5xf32>, tensor<3xf32>
+}
