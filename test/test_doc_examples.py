@@ -1,0 +1,94 @@
+"""What the documentation shows is what happens: its commands are run as a reader would, and their output is compared with what is shown."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import bench
+import doc_examples
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+# Commands that are not run as they stand, by how they begin, and what is done instead.
+INSTEAD = {
+    "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
+    "scripts/test": "test -x scripts/test",  # this is part of what it runs
+    ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
+    ".venv/bin/python scripts/bench.py": None,  # takes minutes, and an idle machine: its options are checked
+}
+# What these print was measured: the words are compared, and not the numbers.
+MEASURED = (".venv/bin/python examples/schedules/steps.py",)
+# Snippets of Python that quote a file; the others are run.
+QUOTES = {
+    ("README.md", "class SoftShrinkOp"): "examples/soft_shrink/soft_shrink.py",
+    ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
+    ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A checkout to work in, with models of the names that the pages use."""
+    for entry in ROOT.iterdir():
+        if entry.name not in (".venv", "build", ".git"):
+            (tmp_path / entry.name).symlink_to(entry)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    value = helper.make_tensor_value_info
+    sides = [[value("x", TensorProto.FLOAT, [24, 16]), value("w", TensorProto.FLOAT, [16, 40])], [value("y", TensorProto.FLOAT, [24, 40])]]
+    graph = helper.make_graph([helper.make_node("MatMul", ["x", "w"], ["y"])], "g", *sides)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "net.onnx")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page(folder: Path, page: Path) -> None:
+    commands, snippets = doc_examples.read(page)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    environment = {**os.environ, "PATH": path, "STEPWELL_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600, check=False)
+
+    wrong = []
+    for command in commands:
+        where = f"{page.name}:{command.line}: {command.text}"
+        text = command.text
+        instead = next((INSTEAD[start] for start in INSTEAD if text.startswith(start)), "{}")
+        if instead is None:
+            bench.make_parser().parse_args(text.partition("#")[0].split()[2:])
+            continue
+        ended = run("bash", "-c", instead.format(text.partition("  #")[0]))
+        if ended.returncode != 0:
+            wrong.append(f"{where}\n{ended.stdout}{ended.stderr}")
+        elif (different := doc_examples.difference(command.shown, ended.stdout, measured=text.startswith(MEASURED))) is not None:
+            wrong.append(f"{where}\n{different}")
+    for snippet in snippets:
+        if snippet.language != "python":
+            continue
+        source = next((file for (name, part), file in QUOTES.items() if page.name == name and part in snippet.text), "")
+        if source:
+            missing = doc_examples.quoted(snippet.text, (ROOT / source).read_text())
+            if missing is not None:
+                wrong.append(f"{page.name}:{snippet.line}: {source} has no line, after those before it, that says\n{missing}")
+        elif source == "":
+            (folder / "snippet.py").write_text(snippet.text)
+            ended = run(sys.executable, "snippet.py")
+            if ended.returncode != 0:
+                wrong.append(f"{page.name}:{snippet.line}: {ended.stderr}")
+    assert wrong == [], "\n\n".join(wrong)
+
+
+def test_elisions() -> None:
+    assert doc_examples.difference(["a … c", "…", "z"], "a b c\nx\n\ny\nz\n") is None
+    assert doc_examples.difference(["a … c", "z"], "a b c\nx\nz\n") is not None
+    assert doc_examples.difference(["one   two", "────"], "one two\n──\n") is None
+    assert doc_examples.difference(["a"], "a\nb\n") is not None
+    assert doc_examples.difference([], "anything") is None
+    assert doc_examples.difference(["a 5.3 ms"], "a 17 s", measured=True) is None
+    assert doc_examples.difference(["a 5.3 ms"], "b 5.3 ms", measured=True) is not None
+    assert doc_examples.quoted("def f(x): ...  # so\n\ny = 1", "import z\ndef f(x):\n    return x\ny = 1  # or\n") is None
+    assert doc_examples.quoted("y = 1\nx = 2", "x = 2\ny = 1") == "x = 2"
