@@ -1,5 +1,6 @@
 """Random graphs of all operators, one after another, each examined in a watched process; what they were made of and what was found."""
 
+import re
 from collections import Counter
 from io import BytesIO
 from pathlib import Path
@@ -97,7 +98,12 @@ def graph(seed: int, only: str | None = None) -> tuple[Net, Case | None]:
 
 def alike(found: tuple[str, str], wanted: tuple[str, str]) -> bool:
     """Whether a smaller case fails in the same way: of a kind, and for what compilers say, with the same first words."""
-    return found[0] == wanted[0] and (found[0] != "compiler" or found[1][:60] == wanted[1][:60])
+    return found[0] == wanted[0] and (found[0] != "compiler" or _words(found[1]) == _words(wanted[1]))
+
+
+def _words(text: str) -> str:
+    """The beginning of a message without its numbers."""
+    return re.sub(r"[0-9]+(x[0-9a-f]+)?", "", text)[:60]
 
 
 def save(case: Case, path: Path) -> None:
