@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from stepwell.dialects.errors import StepwellError, UnsupportedError
 from stepwell.dialects.extensions import extension
 from stepwell.importer.functions import domain_of
@@ -24,6 +26,7 @@ class Rule:
     positional: int  # inputs that may be there by position
     variadic: bool  # whether any number may follow them
     attributes: Mapping[str, bool]  # by name, whether it must be there
+    numbers: Mapping[str, float]  # what floats are that are not given: f32, as all of ONNX's, also for data of f64
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the node's outputs, in order.
@@ -46,7 +49,7 @@ class Rule:
         missing = [name for name, needed in self.attributes.items() if needed and name not in attributes]
         if missing:
             raise UnsupportedError(f"without the attribute {missing[0]} it is not supported")
-        made = self.function(builder, *present, **attributes)
+        made = self.function(builder, *present, **{**self.numbers, **attributes})
         return tuple(made) if isinstance(made, (tuple, list)) else (made,)
 
 
@@ -75,6 +78,7 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
             positional=len(positional),
             variadic=variadic,
             attributes={p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY},
+            numbers={p.name: float(np.float32(p.default)) for p in parameters if p.kind is p.KEYWORD_ONLY and type(p.default) is float},
         )
         rules = _rules.setdefault((rule.domain, name), [])
         same = [r for r in rules if r.since == since]
