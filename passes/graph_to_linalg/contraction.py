@@ -136,7 +136,7 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
         value = b.widen(b.extract(x, [b.here(0), row, column]))
         return s.add(total, s.select(inside, value, s.const(0)))
 
-    out = b.filled(0, s.dtype, [b.size(x, 0), *result.shape[1:]])
+    out = b.filled(0, s.dtype, [b.size(x, 0), result.shape[1] or 0, *image])
     maps = [dims(*range(2 + spatial, 2 + 2 * spatial)), dims(*range(2 + spatial))]
     return narrowed(b, b.generic([b.empty(s.dtype, kernel)], out, maps, spatial, fold), result.dtype)
 

@@ -75,7 +75,7 @@ def _start(value: ir.Value) -> ir.Value | None:
         return op.operands[1]
     if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # which carry one operand for each result, the last ones
         return None
-    return op.operands[len(op.operands) - len(op.results) + list(op.results).index(value)]
+    return op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
 
 
 def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:

@@ -51,7 +51,10 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     rows, columns = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
     for axis, grid in enumerate(grids):  # (positions, taps) of the dimensions so far with those of the next one
         rows, columns, inside = (
-            np.reshape(op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]), np.multiply(before.shape, grid.shape))
+            np.reshape(
+                op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]),
+                (len(before) * len(grid), before.shape[1] * grid.shape[1]),
+            )
             for op, before, here in (
                 (np.add, rows, grid * math.prod(dims[axis + 1 :])),
                 (np.add, columns, grid * math.prod(dims[:axis])),

@@ -40,7 +40,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
         axes.append(taps(b, where, size, mode, padding_mode, bool(align_corners)))
     total: Value | None = None
     for chosen in itertools.product(*axes):
-        indices = b.concat([tap.index for tap in chosen], axis=len(places) - 1)
+        indices = b.concat([tap.place for tap in chosen], axis=len(places) - 1)
         part = b.gather_nd(last, indices, batch_dims=1)
         for tap in chosen:
             part = part if tap.weight is None else b.mul(part, tap.weight)
@@ -54,7 +54,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
 class Tap(NamedTuple):
     """Along one dimension, an element near each place: where it is, its weight (None is 1), whether it is in the image and not in the padding."""
 
-    index: Value
+    place: Value
     weight: Value | None
     inside: Value
 
