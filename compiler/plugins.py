@@ -129,8 +129,10 @@ def modules_beside(name: str) -> Iterator[tuple[str, Path]]:
         return
     yield name, path
     folder = own_folder(name, path)
+    if folder is None:
+        return
     plugins = {plugin.module for plugin in _loaded.values()}
-    for other, module in list(sys.modules.items()) if folder is not None else ():
+    for other, module in list(sys.modules.items()):
         file = module_file(module) if other not in plugins else None
         if file is not None and file.is_relative_to(folder) and not _is_others(file, folder):
             yield other, file

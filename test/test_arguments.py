@@ -2,16 +2,19 @@
 
 import inspect
 import os
+import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell import StepwellError
+from stepwell import ResourceError, StepwellError
 from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
 from stepwell.plugins import load_file
@@ -108,3 +111,39 @@ def test_wrong_arguments_are_told() -> None:
     # What is not wrong at all: what every such function has in common, and what another one does not look at.
     fine = {"NoneType", "str", "bool", "PosixPath", "tuple", "list", "set", "dict", "int", "ndarray"}
     assert [what for what in taken if what.rpartition(": ")[2].rstrip(")") not in fine] == []
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        (MemoryError("17 GB"), "SW012 compile: out of memory: 17 GB"),
+        (RecursionError("deep"), "SW012 compile: nested too deeply"),
+        (OSError(28, "No space left on device", "/tmp/x"), "SW012 compile: /tmp/x: No space left on device"),
+    ],
+)
+def test_what_the_machine_refuses_has_its_own_error(monkeypatch: pytest.MonkeyPatch, raised: Exception, said: str) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr("stepwell.api.split_module", refused)
+    with pytest.raises(ResourceError, match=re.escape(said)) as caught:
+        stepwell.compile(MODEL)
+    assert caught.value.__cause__ is raised
+
+
+def test_a_folder_for_temporary_files_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from stepwell.native.pool import shut_down
+
+    shut_down()  # compile in this process
+    monkeypatch.setattr("stepwell.native.pool.prestart", lambda: None)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(ResourceError, match=r"gone/.*: No such file or directory"):
+        stepwell.compile(MODEL)
+
+
+def test_what_a_callback_raises_comes_out_as_it_is() -> None:
+    def callback(level: str, seconds: float) -> None:
+        raise KeyError(level)
+
+    with pytest.raises(KeyError, match="graph"):
+        stepwell.compile(MODEL, on_level=callback)

@@ -1,12 +1,13 @@
 """The documentation says what the code says."""
 
+import importlib
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import stepwell
-from stepwell.dialects import errors
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -16,10 +17,28 @@ def test_generated_pages_are_up_to_date():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_error_code_has_its_section_with_its_class():
-    sections = dict(re.findall(r"^## (SW\d+)\n\n`(\w+)`", (ROOT / "docs" / "errors.md").read_text(), re.MULTILINE))
-    classes = {c.code: c.__name__ for c in vars(errors).values() if isinstance(c, type) and issubclass(c, stepwell.StepwellError)}
-    assert sections == classes
+def kinds(base: type[stepwell.StepwellError]) -> set[type[stepwell.StepwellError]]:
+    """The class and all below it."""
+    return {base}.union(*(kinds(below) for below in base.__subclasses__()))
+
+
+def test_every_kind_of_error_has_its_section_with_a_sample_and_what_to_do() -> None:
+    for module in pkgutil.walk_packages(stepwell.__path__, "stepwell."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for package in ("stepwell.dialects", "stepwell.passes"):
+        for module in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+            importlib.import_module(module.name)
+    own = {c for c in kinds(stepwell.StepwellError) if c.__module__.startswith("stepwell.")}
+    sections = re.split(r"^## ", (ROOT / "docs" / "errors.md").read_text(), flags=re.MULTILINE)[1:]
+    named = {section[:5]: section.partition("`")[2].partition("`")[0] for section in sections}
+    assert named == {c.code: c.__name__ for c in own if "code" in vars(c)}
+    assert {c.code for c in own} <= set(named)
+    assert all(getattr(stepwell, name) in own for name in named.values()), "each can be caught by its name in the package"
+    for section in sections:
+        code = section[:5]
+        assert f"- Sample: `{code} " in section, code
+        assert "- Next: " in section, code
 
 
 def test_links_between_pages_lead_somewhere():
