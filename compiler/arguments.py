@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from stepwell.dialects.errors import InputError, ResourceError, shown
+from stepwell.dialects.limits import Limits
 from stepwell.dialects.schedule_file import ScheduleFile
 
 from .stair import check_level
@@ -137,6 +138,11 @@ def _weights(name: str, value: Any) -> None:
         raise wrong(name, "a WeightTable", value)
 
 
+def _limits(name: str, value: Any) -> None:
+    if not isinstance(value, Limits):
+        raise wrong(name, "a stepwell.Limits", value)
+
+
 def _lowered(name: str, value: Any) -> None:
     from .api import Lowered
 
@@ -156,6 +162,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "text": _text,
     "name": _text,
     "weights": _weights,
+    "limits": _limits,
     "lowered": _lowered,
     **dict.fromkeys(("inputs", "outputs"), _arrays),
     **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),

@@ -3,7 +3,6 @@
 import inspect
 import os
 import re
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -129,16 +128,6 @@ def test_what_the_machine_refuses_has_its_own_error(monkeypatch: pytest.MonkeyPa
     with pytest.raises(ResourceError, match=re.escape(said)) as caught:
         stepwell.compile(MODEL)
     assert caught.value.__cause__ is raised
-
-
-def test_a_folder_for_temporary_files_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    from stepwell.native.pool import shut_down
-
-    shut_down()  # compile in this process
-    monkeypatch.setattr("stepwell.native.pool.prestart", lambda: None)
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    with pytest.raises(ResourceError, match=r"gone/.*: No such file or directory"):
-        stepwell.compile(MODEL)
 
 
 def test_what_a_callback_raises_comes_out_as_it_is() -> None:
