@@ -207,3 +207,22 @@ def test_in_the_caller_s_memory(made: Any, weights: dict[str, np.ndarray]) -> No
         wanted = expected_outputs(twice, {"x": x}, ["z"], weights, 21)
         got = guarded.run(stepwell.compile(model(twice, {"x": x}, {"z": wanted[0]}, weights)), {"x": x}, 0)
         np.testing.assert_allclose(got["z"], wanted[0], rtol=1e-5)
+
+
+# --- a last window that would begin in the padding is none, whatever ONNX infers before opset 22
+
+
+SPANS = [(3, 2, 2, (1, 1)), (4, 2, 3, (1, 1)), (6, 3, 2, (0, 0)), (7, 3, 3, (0, 2)), (2, 3, 2, (0, 0))]
+
+
+@pytest.mark.parametrize("opset", [18, 21, 22])
+@pytest.mark.parametrize(("op", "attributes"), [("MaxPool", {}), ("AveragePool", {}), ("AveragePool", {"count_include_pad": 1}), ("LpPool", {})])
+@pytest.mark.parametrize(("size", "kernel", "stride", "pads"), SPANS)
+def test_the_last_window(op: str, attributes: dict[str, Any], size: int, kernel: int, stride: int, pads: tuple[int, int], opset: int) -> None:
+    window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pads[0]] * 2 + [pads[1]] * 2, "ceil_mode": 1, **attributes}
+    x = floats(1, 2, size, size)
+    grid = [i * stride - pads[0] for i in range(size) if i * stride - pads[0] < size and (i == 0 or (i - 1) * stride + kernel < size + sum(pads))]
+    nodes = [node("Relu", ["x"], ["a"]), node(op, ["a"], ["p"], **window), node("Add", ["p", "p"])]
+    (want,) = expected_outputs(nodes, {"x": x}, ["y"], {}, opset)
+    assert want.shape[2] == len(grid)
+    check_native(nodes, {"x": x}, opset=opset, expected=[want])

@@ -35,6 +35,7 @@ class Frame:
     owner: tuple[str, int] | None = None  # name and index that all nodes share: those of the node whose definition this body is
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
     tainted: set[str] = field(default_factory=set)  # values that depend on a node which was reported
+    doubtful: set[str] = field(default_factory=set)  # values of whose sizes ONNX's inference is wrong, or may be for that reason
 
     def lookup(self, name: str) -> Binding:
         """The value bound to `name` here or in a graph around this one. Raises ModelError if there is none."""
@@ -45,18 +46,33 @@ class Frame:
             frame = frame.parent
         raise ModelError(f"the value '{name}' is not defined before it is used")
 
+    def inferred(self, name: str) -> TensorType | None:
+        """What ONNX infers of the value of that name, as far as that is to be relied on."""
+        tensor = self.types.get(name)
+        return tensor.with_shape((None,) * tensor.rank) if tensor is not None and name in self.doubtful else tensor
+
     def is_tainted(self, name: str) -> bool:
         """Whether the value of that name depends on a node which was reported."""
-        if name in self.tainted:
-            return True
-        return self.parent is not None and name not in self.values and self.parent.is_tainted(name)
+        return self._is_marked(name, "tainted")
 
     def depends_on_problems(self, node: NodeProto) -> bool:
         """Whether a node, or one of a graph inside it, uses such a value."""
+        return self._uses_marked(node, "tainted")
+
+    def depends_on_doubts(self, node: NodeProto) -> bool:
+        """Whether a node, or one of a graph inside it, uses a value of doubtful size."""
+        return self._uses_marked(node, "doubtful")
+
+    def _is_marked(self, name: str, mark: str) -> bool:
+        if name in getattr(self, mark):
+            return True
+        return self.parent is not None and name not in self.values and self.parent._is_marked(name, mark)
+
+    def _uses_marked(self, node: NodeProto, mark: str) -> bool:
         frame: Frame | None = self
-        while frame is not None and not frame.tainted:
+        while frame is not None and not getattr(frame, mark):
             frame = frame.parent
-        return frame is not None and any(self.is_tainted(name) for user in nested_nodes([node]) for name in user.input)
+        return frame is not None and any(self._is_marked(name, mark) for user in nested_nodes([node]) for name in user.input)
 
 
 def graph_types(graph: GraphProto) -> dict[str, TensorType]:

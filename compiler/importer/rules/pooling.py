@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.graph.windows import overhang, window_counts
 from stepwell.dialects.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
@@ -112,14 +113,11 @@ def lp_pool(
     """The sum of each window is a convolution of each channel by itself with ones."""
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
     n, c, *dims = static_dims(x, "an input")
-    spatial = len(dims)
-    ends = list(win.pads[spatial:])
-    if ceil_mode:
-        for i, (size, span) in enumerate(zip(dims, win.spans, strict=True)):
-            ends[i] += -(size + win.pads[i] + ends[i] - span) % win.strides[i]
+    counts = window_counts(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=bool(ceil_mode))
+    ends = overhang(dims, win.kernel, counts, strides=win.strides, pads=win.pads, dilations=win.dilations)
     powers = b.with_shape(raised(b, b.abs(x), checked_power(p)), (n * c, 1, *dims))
     ones = b.expand(b.scalar(1, like=x), shape=(1, 1, *win.kernel))
-    sums = b.conv(powers, ones, strides=win.strides, pads=(*win.pads[:spatial], *ends), dilations=win.dilations, group=1)
+    sums = b.conv(powers, ones, strides=win.strides, pads=(*win.pads[: len(dims)], *ends), dilations=win.dilations, group=1)
     return raised(b, b.with_shape(sums, (n, c, *static_dims(sums, "a result")[2:])), 1 / p)
 
 
