@@ -109,8 +109,7 @@ def _words(text: str) -> str:
 def save(case: Case, path: Path) -> None:
     """Write the model, and its inputs beside it."""
     buffer = BytesIO()
-    arrays = {name: array if array.dtype.kind != "V" else array.view(np.uint16) for name, array in case.inputs.items()}
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, allow_pickle=False, **case.inputs)  # type: ignore[arg-type]  # its other parameter is a flag that no input is named after
     write_atomically(path, case.model)
     write_atomically(path.with_suffix(".npz"), buffer.getvalue())
 

@@ -6,6 +6,8 @@ from random_graphs.net import Declined, Net
 
 Maker = Callable[[Net, str], object]
 OPERATORS: dict[str, Maker] = {}
+# The modules that a graph's operators are from, none for all: what moves data makes long chains of views, the others what is fused.
+THEMES: list[tuple[str, ...]] = [(), (), (), ("movement",), ("movement", "pointwise"), ("pointwise", "reductions"), ("windows", "pointwise")]
 
 
 def operator(*names: str) -> Callable[[Maker], Maker]:
@@ -23,7 +25,8 @@ def grow(net: Net, only: str | None = None) -> None:
     from random_graphs import families  # noqa: F401  (fills the table)
 
     wanted = net.r.choice([1, 2, 3, 4, 5, 6, 8, 10, 12])
-    names = sorted(OPERATORS)
+    kinds = net.r.choice(THEMES)
+    names = sorted(name for name, make in OPERATORS.items() if not kinds or make.__module__.rpartition(".")[2] in kinds)
     for attempt in range(6 * wanted + 10):
         if len(net.nodes) >= wanted:
             break
