@@ -44,7 +44,7 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[st
         arrays = _read_npz(Path(specification))
         unknown = [name for name in arrays if name not in infos]
         if not unknown:
-            return arrays
+            return {name: _typed(array, infos[name]) for name, array in arrays.items()}
         if len(infos) != 1:
             raise InputError(f"{specification}: there is no input '{unknown[0]}'; the model's inputs: {', '.join(infos)}")
     if "=" in specification and not Path(specification).exists():
@@ -74,9 +74,12 @@ def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
         array = _read_image(path, info)
     else:
         raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb or an image ({', '.join(IMAGES)}), got {what}")
-    if array.dtype.kind == "V" and array.dtype.itemsize == info.dtype.itemsize:
-        array = array.view(info.dtype)  # numpy saves types it does not know, as bfloat16, as bare bytes
-    return array
+    return _typed(array, info)
+
+
+def _typed(array: np.ndarray, info: "TensorInfo") -> np.ndarray:
+    """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes."""
+    return array.view(info.dtype) if array.dtype.kind == "V" and array.dtype.itemsize == info.dtype.itemsize else array
 
 
 def random_array(info: "TensorInfo", seed: int, index: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -58,6 +59,17 @@ class TestFiles:
         np.savez(tmp_path / "all.npz", **arrays)
         got = gather([str(tmp_path / "all.npz")], [info("x"), info("y"), info("z")])
         assert list(got) == ["x", "y", "z"]
+
+    def test_bfloat16_which_numpy_saves_as_bare_bytes(self, tmp_path: Path) -> None:
+        arrays = {name: random.standard_normal((2, 3)).astype(ml_dtypes.bfloat16) for name in ("x", "y")}
+        np.savez(tmp_path / "all.npz", **arrays)
+        np.save(tmp_path / "x.npy", arrays["x"])
+        infos = [info("x", dtype="bfloat16"), info("y", dtype="bfloat16")]
+        for specifications in ([f"{tmp_path / 'all.npz'}"], [f"x={tmp_path / 'x.npy'}", f"y={tmp_path / 'all.npz'}"]):
+            got = gather(specifications, infos)
+            for name, array in arrays.items():
+                assert got[name].dtype == ml_dtypes.bfloat16
+                np.testing.assert_array_equal(got[name], array)
         np.testing.assert_array_equal(got["y"], arrays["y"])
 
     def test_names_with_an_equals_sign(self, tmp_path: Path) -> None:
