@@ -17,6 +17,8 @@ REDUCTIONS = (
 @operator(*REDUCTIONS)
 def reduction(net: Net, op_type: str) -> None:
     x = operand(net, op_type)
+    if op_type == "ReduceProd" and is_float(x.dtype) and not np.isfinite(x.array.astype(np.float64)).all():
+        raise Declined("products of tiny and infinite numbers depend on their order")
     axes = [a - net.r.choice([0, x.rank]) for a in net.r.permutation(x.rank) if net.r.boolean()]
     keep = net.r.choice([None, 0, 1])
     if net.opset >= (13 if op_type == "ReduceSum" else 18):
