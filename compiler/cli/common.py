@@ -11,8 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Any
 
-from stepwell.dialects.errors import PipelineError, StepwellError
+from stepwell.dialects.errors import InputError, PipelineError, StepwellError
 from stepwell.dialects.limits import Limits
+from stepwell.target import check_name
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -44,6 +45,22 @@ class Parser(argparse.ArgumentParser):
         for action, text in self.late_help.items():
             action.help = text()
         return super().format_help()
+
+
+def parse_limits(texts: list[str]) -> Limits:
+    """What `--limit` says. Raises UsageError."""
+    try:
+        return Limits.parse(texts)
+    except InputError as error:
+        raise UsageError(f"--limit: {error.args[0]}") from None
+
+
+def target_name(text: str) -> str:
+    """The type of an option that names a target."""
+    try:
+        return check_name(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error.args[0])) from None
 
 
 def number(first: int, last: int) -> Callable[[str], int]:

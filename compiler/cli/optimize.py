@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepwell.cli.common import FAULT, OK, report, write_text
+from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
 from stepwell.cli.session import command_flags
 from stepwell.dialects.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.files import write_atomically
-from stepwell.dialects.limits import Budget, Limits
+from stepwell.dialects.limits import Budget
 from stepwell.dialects.mlir import make_context, parse_module
 from stepwell.dialects.schedule_file import ScheduleFile
 from stepwell.dialects.weights import WeightTable
@@ -34,7 +34,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     timings = PassTimings()
     instruments = _instruments(options, timings)
     schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
-    budget = Budget(Limits.parse(options.limit), weights.nbytes)
+    budget = Budget(parse_limits(options.limit), weights.nbytes)
     state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
@@ -103,7 +103,7 @@ def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instrumen
     if before or after:
         parts.append(PrintIR(before=before, after=after, options=_print_options(options)))
     unregistered = "--allow-unregistered-dialect" if options.allow_unregistered_dialect else ""
-    flags = Flags(f"{command_flags(options.load, options.target, options.schedule)} {unregistered}".strip())
+    flags = Flags(f"{command_flags(options)} {unregistered}".strip())
     if options.dump_ir is not None:
         parts.append(DumpIR(options.dump_ir, flags=flags))
     if options.reproducer is not None:

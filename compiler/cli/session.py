@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_limit_option
+from stepwell.cli.common import Parser, UsageError, add_limit_option, parse_limits, target_name
 from stepwell.cli.display import Progress
 from stepwell.dialects.errors import InputError, IRError, ModelError
-from stepwell.dialects.limits import Limits
 from stepwell.stair import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def add_model_options(parser: Parser) -> None:
 
 def add_schedule_options(parser: Parser, default: str | None = None) -> None:
     """`--target`, with its default, and `--schedule`."""
-    parser.add_argument("--target", default=default, metavar="NAME", help="the machine to compile for (default: host)")
+    parser.add_argument("--target", type=target_name, default=default, metavar="NAME", help="the machine to compile for (default: host)")
     text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
     parser.add_argument("--schedule", metavar="FILE", help=text)
 
@@ -69,11 +68,13 @@ def load_plugins(options: argparse.Namespace) -> None:
         plugins.load_file(file)
 
 
-def command_flags(load: list[str], target: str | None, schedule: str | None = None) -> str:
-    """The options that both commands have, as text for a shell, where they are given."""
-    flags = [*(("--load", file) for file in load), *([("--target", target)] if target not in (None, "host") else [])]
-    if schedule is not None:
-        flags.append(("--schedule", schedule))
+def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
+    """The options that both commands have, as text for a shell, where they are given; `schedule` is whether to have the one for schedules too."""
+    flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
+    if options.target not in (None, "host"):
+        flags.append(("--target", options.target))
+    if schedule and options.schedule is not None:
+        flags.append(("--schedule", options.schedule))
     return shlex.join(part for flag in flags for part in flag)
 
 
@@ -108,10 +109,7 @@ class Session:
             self.disable = check_disable([*self.options.disable, *([LIBM] if self.options.libm else [])])
         except InputError as error:
             raise UsageError(f"--disable: {error.args[0]}") from None
-        try:
-            self.limits = Limits.parse(self.options.limit)
-        except InputError as error:
-            raise UsageError(f"--limit: {error.args[0]}") from None
+        self.limits = parse_limits(self.options.limit)
         if self.options.start is not None and self.shapes:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
@@ -145,14 +143,13 @@ class Session:
         """What the commands need that are written to dumped files."""
         from stepwell.passes.instrumentation import Flags
 
-        shared = command_flags(self.options.load, self.options.target)
-        schedule = command_flags([], "host", self.options.schedule)
-        disable = " ".join([*(f"--disable {name}" for name in self.disable), *(["--strict"] if self.options.strict else [])])
+        own = " ".join([*(f"--disable {name}" for name in self.disable), *(["--strict"] if self.options.strict else [])])
 
         def run(level: str) -> str:
-            return " ".join(filter(None, (shared, schedule if LEVELS.index(level) < LEVELS.index("scheduled") else "", disable)))
+            shared = command_flags(self.options, schedule=LEVELS.index(level) < LEVELS.index("scheduled"))
+            return f"{shared} {own}".strip()
 
-        return Flags(" ".join(filter(None, (shared, schedule))), run)
+        return Flags(command_flags(self.options), run)
 
     @property
     def watches(self) -> bool:

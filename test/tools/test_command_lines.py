@@ -71,6 +71,8 @@ def test_wrong_values_are_one_line(commands: Commands, folder: Path, command: st
         (("run", "net.onnx", "--from", "cellar"), "--from"),
         (("run", "net.onnx", "--shape", "x"), "--shape"),
         (("run", "net.onnx", "--disable", "everything"), "--disable"),
+        (("run", "net.onnx", "--target", "abacus"), "--target"),
+        (("run", "net.onnx", "--limit", "money=1"), "--limit"),
         (("compile", "net.onnx", "--emit", "gold"), "--emit"),
         (("run",), "MODEL"),
         (("dance",), "dance"),

@@ -182,7 +182,7 @@ class TestInspect:
         assert "inputs: 512 B" in commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8").out
         commands.stepwell("inspect", DIGITS, "--memory").refused(1, "image", "free dimensions")
         commands.stepwell("inspect", DIGITS, "--target", "x86-64-v3").refused(2, "--memory")
-        commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8", "--target", "abacus").refused(1, "unknown target 'abacus'")
+        commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8", "--target", "abacus").refused(2, "unknown target 'abacus'")
 
     def test_every_unsupported_node_is_listed(self, commands: Commands, tmp_path: Path) -> None:
         names = [f"cast_{i}" for i in range(45)]
