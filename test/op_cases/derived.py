@@ -11,7 +11,7 @@ from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.mlir import attribute_fields, ir, operand_fields
 from stepwell.dialects.types import BOOL, DTYPES
 
-TRIES = 48
+TRIES = 24
 
 
 def derive(cls: type[GraphOp], r: Random) -> Case:

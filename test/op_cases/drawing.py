@@ -21,7 +21,7 @@ LEFT_OUT = {
     "fused": REGION, "if": REGION, "loop": REGION,
 }  # fmt: skip
 """The ops that there are no cases of, and why."""
-PROBES = 5  # cases of an element type that must all be refused before it counts as illegal
+PROBES = 4  # cases of an element type that must all be refused before it counts as illegal
 
 
 def with_cases() -> list[str]:

@@ -129,7 +129,8 @@ def non_zero(r: Random) -> Case:
 @case("resize")
 def resize(r: Random) -> Case:
     mode = r.choice(["nearest", "linear", "cubic"])
-    x = r.within(r.dtype(), (*r.sizes(2, 1, 2), *r.sizes(2, 2, 6)), 0, 100)
+    dtype, shape = r.dtype(), (*r.sizes(2, 1, 2), *r.sizes(2, 2, 6))
+    x = r.array(dtype, shape, 0, 100) if is_float(dtype) else r.within(dtype, shape, 0, 100)
     coordinates = r.choice(["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize"])
     scales, sizes = [1.0, 1.0], [-1, -1]
     for have in x.shape[2:]:

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Compile every graph op in all the cases that its definition gives, and compare what the code gives with the op's reference.
+
+    .venv/bin/python scripts/check_ops.py [--op NAME]... [--target NAME]... [--way NAME]... [--row N] [--seconds N] [--seed N] [--load FILE]
+
+The cases have every pair of element type, rank, sizes, special values, constant operands, target and way through the compiler. Without
+--seconds each is run once; with it they are run again with other values until the time is up. The same seed gives the same cases.
+test/test_native_ops.py runs a few of them.
+"""
+
+import argparse
+import itertools
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell.plugins import load_file
+
+if TYPE_CHECKING:
+    from native_ops import Instance
+
+TESTS = Path(__file__).resolve().parent.parent / "test"
+TOGETHER = 48  # cases in one model
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the arguments and run cases; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
+    sys.path.insert(0, str(TESTS))
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
+    from guarded import TARGETS
+    from native_ops import NOT_NATIVE, WAYS, batches, problems
+    from op_cases import with_cases
+
+    parser = argparse.ArgumentParser(description="Compare every graph op, compiled, with its reference.")
+    parser.add_argument("--op", action="append", help="one op (default: all); may be repeated")
+    named = [name for name in TARGETS if name != "host"]
+    parser.add_argument("--target", action="append", choices=named, help="one target (default: all that this machine runs)")
+    parser.add_argument("--way", action="append", choices=WAYS, help="one way through the compiler (default: all)")
+    parser.add_argument("--row", type=int, help="only the case of this number")
+    parser.add_argument("--seconds", type=float, help="go on with other values for so long (default: each case once)")
+    parser.add_argument("--seed", type=int, default=0, help="of the values of the first time; each later one adds 1 (default: 0)")
+    parser.add_argument("--load", action="append", default=[], metavar="FILE", help="a plugin's Python file, whose ops are there too")
+    options = parser.parse_args(arguments)
+    for file in options.load:
+        load_file(file)
+    known = [m for m in with_cases() if m not in NOT_NATIVE]
+    unknown = [m for m in options.op or () if m not in known]
+    if unknown:
+        parser.error(f"no op {', '.join(unknown)} that is compiled; there are {', '.join(known)}")
+    ops, end = options.op or known, time.monotonic() + (options.seconds or 0)
+    count = failures = 0
+    for seed in itertools.count(options.seed):
+        for batch in batches(chosen(ops, options, seed), TOGETHER):
+            if options.seconds is not None and count and time.monotonic() > end:
+                break
+            for name, what in problems(batch).items():
+                failures += 1
+                print(f"seed {seed}: {name}: {what}", flush=True)
+            count += len(batch)
+            print(f"{batch[0].target}, {batch[0].way}: {count} cases, {failures} wrong", flush=True)
+        if options.seconds is None or time.monotonic() > end:
+            break
+    print(f"{count} cases of {len(ops)} ops, {failures} wrong")
+    return int(failures > 0)
+
+
+def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["Instance"]:
+    """The cases that the options ask for."""
+    from guarded import TARGETS
+    from native_ops import instances
+
+    named = [name for name in TARGETS if name != "host"]
+    for mnemonic in ops:
+        for single in instances(mnemonic, named, seed):
+            wanted = single.target in (options.target or named) and single.way in (options.way or [single.way])
+            if wanted and options.row in (None, single.number):
+                yield single
+
+
+if __name__ == "__main__":
+    sys.exit(main())

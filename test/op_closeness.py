@@ -1,0 +1,130 @@
+"""How far two computations of a graph op may lie apart, and whether they do: by element type and number of terms, one rule for all tests."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from unittest import mock
+
+import ml_dtypes
+import numpy as np
+from op_random import type_of_array
+
+from stepwell.dialects.graph import op_class, winograd
+from stepwell.dialects.graph.inference import no_arithmetic
+from stepwell.dialects.types import FLOATS, from_numpy
+
+SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "panel_matmul", "reduce_sum", "cumsum", "avg_pool")
+ADDS_UP = (*SUMS, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "resize")
+"""Ops whose intermediate results may overflow in one order and not in another."""
+# What gives one of its operands' elements, or rounds once as IEEE 754 says.
+EXACT = (
+    "abs", "add", "cast", "ceil", "clamp", "div", "floor", "max_pool", "maximum", "minimum", "mod", "mul", "neg", "reciprocal", "reduce_max",
+    "reduce_min", "relu", "round", "select", "sign", "sqrt", "sub",
+)  # fmt: skip
+KEEPS_SIGNS = ("abs", "neg", "select")
+RESAMPLED = 32  # roundings of a resampled element: of its coordinates and weights in each dimension
+
+
+@dataclass(frozen=True)
+class Bound:
+    """`terms` roundings of a sum of size `scale` (None: of the result's), each a unit of the type it is computed in, and `ulps` of the result.
+
+    `scale` is an array that broadcasts to the result, or a number. `stored` is how many roundings to the element type itself there are on the
+    way, in units of the scale. `whole` is how far integers may lie apart. `signs`: whether zeros must have the right sign too.
+    """
+
+    terms: float = 8
+    ulps: float = 4
+    scale: Any = None
+    stored: float = 0
+    whole: int = 0
+    signs: bool = False
+
+
+def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], result: np.ndarray) -> Bound:
+    """How far apart two computations of the op on these operands (by field) with this `result` may lie."""
+    cls = op_class(mnemonic)
+    if cls.flops is no_arithmetic or mnemonic in EXACT:
+        return Bound(0, 0, signs=cls.flops is no_arithmetic or mnemonic in KEEPS_SIGNS)
+    if mnemonic in SUMS:
+        return Bound(terms_of(mnemonic, operands, attributes, result), 1, magnitude(mnemonic, operands, attributes))
+    if mnemonic == "winograd_conv":
+        # Its transforms subtract: what is summed is what comes out where every number is positive.
+        positive = [np.abs(m) for m in winograd.matrices(attributes["tile"])]
+        with mock.patch.object(winograd, "matrices", return_value=positive):
+            scale = magnitude(mnemonic, operands, attributes)
+        return Bound(math.prod(operands[0].shape[1::3]) + 6 * len(positive[0][0]), 1, scale, stored=1)
+    if mnemonic in ("scatter_elements", "scatter_nd"):
+        ordered = attributes["reduction"] in ("none", "max", "min")
+        return Bound(0, 0) if ordered else Bound(operands[2].size + 1, 1, magnitude(mnemonic, operands, attributes))
+    if mnemonic == "reduce_prod":
+        return Bound(operands[0].size, 1)
+    if mnemonic == "resize":
+        whole = int(attributes["mode"] != "nearest")  # at a tie the last rounding decides
+        return Bound(RESAMPLED, 1, 2 * finite(wide(operands[0])).max(initial=1), whole=whole)
+    if mnemonic == "batch_norm":
+        return Bound(8, 1, 16 * max(finite(wide(o)).max(initial=1) for o in operands))
+    if mnemonic == "range":
+        return Bound(8, 4, 16.0)
+    return Bound()
+
+
+def terms_of(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], result: np.ndarray) -> int:
+    """How many numbers are added up for an element of the result."""
+    if mnemonic == "cumsum":
+        return int(operands[0].shape[attributes["axis"]])
+    flops = op_class(mnemonic).flops(*map(type_of_array, operands), result=type_of_array(result), **attributes)
+    return 1 + int(flops) // max(result.size, 1)
+
+
+def magnitude(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any]) -> np.ndarray:
+    """What is added up at most: the op of its operands' absolute values, in f64. Indices stay as they are."""
+    plain = [o if o.dtype.kind == "i" and n == 1 else wide(o) for n, o in enumerate(operands)]
+    with np.errstate(all="ignore"):
+        return np.asarray(op_class(mnemonic).reference(*plain, **attributes))
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """Absolute values in f64."""
+    return np.abs(array.astype(np.float64))
+
+
+def finite(array: np.ndarray) -> np.ndarray:
+    """Those elements that are numbers."""
+    return array[np.isfinite(array)]
+
+
+def problem(got: np.ndarray, want: np.ndarray, allowed: Bound) -> str | None:
+    """What is wrong with an array, if anything is. Integers must be equal, floats NaN in the same places and else within the bound."""
+    if (got.shape, got.dtype) != (want.shape, want.dtype):
+        return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
+    if from_numpy(got.dtype) not in FLOATS:
+        bad = got != want
+        if allowed.whole:
+            bad &= np.abs(got.astype(np.float64) - want.astype(np.float64)) > allowed.whole
+        return described(got, want, bad)
+    info = ml_dtypes.finfo(got.dtype)
+    a, e = got.astype(np.float64), want.astype(np.float64)
+    size = np.abs(e) if allowed.scale is None else np.asarray(allowed.scale, np.float64)
+    # Narrow floats are computed in f32 and rounded once.
+    unit = float(info.eps) if info.bits >= 32 else float(np.finfo(np.float32).eps)
+    with np.errstate(all="ignore"):
+        error = np.where(a == e, 0, np.abs(a - e))
+        ulps = allowed.ulps + (1 if allowed.terms and info.bits < 32 else 0)  # either side rounds to the narrow type, perhaps to neighbours
+        limit = (allowed.terms * unit + allowed.stored * float(info.eps)) * size
+        limit = limit + ulps * (float(info.eps) * np.abs(e) + float(info.smallest_subnormal))
+        bad = (np.isnan(a) != np.isnan(e)) | ((error != 0) & ~(error <= limit) & ~np.isnan(e))
+    if allowed.signs:
+        bad |= np.signbit(a) != np.signbit(e)
+        bad &= ~(np.isnan(a) & np.isnan(e))
+    return described(got, want, bad, error, np.broadcast_to(limit, error.shape))
+
+
+def described(got: np.ndarray, want: np.ndarray, bad: np.ndarray, *errors: np.ndarray) -> str | None:
+    """The first of the wrong elements in words; None if there is none."""
+    if not bad.any():
+        return None
+    place = tuple(int(i) for i in np.argwhere(bad)[0]) if bad.ndim else ()
+    said = "".join(f", {what} {array[place]:.3g}" for what, array in zip(("error", "allowed"), errors, strict=False))
+    return f"{list(place)} is {got[place]}, not {want[place]}{said}; {int(bad.sum())} of {bad.size} elements are wrong"
