@@ -30,14 +30,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Parse the arguments and run cases; 0 if all were right, 1 if not, 2 for wrong usage (argparse)."""
     sys.path.insert(0, str(TESTS))
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # two threads may have to share a core
-    from guarded import TARGETS
+    from guarded import NAMED
     from native_ops import NOT_NATIVE, WAYS, batches, problems
     from op_cases import with_cases
 
     parser = argparse.ArgumentParser(description="Compare every graph op, compiled, with its reference.")
     parser.add_argument("--op", action="append", help="one op (default: all); may be repeated")
-    named = [name for name in TARGETS if name != "host"]
-    parser.add_argument("--target", action="append", choices=named, help="one target (default: all that this machine runs)")
+    parser.add_argument("--target", action="append", choices=NAMED, help="one target (default: all that this machine runs)")
     parser.add_argument("--way", action="append", choices=WAYS, help="one way through the compiler (default: all)")
     parser.add_argument("--row", type=int, help="only the case of this number")
     parser.add_argument("--seconds", type=float, help="go on with other values for so long (default: each case once)")
@@ -69,13 +68,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["Instance"]:
     """The cases that the options ask for."""
-    from guarded import TARGETS
+    from guarded import NAMED
     from native_ops import instances
 
-    named = [name for name in TARGETS if name != "host"]
     for mnemonic in ops:
-        for single in instances(mnemonic, named, seed):
-            wanted = single.target in (options.target or named) and single.way in (options.way or [single.way])
+        for single in instances(mnemonic, NAMED, seed):
+            wanted = single.target in (options.target or NAMED) and single.way in (options.way or [single.way])
             if wanted and options.row in (None, single.number):
                 yield single
 

@@ -12,6 +12,7 @@ from stepwell.target import NAMES, resolve
 FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors
 TARGETS = [name for name in NAMES if resolve(name).runs_here]
+NAMED = [name for name in TARGETS if name != "host"]  # each width of vectors once
 
 
 def run(model: CompiledModel, inputs: Mapping[str, np.ndarray], shift: int) -> dict[str, np.ndarray]:

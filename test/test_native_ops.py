@@ -9,7 +9,7 @@ from pathlib import Path
 import check_ops
 import numpy as np
 import pytest
-from guarded import TARGETS
+from guarded import NAMED
 from native_ops import NOT_NATIVE, WAYS, instances, problems
 from op_cases import LEFT_OUT, legal_dtypes, with_cases
 from op_sweep import pairwise
@@ -19,7 +19,6 @@ from stepwell.dialects.types import FLOATS
 from stepwell.plugins import load_file
 
 PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "soft_shrink" / "soft_shrink.py"
-NAMED = [name for name in TARGETS if name != "host"]
 OURS = [m for m, cls in sorted(op_classes().items()) if cls.__module__.startswith("stepwell.dialects.")]
 ROWS = 8  # of each op, of the hundred or so that have all pairs: the first, which have the most
 PARTS = 4

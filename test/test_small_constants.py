@@ -1,0 +1,108 @@
+"""Small constants in native code: each element is read where it belongs, in every lane, and a zero drops nothing but what it multiplies."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from guarded import NAMED
+from native_ops import Instance, problems
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from op_random import Case
+
+import stepwell
+
+RANDOM = np.random.default_rng(23)
+OPSET = 21
+
+
+def check(node: onnx.NodeProto, operands: list[np.ndarray], constants: tuple[int, ...], targets: list[str] = NAMED) -> None:
+    """Compile a model of one node with some of its operands constant, for each target, and compare it with ONNX's evaluator."""
+    info = helper.make_tensor_value_info
+    named = dict(zip(node.input, operands, strict=True))
+    given = {name: a for n, (name, a) in enumerate(named.items()) if n not in constants}
+    literals = [helper.make_node("Constant", [], [name], value=numpy_helper.from_array(a)) for name, a in named.items() if name not in given]
+    graph = helper.make_graph(
+        [*literals, node], "g", [info(name, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for name, a in given.items()],
+        [helper.make_empty_tensor_value_info(name) for name in node.output],
+    )  # fmt: skip
+    model = onnx.shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10))
+    expected = ReferenceEvaluator(model).run(None, given)
+    for target in targets:
+        got = stepwell.compile(model, target=target, threads=1, cache=False).run(given)
+        for name, want in zip(node.output, expected, strict=True):
+            np.testing.assert_array_equal(got[name], want, err_msg=target)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 17, 64, 65])
+@pytest.mark.parametrize("constant", [0, 1])
+@pytest.mark.parametrize("dtype", [np.int64, np.float32, np.uint8])
+def test_sum_with_a_constant(dtype: Any, constant: int, size: int) -> None:
+    data, counted = RANDOM.integers(1, 100, size).astype(dtype), np.arange(size, dtype=dtype)
+    operands = [data, counted] if constant else [counted, data]
+    check(helper.make_node("Add", ["a", "b"], ["y"]), operands, (constant,), NAMED[-1:])
+
+
+@pytest.mark.parametrize("upper", [0, 1])
+@pytest.mark.parametrize("shape", [(4, 5), (3, 3), (2, 5, 17)])
+def test_triangle(shape: tuple[int, ...], upper: int) -> None:
+    node = helper.make_node("Trilu", ["x", "k"], ["y"], upper=upper)
+    check(node, [RANDOM.integers(1, 9, shape), np.array(-1, np.int64)], (1,))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_hardmax(axis: int) -> None:
+    check(helper.make_node("Hardmax", ["x"], ["y"], axis=axis), [RANDOM.standard_normal((3, 4, 5)).astype(np.float32)], ())
+
+
+@pytest.mark.parametrize("axis", [-1, 0, 1])
+def test_one_hot(axis: int) -> None:
+    operands = [RANDOM.integers(-7, 7, (3, 4)), np.array(7, np.int64), np.array([2, 5], np.float32)]
+    check(helper.make_node("OneHot", ["i", "depth", "values"], ["y"], axis=axis), operands, (1, 2))
+
+
+@pytest.mark.parametrize("constants", [(), (1,)])
+def test_reversed_sequences(constants: tuple[int, ...]) -> None:
+    """Where lengths come at run time, the places that they are compared with are the constant."""
+    node = helper.make_node("ReverseSequence", ["x", "lengths"], ["y"], time_axis=0, batch_axis=1)
+    check(node, [RANDOM.standard_normal((5, 3)).astype(np.float32), np.array([5, 1, 3], np.int64)], constants)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float32])
+@pytest.mark.parametrize("slopes", [(5,), (4, 5), (3, 1, 1)])
+def test_slopes(slopes: tuple[int, ...], dtype: Any) -> None:
+    operands = [RANDOM.integers(-9, 9, (3, 4, 5)).astype(dtype), RANDOM.integers(2, 9, slopes).astype(dtype)]
+    check(helper.make_node("PRelu", ["x", "slope"], ["y"]), operands, (1,))
+
+
+# --- sums in which a constant is an index
+
+
+def configurations() -> list[dict[str, Any]]:
+    """What Resize can be asked for where each element is a sum of several: 330 of them."""
+    sizes = [(2, 3), (3, 2), (5, 7), (7, 3), (4, 4), (8, 3), (3, 11), (16, 5), (5, 17), (1, 4), (6, 1)]
+    kinds = [(mode, antialias, outside) for mode in ("linear", "cubic") for antialias in (False, True) for outside in (False, True)]
+    kinds = [kind for kind in kinds if kind[0] == "cubic" or not kind[2]]  # linear without `exclude_outside`
+    coordinates = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
+    return [
+        {
+            "sizes": (-1, -1, -1, want), "scales": (1.0, 1.0, 1.0, float(np.float32(want / have))), "have": have, "mode": mode, "coordinates": where,
+            "rounding": "round_prefer_floor", "cubic_coefficient": -0.75, "exclude_outside": outside, "antialias": antialias, "roi": (),
+            "extrapolation": 0.0,
+        }
+        for have, want in sizes for mode, antialias, outside in kinds for where in coordinates
+    ]  # fmt: skip
+
+
+def test_resampled() -> None:
+    """A seventh of the configurations, with every mode, mapping of coordinates and pair of sizes."""
+    assert problems(resizes(configurations()[::7])) == {}
+
+
+def resizes(chosen: list[dict[str, Any]]) -> list[Instance]:
+    made = []
+    for number, attributes in enumerate(chosen):
+        x = RANDOM.standard_normal((1, 2, 3, attributes.pop("have"))).astype(np.float32)
+        made.append(Instance("resize", number, Case([x], attributes), "host", "plain", (), True))
+    return made
