@@ -174,3 +174,22 @@ def test_booleans_read_along_a_vector_are_bytes_not_bits():
       } -> tensor<5x19xf32>
       return %1 : tensor<5x19xf32>""".replace("SCHEDULE", schedule((0, 1), 0, (1, 1), 1, 8))
     np.testing.assert_array_equal(run_kernel(body, [mask, x], TensorType("f32", (5, 19))), np.where(mask, x, 0))
+
+
+@pytest.mark.parametrize("columns", [3, 19])
+def test_epilogues_in_place_are_applied_in_their_order(columns):
+    """Two that do not commute, in the nest of the product that they follow."""
+    rng = np.random.default_rng(columns)
+    a, b, bias = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 7), (7, columns), (columns,)))
+    result = f"tensor<5x{columns}xf32>"
+    scaled = f"""%3 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"]}} ins(%x2 : tensor<{columns}xf32>) outs(%2 : {result}) {{
+      ^bb0(%c: f32, %o: f32):
+        %s = arith.mulf %o, %c : f32
+        linalg.yield %s : f32
+      }} -> {result}
+      return %3"""
+    body = product_body(5, columns, 7, schedule((0, 1), 0, (2, 1, 1), 1, 8)).replace("return %2", scaled)
+    got = run_kernel(body, [a, b, bias], TensorType("f32", (5, columns)))
+    bound = EPSILON * 10 * (np.abs(a) @ np.abs(b) + np.abs(bias)) * np.abs(bias)
+    assert (np.abs(got - (a.astype(np.float64) @ b + bias) * bias) <= bound).all()
