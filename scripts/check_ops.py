@@ -67,14 +67,15 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def chosen(ops: list[str], options: argparse.Namespace, seed: int) -> Iterator["Instance"]:
-    """The cases that the options ask for."""
+    """The cases that the options ask for, of all ops in turn, so that little time is enough for some of each."""
     from guarded import NAMED
     from native_ops import instances
 
-    for mnemonic in ops:
-        for single in instances(mnemonic, NAMED, seed):
-            wanted = single.target in (options.target or NAMED) and single.way in (options.way or [single.way])
-            if wanted and options.row in (None, single.number):
+    for group in itertools.zip_longest(*(instances(mnemonic, NAMED, seed) for mnemonic in ops)):
+        for single in group:
+            if single is None or options.row not in (None, single.number):
+                continue
+            if single.target in (options.target or NAMED) and single.way in (options.way or [single.way]):
                 yield single
 
 

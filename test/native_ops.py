@@ -40,10 +40,9 @@ class Way:
 
 
 WAYS = {"full": Way(True), "unfolded": Way(False, ("use-winograd",)), "plain": Way(False, REWRITES)}
-"""Everything; without folding, so that ops of constants are compiled too; also without any rewriting of the graph."""
-ONLY_CONSTANT = {"dynamic_slice": (3,)}
-"""Operands that have to be known at compile time: here the axes of a slice, by which the shapes of what is computed are chosen."""
+"""All there is; without folding, so that ops of constants are compiled too, and with direct convolutions; without any rewriting of the graph."""
 NOT_NATIVE = {"non_zero": "the size of its result is known only when it runs, and then it is not compiled yet"}
+"""The ops that are not compiled, and why."""
 # Winograd's method makes NaN of what is beside an infinity, and so needs finite data.
 FINITE_ONLY = {"full": ("conv",)}
 
@@ -151,7 +150,7 @@ def instance(mnemonic: str, number: int, row: dict[str, Any], seed: int) -> Inst
     count = len(made.arrays)
     which = row["constants"]
     some = range(count) if which == "all" else [] if which == "none" or int(which) >= count else [int(which)]
-    made.constants = tuple(sorted({*some, *ONLY_CONSTANT.get(mnemonic, ())}))
+    made.constants = tuple(some)
     return made
 
 

@@ -5,14 +5,14 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
+from op_closeness import Bound, problem
 
 from stepwell.dialects.errors import StepwellError
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.mlir import ExecutionEngine, func, ir, make_context, passmanager
-from stepwell.dialects.types import FLOATS, TensorType, from_numpy, to_numpy
+from stepwell.dialects.types import TensorType, from_numpy, to_numpy
 from stepwell.dialects.weights import WeightTable
 from stepwell.passes.affine_to_llvm.expand_math import ExpandMath
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
@@ -183,27 +183,17 @@ def _read(result: Any, dtype: str, rank: int) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(flat, shape, strides).copy()
 
 
-def check_op(mnemonic: str, arrays: Sequence[Any], *, terms: int = 1, ulps: float = 1, scale: Any = None, **options: Any) -> None:
+def check_op(
+    mnemonic: str, arrays: Sequence[Any], *, terms: int = 1, ulps: float = 1, scale: Any = None, allowed: Bound | None = None, **options: Any
+) -> None:
     """Compare what compiled code computes with the reference: integers exactly, floats to `terms` roundings of a sum of size `scale`.
 
     `scale` (an array that broadcasts to the result, or None for the result itself) is how large what is summed is; a function in
-    between may be off by `ulps`.
+    between may be off by `ulps`. `allowed` says all of it at once.
     """
+    allowed = allowed or Bound(terms, ulps, scale, stored=0 if scale is None else ulps)
     actual = run_op(mnemonic, arrays, **options)
     expected = reference(mnemonic, arrays, **{k: v for k, v in options.items() if k != "types"})
     for a, e in zip(actual, expected, strict=True):
-        assert (a.shape, a.dtype) == (e.shape, e.dtype)
-        if from_numpy(a.dtype) not in FLOATS:
-            np.testing.assert_array_equal(a, e)
-            continue
-        info = ml_dtypes.finfo(a.dtype)
-        wide_a, wide_e = a.astype(np.float64), e.astype(np.float64)
-        np.testing.assert_array_equal(np.isnan(wide_a), np.isnan(wide_e))
-        size = np.abs(wide_e) if scale is None else np.asarray(scale, np.float64)
-        # Narrow floats are summed in f32 and rounded once.
-        roundings = ulps + terms if info.bits >= 32 else ulps + terms * float(np.finfo(np.float32).eps) / float(info.eps)
-        with np.errstate(all="ignore"):
-            error = np.where(wide_a == wide_e, 0, np.abs(wide_a - wide_e))
-            limit = roundings * float(info.eps) * size + float(info.smallest_subnormal)
-        bad = (error != 0) & ~(error <= limit) & ~np.isnan(wide_e)
-        assert not bad.any(), f"{mnemonic}: {wide_a[bad][:4]} instead of {wide_e[bad][:4]}, error {error[bad][:4]}"
+        wrong = problem(a, e, allowed)
+        assert wrong is None, f"{mnemonic}: {wrong}"

@@ -42,7 +42,7 @@ def conv_transpose(r: Random) -> Case:
     _, attributes = window(r, spatial, kernel)
     x = r.array(dtype, (r.size(1, 2), group * inputs, *r.sizes(spatial, 3, 4)))
     output_padding = tuple(r.integer(0, s - 1) for s in attributes["strides"])
-    w = r.array(dtype, (group * inputs, filters, *kernel))
+    w = r.within(dtype, (group * inputs, filters, *kernel))
     return Case([x, w], {**attributes, "group": group, "output_padding": output_padding})
 
 
