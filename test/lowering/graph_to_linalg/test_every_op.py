@@ -29,7 +29,7 @@ def test_every_op_has_a_lowering() -> None:
 
 @pytest.mark.parametrize("mnemonic", LOWERED)
 def test_on_random_operands(mnemonic: str) -> None:
-    @settings(max_examples=8)
+    @settings(max_examples=5)
     @given(st.data())
     def run(data: Any) -> None:
         case = data.draw(cases(mnemonic))
