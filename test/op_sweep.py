@@ -70,7 +70,7 @@ class Sweep(Random):
             return values
         if not is_float(dtype):
             return self.any_value(dtype, shape)
-        info = ml_dtypes.finfo(to_numpy(dtype))
+        info = ml_dtypes.finfo(to_numpy(dtype))  # type: ignore[no-untyped-call]
         small = [float(v) * sign for v in (info.smallest_subnormal, info.smallest_normal) for sign in (1, -1)]
         large = [float(info.max), float(info.min)] if self.largest else []
         return with_some(self.generator, values, [np.nan, np.inf, -np.inf, 0.0, -0.0, *small, *large])
