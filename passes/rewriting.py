@@ -258,17 +258,13 @@ def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.Inser
     """Clone `op` at `ip` with operands replaced by `mapping`, also inside its regions; adds its results to `mapping`."""
     new: ir.Operation = op.operation.clone(ip)
 
-    def remap(old: Any, fresh: Any) -> None:
+    # What an op uses is defined before it or round it, so one walk in program order finds everything mapped.
+    for old, fresh in zip([op.operation, *ops_below(op)], [new, *ops_below(new)], strict=True):
         for i, v in enumerate(old.operands):
             if v in mapping:
                 fresh.operands[i] = mapping[v]
         for r0, r1 in zip(old.regions, fresh.regions, strict=True):
             for b0, b1 in zip(r0.blocks, r1.blocks, strict=True):
                 mapping.update(zip(b0.arguments, b1.arguments, strict=True))
-                for x, y in zip(b0.operations, b1.operations, strict=True):
-                    remap(x.operation, y.operation)
-                    mapping.update(zip(x.operation.results, y.operation.results, strict=True))
-
-    remap(op.operation, new)
-    mapping.update(zip(op.operation.results, new.results, strict=True))
+        mapping.update(zip(old.results, fresh.results, strict=True))
     return new

@@ -139,10 +139,14 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
     """The nodes and, after each, those of the graphs inside it."""
-    for node in nodes:
+    waiting = [iter(nodes)]
+    while waiting:
+        node = next(waiting[-1], None)
+        if node is None:
+            waiting.pop()
+            continue
         yield node
-        for graph in subgraphs(node):
-            yield from nested_nodes(graph.node)
+        waiting += [iter(graph.node) for graph in reversed(list(subgraphs(node)))]
 
 
 def _attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:

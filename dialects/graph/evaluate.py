@@ -134,9 +134,10 @@ def last_uses(ops: Sequence[Any]) -> list[set[ir.Value]]:
 
 def values_used(op: Any) -> set[ir.Value]:
     """The operands of an op and of all ops inside it."""
-    used = set(op.operation.operands)
-    for region in op.operation.regions:
-        for block in region.blocks:
-            for inner in block.operations:
-                used |= values_used(inner)
+    used: set[ir.Value] = set()
+    waiting = [op.operation]
+    while waiting:
+        current = waiting.pop()
+        used.update(current.operands)
+        waiting += [inner.operation for region in current.regions for block in region.blocks for inner in block.operations]
     return used

@@ -221,12 +221,15 @@ class FuseOperators(Pass):
                 self._run_on_regions(function.operation, state)
 
     def _run_on_regions(self, op: ir.Operation, state: PassState) -> None:
-        for region in op.regions:
-            for block in region.blocks:
-                for inner in block.operations:
-                    if len(inner.operation.regions) and inner.operation.name != "graph.fused":
-                        self._run_on_regions(inner.operation, state)
-                self._run_on_block(block, state)
+        blocks: list[ir.Block] = []
+        waiting = [op]
+        while waiting:
+            own = [block for region in waiting.pop().regions for block in region.blocks]
+            blocks += own
+            inside = [inner.operation for block in own for inner in block.operations]
+            waiting += [inner for inner in inside if len(inner.regions) and inner.name != "graph.fused"]
+        for block in reversed(blocks):  # those inside others first
+            self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
         grouping = Grouping(block, self.max_ops, self.producers)

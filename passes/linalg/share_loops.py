@@ -209,8 +209,12 @@ def root_of(chain: list[ir.Operation]) -> Structured:
 
 def used_once(value: ir.Value) -> bool:
     """Whether a value, and each that it is a view of, has one use."""
-    op = defining_op(value)
-    return use_count(value) == 1 and (op is None or op.name not in TENSOR_RESHAPES or used_once(op.operands[0]))
+    while use_count(value) == 1:
+        op = defining_op(value)
+        if op is None or op.name not in TENSOR_RESHAPES:
+            return True
+        value = op.operands[0]
+    return False
 
 
 def steps_in_cache(

@@ -46,6 +46,10 @@ def write_into(value: ir.Value, destination: ir.Value) -> bool:
     Views of the destination are made at the current insertion point, which must come before the chain. Returns False, with nothing
     changed, if the chain does not start at a tensor.empty of its own.
     """
+    while (start := None if value == destination else _start(value)) is not None:
+        if use_count(start) != 1:
+            return False
+        value = start
     op = defining_op(value)
     if op is None or value == destination:
         return value == destination
@@ -53,9 +57,6 @@ def write_into(value: ir.Value, destination: ir.Value) -> bool:
         value.replace_all_uses_with(destination)
         op.erase()
         return True
-    start = _start(value)
-    if start is not None:
-        return use_count(start) == 1 and write_into(start, destination)
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
         view = _inverse_view(op, destination)
         if write_into(op.operands[0], view):
@@ -143,15 +144,18 @@ def _write_slice_in_place(insert: ir.Operation) -> None:
 
 def _starts_at_empty(value: ir.Value) -> bool:
     """Whether write_into would succeed on `value`."""
-    op = defining_op(value)
-    if op is None:
-        return False
-    if op.name == "tensor.empty":
-        return True
-    start = _start(value)
-    if start is not None:
-        return use_count(start) == 1 and _starts_at_empty(start)
-    return op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1 and _starts_at_empty(op.operands[0])
+    while True:
+        op = defining_op(value)
+        if op is None:
+            return False
+        if op.name == "tensor.empty":
+            return True
+        start = _start(value)
+        if start is None and op.name in ("tensor.collapse_shape", "tensor.expand_shape"):
+            start = op.operands[0]
+        if start is None or use_count(start) != 1:
+            return False
+        value = start
 
 
 def _hoist(value: ir.Value, block: ir.Block) -> bool:

@@ -27,28 +27,38 @@ class Buffer:
     offset: int = 0  # within the parent, or for a root within its place
     first: int = 1 << 60
     last: int = -1
-    members: list["Buffer"] = field(default_factory=list)
+    members: list[tuple["Buffer", int]] = field(default_factory=list)  # each with its offset
     joined: bool = False  # the result of a concatenation: written piece by piece
     written: int = -1  # the step at which it first holds data itself, whatever its members do
 
     def root(self) -> "tuple[Buffer, int]":
         """The outermost buffer that holds this one, and the byte offset in it."""
-        buffer, offset = self, 0
+        way: list[Buffer] = []
+        buffer = self
         while buffer.parent is not None:
-            offset += buffer.offset
+            way.append(buffer)
             buffer = buffer.parent
+        offset = 0
+        for inner in reversed(way):  # which is shorter the next time: results in place of each other may be thousands deep
+            offset += inner.offset
+            inner.parent, inner.offset = buffer, offset
         return buffer, offset
 
     def put_into(self, parent: "Buffer", offset: int) -> None:
         """Make this root a part of `parent`, whose lifetime then covers both."""
         self.parent, self.offset = parent, offset
-        parent.members.append(self)
+        parent.members.append((self, offset))
         holder, _ = parent.root()
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
 
     def stretches(self, offset: int = 0) -> list[Piece]:
         """What it and its members hold, in no order, perhaps one over the other; `offset` is its own."""
-        return [Piece(offset, self.size, self.written), *(p for m in self.members for p in m.stretches(offset + m.offset))]
+        found, waiting = [], [(self, offset)]
+        while waiting:
+            buffer, at = waiting.pop()
+            found.append(Piece(at, buffer.size, buffer.written))
+            waiting += [(member, at + inside) for member, inside in buffer.members]
+        return found
 
     def pieces(self) -> tuple[Piece, ...]:
         """The stretches of this root that first hold data at different steps, from its first byte to its last; empty if it is one."""
@@ -65,7 +75,13 @@ class Buffer:
     @property
     def is_divided(self) -> bool:
         """Whether it is written piece by piece, which cannot be done in an output."""
-        return self.joined or any(member.is_divided for member in self.members)
+        waiting = [self]
+        while waiting:
+            buffer = waiting.pop()
+            if buffer.joined:
+                return True
+            waiting += [member for member, _ in buffer.members]
+        return False
 
     @property
     def is_free_root(self) -> bool:
@@ -218,11 +234,8 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int:
 
 
 def _lay_out(plan: Assignment) -> None:
-    roots = []
-    for buffer in [*plan.values.values(), *plan.scratch.values()]:
-        root, _ = buffer.root()
-        if root.place == "workspace" and root not in roots and root.last >= 0:
-            roots.append(root)
+    found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
+    roots = [root for root in found if root.place == "workspace" and root.last >= 0]
     lifetimes = [Lifetime(b.size, b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)

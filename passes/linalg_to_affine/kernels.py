@@ -207,10 +207,12 @@ def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:
 
 def _users_through_views(value: ir.Value) -> list[ir.Operation]:
     found = []
-    for user in users(value):
-        found.append(user)
-        if user.name in VIEWS:
-            found += _users_through_views(user.results[0])
+    waiting = [value]
+    while waiting:
+        for user in users(waiting.pop()):
+            found.append(user)
+            if user.name in VIEWS:
+                waiting.append(user.results[0])
     return found
 
 

@@ -106,11 +106,14 @@ class _Placer:
         self.sizes = [aligned(b.size) for b in buffers]
         # For each buffer the others that it meets, and the open interval, from the other's offset on, in which it must not begin.
         self.neighbours: list[list[tuple[int, int, int]]] = [[] for _ in buffers]
-        for i, a in enumerate(buffers):
-            for j in range(i):
-                for low, high in _conflicts(a, buffers[j]):
+        alive: list[int] = []
+        for i in sorted(range(len(buffers)), key=lambda index: buffers[index].first):
+            alive = [j for j in alive if buffers[j].last >= buffers[i].first]
+            for j in alive:
+                for low, high in _conflicts(buffers[i], buffers[j]):
                     self.neighbours[i].append((j, low, high))
                     self.neighbours[j].append((i, -high, -low))
+            alive.append(i)
         self.effort = len(buffers) + sum(map(len, self.neighbours))
 
     def place(self, order: list[int]) -> _Layout:
