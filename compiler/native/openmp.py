@@ -10,12 +10,20 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
+from stepwell.dialects.processes import Lock
+
 _NAMES = {"linux": ("libomp.so", "libomp.so.5"), "darwin": ("libomp.dylib",)}
+_INIT_AT_FORK = "KMP_INIT_AT_FORK"
 _LOADED = re.compile(r"(/\S*/lib(?:omp|iomp5)[\w.-]*\.so[\w.]*)$")
 
 
 class OpenMP:
-    """The loaded OpenMP runtime: its path, its symbols, and the thread count of the calling thread."""
+    """The loaded OpenMP runtime: its path, its symbols, and the thread count of the calling thread.
+
+    A forked process has none of its parent's threads, and the runtime forgets them there unless KMP_INIT_AT_FORK forbids it, which
+    scikit-learn does: so it is started without that. If another library has started it already, its parallel regions would wait for
+    these threads for ever, and a forked process runs them on one thread.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -24,13 +32,40 @@ class OpenMP:
         calls = ctypes.PyDLL(path)
         self._set: Callable[[int], None] = calls.omp_set_num_threads
         self._get: Callable[[], int] = calls.omp_get_max_threads
+        self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
+        forbidden = os.environ.pop(_INIT_AT_FORK, None)
+        try:
+            self._get()
+        finally:
+            if forbidden is not None:
+                os.environ[_INIT_AT_FORK] = forbidden
+        self._is_forked = self._is_single = False
+        self._looking = Lock()
+        os.register_at_fork(after_in_child=functools.partial(setattr, self, "_is_forked", True))
 
     def set_threads(self, threads: int) -> int:
         """Let the parallel regions that this thread starts use `threads` threads; returns the number before."""
+        if self._is_forked:
+            self._look_at_threads()
+        if self._is_single:
+            threads = 1
         before = self._get()
         if before != threads:
             self._set(threads)
         return before
+
+    def _look_at_threads(self) -> None:
+        """In a forked process, where no other thread has run a model yet: see whether the runtime believes in any."""
+        with self._looking:
+            if not self._is_forked:
+                return
+            self._is_single = self._known is not None and self._known() > 1
+            self._is_forked = False
+        if self._is_single:
+            warnings.warn(
+                f"{self.path} was started with {_INIT_AT_FORK}=FALSE before Stepwell was used: models run on one thread in forked processes. "
+                f"Unset it, or use Stepwell before that library.", stacklevel=4,
+            )  # fmt: skip
 
     def symbol(self, name: str) -> int | None:
         """The address of one of the library's functions, or None."""

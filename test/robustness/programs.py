@@ -1,9 +1,16 @@
 """What the tests of robustness run in child processes: small models whose right answers are known, threads that compile and run them."""
 
+import concurrent.futures
+import ctypes
+import importlib
+import multiprocessing
+import os
 import resource
 import signal
 import threading
 import time
+import traceback
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +20,7 @@ from onnx import TensorProto, helper, numpy_helper
 from watchdog import address_space
 
 import stepwell
+from stepwell.native.openmp import find_libomp, openmp
 
 ROWS = 600  # with its 64 columns, enough work for a loop to be dealt out to threads
 X = np.random.default_rng(5).standard_normal((ROWS, 64), np.float32)
@@ -40,8 +48,13 @@ def check(y: np.ndarray, seed: int, x: np.ndarray = X, *, weights: int = 32) -> 
     rng = np.random.default_rng(seed)
     w, b = rng.standard_normal((64, weights), np.float32), rng.standard_normal(weights, np.float32)
     wide = x.astype(np.float64), w.astype(np.float64)
-    bound = (66 * np.finfo(np.float32).eps) * (np.abs(wide[0]) @ np.abs(wide[1]) + np.abs(b))
-    assert (np.abs(y - (np.maximum(wide[0] @ wide[1], 0) + b)) <= bound).all()
+    bound = (66 * np.finfo(np.float32).eps) * (_product(*map(np.abs, wide)) + np.abs(b))
+    assert (np.abs(y - (np.maximum(_product(*wide), 0) + b)) <= bound).all()
+
+
+def _product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """`x @ y`, without BLAS: that of numpy may hang in a process that was forked while another thread was in it."""
+    return np.einsum("ij,jk->ik", x, y, optimize=False)
 
 
 def compile_and_check(seed: int = 0, *, threads: int = 2, source: Any = None) -> None:
@@ -192,3 +205,104 @@ def interrupt_runs(size: int, rounds: int) -> tuple[int, int]:
             count += 1
         assert np.array_equal(model(*arrays)[0], want)
     return count, len(model._workspaces)
+
+
+def need_no_compiler_processes() -> None:
+    """Have this process believe in one core: it then compiles small models by itself, which takes less time."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[os.getpid() % len(os.sched_getaffinity(0))]})
+
+
+def run_child(model: "stepwell.CompiledModel", seed: int) -> int:
+    """In a forked process: run a model of the parent's, compile another one, run that; returns how many threads the first was run on."""
+    signal.alarm(30)
+    check(model(X)[0], seed)
+    compile_and_check(seed + 1)
+    runtime = openmp()
+    assert runtime is not None
+    return runtime.set_threads(1)
+
+
+def fork(work: Callable[[], object]) -> int:
+    """Do `work` in a forked process; returns its exit status, which is below zero for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+_model: Any = None  # of the parent's, for the workers of pools
+
+
+def _work(seed: int) -> int:
+    return run_child(_model, seed)
+
+
+def forked_children(first: str) -> None:
+    """Use models in children of all kinds, once the parent has run one on two threads. `first` is imported before Stepwell is used."""
+    global _model
+    need_no_compiler_processes()
+    importlib.import_module(first)
+    _model = stepwell.compile(network(2), threads=2)
+    check(_model(X)[0], 2)
+    assert fork(lambda: run_child(_model, 2)) == 0
+    assert fork(lambda: os._exit(fork(lambda: run_child(_model, 2)))) == 0
+    context = multiprocessing.get_context("fork")
+    with context.Pool(2) as pool:
+        pool.map(_work, [2, 2])
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as executor:
+        list(executor.map(_work, [2, 2]))
+    check(_model(X)[0], 2)
+
+
+def forks_beside_compiling(count: int) -> list[int]:
+    """Fork, again and again, while another thread compiles and two run a model; returns the exit statuses."""
+    need_no_compiler_processes()
+    model, done = stepwell.compile(network(2), threads=2), threading.Event()
+
+    def compile_all() -> None:
+        seed = 10
+        while not done.is_set():
+            compile_and_check(seed)
+            seed += 1
+
+    def run() -> None:
+        while not done.is_set():
+            check(model(X)[0], 2)
+
+    others = [threading.Thread(target=work, daemon=True) for work in (compile_all, run, run)]
+    for thread in others:
+        thread.start()
+    statuses = []
+    for i in range(count):
+        time.sleep(0.02 * i)
+        statuses.append(fork(lambda: run_child(model, 2)))
+    done.set()
+    for thread in others:
+        thread.join()
+    return statuses
+
+
+def forked_where_openmp_was_started_before() -> list[str]:
+    """As where another library has started the runtime, not to be told of forks; returns the warnings of the child."""
+    os.environ["KMP_INIT_AT_FORK"] = "FALSE"
+    path = find_libomp()
+    assert path is not None
+    ctypes.CDLL(path).omp_get_max_threads()
+    model = stepwell.compile(network(2), threads=2)
+    check(model(X)[0], 2)
+    reading, writing = os.pipe()
+
+    def work() -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert run_child(model, 2) == 1
+        os.write(writing, "|".join(str(warning.message) for warning in caught).encode())
+
+    assert fork(work) == 0
+    check(model(X)[0], 2)
+    return os.read(reading, 10000).decode().split("|")
