@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -306,3 +307,31 @@ def forked_where_openmp_was_started_before() -> list[str]:
     assert fork(work) == 0
     check(model(X)[0], 2)
     return os.read(reading, 10000).decode().split("|")
+
+
+def interrupt_imports(moments: list[float]) -> list[str]:
+    """In forked processes that have loaded no compiler: have Ctrl-C arrive in the course of the first compilation, and compile again.
+
+    `moments` are parts of the time that an undisturbed one takes. Returns what happened in each process.
+    """
+    need_no_compiler_processes()
+    assert "torch_mlir" not in sys.modules
+    begin = time.perf_counter()
+    assert fork(lambda: compile_and_check(1)) == 0
+    seconds = time.perf_counter() - begin
+    ends = []
+    for moment in moments:
+
+        def work(moment: float = moment) -> None:
+            signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.setitimer(signal.ITIMER_REAL, moment * seconds)
+            try:
+                compile_and_check(1)
+                os._exit(3)  # it came too late
+            except KeyboardInterrupt:
+                compile_and_check(2)
+                compile_and_check(1)
+
+        ends.append({0: "interrupted", 3: "late"}.get(fork(work), "failed"))
+    return ends

@@ -1,0 +1,74 @@
+"""Ctrl-C at any moment of the first use, after which everything must still work."""
+
+import os
+import random
+import signal
+import threading
+
+import pytest
+from watchdog import Watchdog
+
+from stepwell.dialects.processes import Lock, uninterrupted
+
+ROUNDS = int(os.environ.get("STEPWELL_TEST_ROUNDS", "5"))
+
+
+def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:
+    draw = random.Random(ROUNDS)
+    moments = [(i + draw.random()) / ROUNDS for i in range(ROUNDS)]
+    with Watchdog() as dog:
+        outcome = dog.call("robustness.programs:interrupt_imports", moments, seconds=60 + 30 * ROUNDS)
+    assert outcome.kind == "returned", str(outcome)
+    assert "failed" not in outcome.value, str(outcome)
+    assert outcome.value.count("interrupted") >= ROUNDS // 2, str(outcome)
+
+
+def test_an_interrupt_waits_until_the_end_of_a_block() -> None:
+    done = []
+
+    def work() -> None:
+        with uninterrupted():
+            with uninterrupted():
+                signal.raise_signal(signal.SIGINT)
+                done.append("inside")
+            done.append("outside")
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == ["inside", "outside"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_other_threads_leave_signals_alone() -> None:
+    seen = []
+
+    def work() -> None:
+        with uninterrupted():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [signal.getsignal(signal.SIGINT)]
+
+
+def test_a_lock_is_free_in_a_forked_child() -> None:
+    lock = Lock()
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    held.wait()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if lock.acquire(blocking=False) else 1)
+    status = os.waitpid(pid, 0)[1]
+    assert not lock.acquire(blocking=False)
+    done.set()
+    holder.join()
+    assert status == 0
