@@ -1,11 +1,7 @@
 """Small ONNX models for the importer's tests, imported and compared with ONNX Runtime or ONNX's own evaluator."""
 
 import functools
-import os
-import pickle
-import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +9,6 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import ModelProto, NodeProto, helper, numpy_helper
-from onnx.backend.test import loader
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
 
@@ -23,22 +18,6 @@ from stepwell.dialects.mlir import ir, make_context
 from stepwell.importer import ImportedModel, import_model
 
 Arrays = Mapping[str, np.ndarray]
-
-
-@functools.cache
-def node_cases() -> list[Any]:
-    """ONNX's operator tests, every third. Making them takes many seconds, so they stay in build/."""
-    stored = Path(__file__).parent.parent / "build" / f"node-cases-{onnx.__version__}.pickle"
-    if not stored.exists():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            cases = loader.load_model_tests(kind="node")
-        plain = [(c.name, c.model.SerializeToString(), c.data_sets, c.rtol, c.atol) for c in cases[::3]]
-        stored.parent.mkdir(exist_ok=True)
-        partial = stored.with_suffix(f".{os.getpid()}.tmp")
-        partial.write_bytes(pickle.dumps(plain))
-        partial.replace(stored)
-    return list(pickle.loads(stored.read_bytes()))
 
 
 @functools.cache
@@ -127,7 +106,7 @@ def assert_close(got: np.ndarray, want: np.ndarray, terms: int = 32) -> None:
     if want.dtype.kind in "iub":
         np.testing.assert_array_equal(got, want)
         return
-    eps = float(ml_dtypes.finfo(want.dtype).eps)
+    eps = float(ml_dtypes.finfo(want.dtype).eps)  # type: ignore[no-untyped-call]
     wide_got, wide_want = got.astype(np.float64), want.astype(np.float64)
     finite = wide_want[np.isfinite(wide_want)]
     scale = float(np.abs(finite).max()) if finite.size else 1.0

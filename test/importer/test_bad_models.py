@@ -7,7 +7,8 @@ import random
 import numpy as np
 import onnx
 import pytest
-from importing import context, floats, model, node, node_cases, run
+from backend_suite.cases import cases
+from importing import context, floats, model, node, run
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
 from stepwell.dialects.errors import InputError, LimitError, ModelError, StepwellError, UnsupportedError
@@ -164,7 +165,7 @@ def _varint(value: int) -> bytes:
 @pytest.fixture(scope="module")
 def samples() -> list[bytes]:
     """Models of some of ONNX's own operator tests."""
-    return [case[1] for case in node_cases()[::2]]
+    return [case.model for case in cases()[::6]]
 
 
 def survives(source: bytes | ModelProto) -> None:

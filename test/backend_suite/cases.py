@@ -1,0 +1,153 @@
+"""The cases of ONNX's backend suite: models, inputs, expected outputs, tolerances; and which of them are about dense numeric tensors.
+
+The light networks, which the suite calls "real", have their own test in test_networks.py.
+"""
+
+import fcntl
+import functools
+import hashlib
+import os
+import pickle
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper, shape_inference
+from onnx.backend.test import loader
+
+BUILD = Path(__file__).resolve().parent.parent.parent / "build"
+FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
+DTYPES = frozenset(
+    TensorProto.DataType.Value(name)
+    for name in ["BOOL", "INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "FLOAT16", "BFLOAT16", "FLOAT", "DOUBLE"]
+)
+FOREIGN_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview.training")
+# The expected values are what one random generator gave.
+RANDOM = re.compile(r"test_bernoulli|test_training_dropout(?!.*zero_ratio)")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One model with one set of inputs; `op` is the operator that it tests, or the folder of the suite for whole models."""
+
+    name: str
+    op: str
+    model: bytes
+    inputs: tuple[np.ndarray, ...]
+    expected: tuple[np.ndarray, ...]
+    rtol: float
+    atol: float
+
+
+@functools.cache
+def cases() -> list[Case]:
+    """All cases of dense numeric tensors, by name. Making them takes half a minute, so they stay in build/."""
+    code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
+    stored = BUILD / f"onnx-suite-{onnx.__version__}-{code}.pickle"
+    BUILD.mkdir(exist_ok=True)
+    with open(stored.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several test processes one makes the file, and the others wait for it
+        if not stored.exists():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                made = sorted(_numeric(_operator_cases()), key=lambda case: case.name) + sorted(_numeric(_folder_cases()), key=lambda case: case.name)
+            partial = stored.with_suffix(f".{os.getpid()}.tmp")
+            partial.write_bytes(pickle.dumps(made))
+            partial.replace(stored)
+    found: list[Case] = pickle.loads(stored.read_bytes())
+    return found
+
+
+@functools.cache
+def by_operator() -> dict[str, list[Case]]:
+    """The cases of each operator or folder."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases():
+        groups.setdefault(case.op, []).append(case)
+    return dict(sorted(groups.items()))
+
+
+Raw = tuple[str, str, ModelProto, list[Any], list[Any], float, float]
+
+
+def _operator_cases() -> Iterator[Raw]:
+    tests: list[Any] = loader.load_model_tests(kind="node")
+    # In `test_x_expanded` and `test_x_expanded_ver18` the operator of `test_x` is replaced by its definition.
+    ops = {test.name: test.model.graph.node[0].op_type for test in tests}
+    for test in tests:
+        op = ops[re.sub(r"_expanded(_ver\d+)?$", "", test.name)]
+        for number, (inputs, outputs) in enumerate(test.data_sets):
+            yield f"{test.name}{f'#{number}' * (number > 0)}", op, test.model, list(inputs), list(outputs), test.rtol, test.atol
+
+
+def _folder_cases() -> Iterator[Raw]:
+    for kind in FOLDERS:
+        tests: list[Any] = loader.load_model_tests(kind=kind)
+        for test in tests:
+            folder = Path(test.model_dir)
+            model = onnx.load(folder / "model.onnx")
+            for number, data in enumerate(sorted(folder.glob("test_data_set_*"))):
+                inputs, outputs = ([_stored(path) for path in sorted(data.glob(f"{side}_*.pb"), key=_number)] for side in ("input", "output"))
+                yield f"{test.name}{f'#{number}' * (number > 0)}", kind, model, inputs, outputs, test.rtol, test.atol
+
+
+def _number(path: Path) -> int:
+    return int(path.stem.rpartition("_")[2])
+
+
+def _stored(path: Path) -> TensorProto | None:
+    """The tensor in a file of the suite; None for another kind of value, whose case is not numeric."""
+    tensor = TensorProto()
+    try:
+        tensor.ParseFromString(path.read_bytes())
+    except Exception:  # a sequence, say, whose fields are of other types
+        return None
+    return tensor
+
+
+def _numeric(raw: Iterator[Raw]) -> Iterator[Case]:
+    for name, op, model, inputs, expected, rtol, atol in raw:
+        if why_left_out(name, model) == "":
+            yield Case(name, op, model.SerializeToString(), _arrays(inputs), _arrays(expected), rtol, atol)
+
+
+def _arrays(values: list[Any]) -> tuple[np.ndarray, ...]:
+    return tuple(numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values)
+
+
+def why_left_out(name: str, model: ModelProto) -> str:
+    """Why a case is not about dense numeric tensors whose values follow from the inputs; empty if it is."""
+    every = list(graphs(model.graph))
+    nodes = [node for graph in every for node in graph.node]
+    foreign = {node.domain for node in nodes} & {*FOREIGN_DOMAINS}
+    if foreign:
+        return f"domain {min(foreign)}"
+    if RANDOM.match(name):
+        return "random values"
+    if any(node.op_type == "ImageDecoder" for node in nodes):
+        return "image files"
+    dtypes = {attribute.t.data_type for node in nodes for attribute in node.attribute if attribute.type == AttributeProto.TENSOR}
+    for graph in graphs(shape_inference.infer_shapes(model).graph):
+        dtypes |= {tensor.data_type for tensor in graph.initializer}
+        for value in [*graph.input, *graph.output, *graph.value_info]:
+            if value.type.WhichOneof("value") not in ("tensor_type", None):
+                return "sequences and optional values"
+            dtypes.add(value.type.tensor_type.elem_type)
+    dtypes -= DTYPES | {TensorProto.UNDEFINED}
+    return f"element type {TensorProto.DataType.Name(min(dtypes)).lower()}" if dtypes else ""
+
+
+def graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    """The graph and those inside its nodes."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            for inner in [attribute.g] if attribute.type == AttributeProto.GRAPH else attribute.graphs:
+                yield from graphs(inner)
+
+

@@ -1,0 +1,44 @@
+"""The forms in which a case is asked: as it is, and with inputs made constants, which folding and kernels treat in other ways."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from backend_suite.cases import Case
+from onnx import ModelProto, numpy_helper
+
+FORMS = ("given", "constants", "folded")
+SMALL = 64  # elements; up to so many are unrolled, written into the code, or folded
+
+
+def forms_of(case: Case) -> list[str]:
+    """Those of `FORMS` in which a case looks different from the forms before."""
+    constant = {form: _constant(case.inputs, form) for form in FORMS}
+    return [form for i, form in enumerate(FORMS) if all(constant[form] != constant[before] for before in FORMS[:i])]
+
+
+def in_form(case: Case, form: str) -> tuple[bytes, tuple[np.ndarray, ...]]:
+    """The model of a case in one of `FORMS`, and what it is given when it runs.
+
+    `constants`: all small inputs and all of integers or bools, but for the first input, are initializers. `folded`: that one too.
+    Neither tells the sizes of its outputs: they must follow from the operators.
+    """
+    constant = _constant(case.inputs, form)
+    if not constant:
+        return case.model, case.inputs
+    model = ModelProto.FromString(case.model)
+    given = [value for value in model.graph.input if value.name not in {t.name for t in model.graph.initializer}]
+    model.graph.initializer.extend(numpy_helper.from_array(case.inputs[i], given[i].name) for i in constant)
+    if model.ir_version >= 4:  # before, each initializer is an input too
+        for i in constant:
+            model.graph.input.remove(given[i])
+    del model.graph.value_info[:]
+    for value in model.graph.output:
+        for dim in value.type.tensor_type.shape.dim:
+            dim.Clear()
+    return model.SerializeToString(), tuple(array for i, array in enumerate(case.inputs) if i not in constant)
+
+
+def _constant(inputs: Sequence[np.ndarray], form: str) -> list[int]:
+    """The places of the inputs that a form makes constants."""
+    first = {"given": len(inputs), "constants": 1, "folded": 0}[form]
+    return [i for i in range(first, len(inputs)) if inputs[i].size <= SMALL or inputs[i].dtype.kind in "iub"]

@@ -1,0 +1,113 @@
+"""What came of a case, and whether that was expected: right, or unsupported by name and in the list."""
+
+import functools
+import itertools
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from backend_suite.cases import Case, cases, graphs
+from backend_suite.forms import FORMS, in_form
+from importing import assert_close
+from onnx import ModelProto
+from onnx.backend.test.runner import Runner
+from watchdog import Watchdog
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LIST = Path(__file__).parent / "unsupported.toml"
+# Here the expected values are off by more than the case allows, and ours are nearer to what is meant (both compared with f64). How many
+# terms the sums have whose rounding is allowed instead.
+ROUNDED = {r"test_dft_inverse(_opset19)?": 10, r"test_attention_4d_causal_fp16(_expanded)?": 8}
+# Here ONNX Runtime, which we follow and are compared with instead, gives something else.
+DISPUTED = {r"test_resize_downsample_scales_(linear|cubic)_align_corners": "it stretches to the whole size, not to what the scale leaves of it"}
+SECONDS = 300.0  # for one case; a hang must end, a slow machine must not be one
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`status` is "passed", "unsupported" or what is wrong: "wrong" (the outputs), "error", "died" or "timeout" (the process)."""
+
+    case: str
+    op: str
+    form: str
+    status: str
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.case} ({self.form}): {self.status} {self.text}".rstrip()
+
+
+def judge(dog: Watchdog, case: Case, form: str, options: Mapping[str, Any]) -> Verdict:
+    """Run a case in a form, compiled with options of `stepwell.compile`."""
+    formed = in_form(case, form)
+    outcome = dog.call("backend_suite.running:compile_and_run", *formed, dict(options), seconds=SECONDS)
+    if outcome.kind != "returned":
+        return Verdict(case.name, case.op, form, outcome.kind, str(outcome))
+    answer = outcome.value
+    if answer.outputs is not None:
+        text = difference(case, answer.outputs)
+        return Verdict(case.name, case.op, form, "wrong" if text else "passed", text)
+    if answer.failure == "unsupported" and not _names_something(answer.text, formed[0]):
+        return Verdict(case.name, case.op, form, "error", f"names no operator or input: {answer.text}")
+    return Verdict(case.name, case.op, form, answer.failure, answer.text)
+
+
+def _names_something(text: str, model: bytes) -> bool:
+    """Whether a message names an operator of the model, or one of its inputs."""
+    graph = ModelProto.FromString(model).graph
+    names = {f"input '{value.name}'" for value in graph.input}
+    return any(name in text for name in names | {node.op_type for inner in graphs(graph) for node in inner.node})
+
+
+def difference(case: Case, outputs: Sequence[np.ndarray]) -> str:
+    """How the outputs differ from those expected, in number, type, shape or by more than the case's tolerance; empty if not."""
+    expected = case.expected
+    if any(re.fullmatch(pattern, case.name) for pattern in DISPUTED):
+        session = onnxruntime.InferenceSession(case.model, providers=["CPUExecutionProvider"])
+        expected = tuple(session.run(None, {i.name: array for i, array in zip(session.get_inputs(), case.inputs, strict=True)}))
+    kinds = [[(array.dtype.name, array.shape) for array in arrays] for arrays in (outputs, expected)]
+    if kinds[0] != kinds[1]:
+        return f"got {kinds[0]}, expected {kinds[1]}"
+    terms = next((terms for pattern, terms in ROUNDED.items() if re.fullmatch(pattern, case.name)), None)
+    try:
+        if terms is None:
+            Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
+        else:
+            for got, want in zip(outputs, expected, strict=True):
+                assert_close(got, want, terms)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:400]
+    return ""
+
+
+@functools.cache
+def listed() -> dict[tuple[str, str], str]:
+    """Why a case is not supported, for each case and form in the list. Raises ValueError where the list names what there is not."""
+    known, found = {case.name for case in cases()}, {}
+    for entry in tomllib.loads(LIST.read_text())["unsupported"]:
+        for name, form in itertools.product(entry["cases"], entry["forms"]):
+            if name not in known or form not in FORMS or (name, form) in found or not entry["reason"]:
+                raise ValueError(f"{LIST.name}: {name} in the form {form}: expected a case, a form and a reason, each pair once")
+            found[name, form] = entry["reason"]
+    return found
+
+
+def unexpected(verdicts: Iterable[Verdict]) -> list[str]:
+    """The verdicts that must not be: what is wrong, or unsupported and not listed, or listed and passed."""
+    found = []
+    for verdict in verdicts:
+        is_listed = (verdict.case, verdict.form) in listed()
+        if verdict.status == "passed" and is_listed:
+            found.append(f"{verdict.case} ({verdict.form}) passes: take it out of {LIST.name}")
+        elif verdict.status not in ("passed", "unsupported") or (verdict.status == "unsupported" and not is_listed):
+            found.append(str(verdict))
+    return found

@@ -1,0 +1,55 @@
+"""ONNX's backend suite natively, each case also with its inputs made constants: right, or unsupported by name and listed.
+
+scripts/onnx_suite.py runs all of it, with other options too. The light networks are in test_networks.py.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+from backend_suite.cases import Case, by_operator
+from backend_suite.forms import forms_of
+from backend_suite.verdicts import Verdict, judge, listed, unexpected
+from watchdog import Watchdog
+
+CHUNK = 24  # cases of an operator in one test
+EVERY = {"given": 1, "constants": 3, "folded": 6}  # of how many cases one is asked in each form, to be done in a few minutes
+
+
+def chunks() -> list[tuple[str, str, int]]:
+    """Form, operator, and which piece of the cases."""
+    return [(form, op, n) for form in EVERY for op in by_operator() for n in range(len(of(op, form)[::CHUNK]))]
+
+
+def of(op: str, form: str) -> list[Case]:
+    """The cases of an operator that are asked in a form."""
+    return [case for case in by_operator()[op] if form in forms_of(case)][:: EVERY[form]]
+
+
+@pytest.fixture(scope="module")
+def dog() -> Iterator[Watchdog]:
+    """The process that compiles and runs: one for all cases, and a new one after a crash."""
+    with Watchdog() as watchdog:
+        yield watchdog
+
+
+@pytest.mark.parametrize(("form", "op", "piece"), chunks())
+def test_operator(dog: Watchdog, form: str, op: str, piece: int) -> None:
+    verdicts = [judge(dog, case, form, {}) for case in of(op, form)[piece * CHUNK : (piece + 1) * CHUNK]]
+    assert unexpected(verdicts) == []
+
+
+def test_the_list_can_only_shrink() -> None:
+    """A listed case that passes, one that is unsupported and not listed, and whatever else goes wrong, listed or not, fail."""
+    name, form = next(iter(listed()))
+    assert unexpected([Verdict(name, "", form, "unsupported"), Verdict("test_abs", "Abs", form, "passed")]) == []
+    assert len(unexpected([Verdict(name, "", form, "passed")])) == 1
+    assert len(unexpected([Verdict("test_abs", "Abs", "given", "unsupported")])) == 1
+    wrong = [Verdict(case, "", form, status) for case in (name, "test_abs") for status in ("wrong", "error", "died", "timeout", "raised")]
+    assert len(unexpected(wrong)) == len(wrong)
+
+
+def test_the_suite_is_all_there() -> None:
+    groups = by_operator()
+    assert sum(map(len, groups.values())) > 1700
+    assert {"simple", "pytorch-converted", "pytorch-operator"} < set(groups)
+    assert len(groups) > 180
