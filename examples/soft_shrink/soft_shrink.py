@@ -5,8 +5,10 @@ Use it with `--load examples/soft_shrink/soft_shrink.py`, or from an installed p
 
 import numpy as np
 
+from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype
+from stepwell.dialects.graph.numerics import widened
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import FLOATS, TensorType
 from stepwell.importer.builder import ImportBuilder, Value
@@ -27,11 +29,14 @@ class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure]):
     @staticmethod
     def infer(x: TensorType, *, amount: float) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
+        if amount < 0:
+            raise InferenceError(f"attribute 'amount' must be 0 or more, got {amount}")
         return x
 
     @staticmethod
+    @widened  # f16 and bf16 are computed in f32, and rounded once
     def reference(x: np.ndarray, *, amount: float) -> np.ndarray:
-        return np.sign(x) * np.maximum(np.abs(x) - np.asarray(amount, x.dtype), 0)
+        return np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(amount), 0)
 
 
 set_category(SoftShrinkOp, Category.INJECTIVE)  # fusion may join it to what computes its operand
