@@ -290,8 +290,10 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "the extremes of nothing"
     if op_type == "DFT":
         return "transforms, which ONNX Runtime computes in the type of the data and we in f64: zeros differ by more than their last bits"
-    if op_type == "Shrink" and x.dtype == np.float64:
-        return "Shrink of f64, which ONNX Runtime computes in f32"
+    if op_type in ("Shrink", "HardSwish", "Gelu") and x.dtype == np.float64:
+        return "functions of f64 that ONNX Runtime computes with numbers of f32"
+    if str(attributes.get("auto_pad", "")).startswith("SAME") and "dilations" in attributes:
+        return "windows with gaps padded to the same size, which ONNX Runtime pads as if there were none"
     if op_type == "BitShift" and operands[1] is not None and np.any(operands[1] >= 8 * x.itemsize):
         return "a shift by more bits than there are"
     if op_type == "Pow" and (x.dtype.kind in "iu" or np.asarray(operands[1]).dtype.kind in "iu"):
