@@ -134,7 +134,7 @@ def col2im(net: Net, op_type: str) -> None:
 
 @operator("MaxUnpool")
 def max_unpool(net: Net, op_type: str) -> None:
-    x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and min(v.shape[2:]) > 1, lambda: (1, 2, *net.r.integers(2, 2, 6)))
+    x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and all(n % 2 == 0 for n in v.shape[2:]), lambda: (1, 2, 4, 6))
     pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
     net.node(op_type, pooled, places, kernel_shape=[2, 2], strides=[2, 2])
 
