@@ -109,7 +109,7 @@ def _words(text: str) -> str:
 def save(case: Case, path: Path) -> None:
     """Write the model, and its inputs beside it."""
     buffer = BytesIO()
-    np.savez(buffer, allow_pickle=False, **case.inputs)  # type: ignore[arg-type]  # its other parameter is a flag that no input is named after
+    np.savez(buffer, allow_pickle=False, **case.inputs)
     write_atomically(path, case.model)
     write_atomically(path.with_suffix(".npz"), buffer.getvalue())
 

@@ -278,7 +278,7 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
             info, wide = np.iinfo(kind), np.trunc(x.astype(np.float64))
             if not np.all((wide >= info.min) & (wide <= float(info.max) * (1 - 2.0**-40))):
                 return "a conversion of a float that the integer type does not have"
-    if op_type in ("Div", "Mod") and x.dtype.kind in "iu" and np.isin(operands[1], (0, -1) if x.dtype.kind == "i" else (0,)).any():
+    if op_type in ("Div", "Mod") and x.dtype.kind in "iu" and np.isin(np.asarray(operands[1]), (0, -1) if x.dtype.kind == "i" else (0,)).any():
         return "an integer divided by 0, or the least one by -1"
     if x.dtype.kind in "iu" and op_type.startswith("Reduce") and (np.square(x.astype(np.float64)).sum() >= 2.0**31 or op_type == "ReduceProd"):
         return "sums of integers that do not fit, or not into f64, in which ONNX Runtime has some"

@@ -70,28 +70,34 @@ class Disturbed(Evaluator):
         groups = map_groups(inner.__getitem__, op.operand_groups())
         results = op.evaluate(groups)
         if self.winograd and name == "conv":
-            results = [self.off_by(y, 200 * ulps * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in results]
+            results = tuple(self.off_by(y, 200 * ulps * float(np.abs(y.astype(np.float64)).max(initial=0))) for y in results)
         if name not in FUNCTIONS:
             return [self.off(y, ULPS) for y in results]
-        results = [self.off(y, FUNCTION_ULPS) for y in results]
-        return [self.off_by(y, FUNCTION_ULPS) for y in results] if self.absolute else results
+        functions = [self.off(y, FUNCTION_ULPS) for y in results]
+        return [self.off_by(y, FUNCTION_ULPS) for y in functions] if self.absolute else functions
 
     def off(self, x: np.ndarray, ulps: float) -> np.ndarray:
         """Each element off by up to so many units in its last place."""
         if not is_float(dtype_of(x.dtype)):
             return x
-        eps = float(ml_dtypes.finfo(x.dtype).eps)
+        eps = limits_of(x.dtype)[0]
         return self._rounded(x.astype(np.float64) * (1 + ulps * eps * self.generator.uniform(-1, 1, x.shape)), x.dtype)
 
     def off_by(self, x: np.ndarray, size: float) -> np.ndarray:
         """Each element off by up to so many units in the last place of 1."""
         if not is_float(dtype_of(x.dtype)):
             return x
-        eps = float(ml_dtypes.finfo(x.dtype).eps)
+        eps = limits_of(x.dtype)[0]
         return self._rounded(x.astype(np.float64) + size * eps * self.generator.uniform(-1, 1, x.shape), x.dtype)
 
     def _rounded(self, x: Any, dtype: np.dtype) -> np.ndarray:
         return np.asarray(x).astype(dtype)
+
+
+def limits_of(dtype: np.dtype) -> tuple[float, float]:
+    """The distance from 1 to the next number of a type, and its least number above 0."""
+    info = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    return float(info.eps), float(info.smallest_subnormal)
 
 
 def terms(name: str, operands: Sequence[np.ndarray], op: Any) -> int:
@@ -149,7 +155,7 @@ def bounds(module: ir.Module, weights: Any, inputs: Mapping[str, np.ndarray], ru
         if not is_float(dtype_of(array.dtype)):
             made.stable[name] = np.logical_and.reduce([s[name] == array for s in samples])
             continue
-        wide, info = array.astype(np.float64), ml_dtypes.finfo(array.dtype)
+        wide, (eps, tiny) = array.astype(np.float64), limits_of(array.dtype)
         error = np.zeros(array.shape)
         for sample in samples:
             other = sample[name].astype(np.float64)
@@ -157,11 +163,11 @@ def bounds(module: ir.Module, weights: Any, inputs: Mapping[str, np.ndarray], ru
                 away = np.where(other == wide, 0.0, np.abs(other - wide))
             error = np.maximum(error, np.where(np.isnan(other) & np.isnan(wide), 0.0, np.where(np.isnan(away), np.inf, away)))
         with np.errstate(invalid="ignore"):
-            last = np.where(np.isfinite(wide), np.abs(wide), 0) * float(info.eps)
+            last = np.where(np.isfinite(wide), np.abs(wide), 0) * eps
         if absolute:  # a result that rounding alone makes another may well be NaN elsewhere
             error = np.where(FACTOR * error > np.nanmax(np.abs(wide[np.isfinite(wide)]), initial=0.0), np.inf, error)
         # Exact where nothing moved: data that were only carried along have to be the same.
-        made.error[name] = np.where(error == 0, 0.0, FACTOR * error + last + 4 * float(info.smallest_subnormal))
+        made.error[name] = np.where(error == 0, 0.0, FACTOR * error + last + 4 * tiny)
     return made
 
 

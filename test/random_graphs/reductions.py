@@ -92,8 +92,13 @@ def einsum(net: Net, op_type: str) -> None:
         shape = tuple(sizes[c] for c in term.replace(".", ""))
         if "..." in term:
             shape = (*net.shape(0, 2), *shape)
-        operands.append(net.pick(dtype, lambda v, shape=shape: v.shape == shape, lambda shape=shape: shape))
+        operands.append(shaped(net, dtype, shape))
     net.node(op_type, *operands, equation=equation)
+
+
+def shaped(net: Net, dtype: str, shape: tuple[int, ...]) -> Value:
+    """A value of this shape."""
+    return net.pick(dtype, lambda v: v.shape == shape, lambda: shape)
 
 
 def channels(net: Net, op_type: str, least: int = 2) -> Value:
