@@ -17,6 +17,7 @@ from stepwell.importer.tensors import onnx_tensor_type
 
 OLDEST_OPSET = 1  # below 7, only what rules of that age cover
 LONG_VECTOR = 4096
+LONGEST_TEXT = 4000  # of another library's message that is shown
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
@@ -49,6 +50,8 @@ def foreign_errors(what: str) -> Iterator[None]:
         raise
     except Exception as error:  # onnx raises its own classes, protobuf's, and whatever pybind makes of a C++ exception
         text = " ".join(str(error).replace("==> Context:", "in:").split())
+        if len(text) > LONGEST_TEXT:  # it repeats what the model says
+            text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
         raise ModelError(f"{what}: {text or type(error).__name__}") from None
 
 

@@ -13,6 +13,7 @@ from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.registry import Pass, PassState, register_pass
 from stepwell.passes.rewriting import ops_below
 
+SHOWN = 40  # problems spelled out in the message
 _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield")
 
 
@@ -33,7 +34,9 @@ class CheckLowerable(Pass):
                 if reason:
                     problems.append(f"{nodes_text(inner.location)}: {reason}")
         if problems:
-            raise UnsupportedError("; ".join(dict.fromkeys(problems)))
+            different = list(dict.fromkeys(problems))
+            more = [f"and {len(different) - SHOWN} more"] if len(different) > SHOWN else []
+            raise UnsupportedError("; ".join([*different[:SHOWN], *more]), details=different)
 
 
 def _reason(op: Any, known: set[str]) -> str | None:

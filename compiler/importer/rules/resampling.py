@@ -82,6 +82,8 @@ def resize(
     wanted = [] if sizes is None else list(b.known_ints(sizes, "sizes"))
     if len(factors or wanted) != len(chosen) or (factors and wanted):
         raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")
+    if not all(math.isfinite(f) and f > 0 for f in factors):
+        raise ModelError(f"scales must be finite and positive, got {factors}")
     if wanted:
         factors, wanted = fitted([dims[a] for a in chosen], wanted, keep_aspect_ratio_policy)
     else:
