@@ -167,6 +167,10 @@ class _Request:
         packing = start_packing(lowered, store if keep_weights else None)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
         parts = make_parts(lowered, store, on_level, packing)
+        # Now, and not when the garbage collector finds the circles that models are part of.
+        lowered.weights.clear()
+        imported.content = None
+        imported.files.clear()
         return parts, lowered.timings, digests
 
     def start(self) -> "Lowered":

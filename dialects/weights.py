@@ -109,6 +109,11 @@ class WeightTable(Mapping[str, np.ndarray]):
         self._kept = set(self._arrays)
         self.unsettled_bytes = 0
 
+    def clear(self) -> None:
+        """Drop every entry: nobody needs the table any more."""
+        self._arrays = {}
+        self.unsettled_bytes = 0
+
     def keep_only(self, names: set[str]) -> None:
         """Drop every entry that is not in `names`, but for those that `keep_all` found."""
         self._arrays = {name: array for name, array in self._arrays.items() if name in names or name in self._kept}

@@ -88,6 +88,7 @@ def import_model(
         inferred = check_and_infer(model)
     conversion = Conversion(inferred, read, functions, context, budget)
     module = conversion.run()
+    read.initializers.clear()  # what is not used need not stay in memory
     return ImportedModel(
         module,
         conversion.weights,
