@@ -30,7 +30,7 @@ def about_one(r: Random, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
 @case("arg_max", "arg_min")
 def arg_extreme(r: Random) -> Case:
     shape = r.shape(1, 4, least=1)
-    x = r.within(r.dtype(), shape, -2, 2)  # with ties among integers
+    x = r.array(r.dtype(), shape, -2, 2)  # with ties among integers
     return Case([x], {"axis": r.integer(0, len(shape) - 1), "keepdims": r.boolean(), "select_last": r.boolean()})
 
 
@@ -45,7 +45,7 @@ def top_k(r: Random) -> Case:
     shape = r.shape(1, 3, least=1)
     axis = r.integer(0, len(shape) - 1)
     k = np.array(r.integer(0, shape[axis]), to_numpy(r.choice(("i32", "i64"))))
-    return Case([r.within(r.dtype(), shape, -3, 3), k], {"axis": axis, "largest": r.boolean()})
+    return Case([r.array(r.dtype(), shape, -3, 3), k], {"axis": axis, "largest": r.boolean()})
 
 
 @case("batch_norm")
