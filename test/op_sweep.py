@@ -69,7 +69,9 @@ class Sweep(Random):
         if not self.row.special or dtype == "i1":
             return values
         if not is_float(dtype):
-            return self.any_value(dtype, shape)
+            ends = np.iinfo(to_numpy(dtype))  # and where what is tame ends, as the widest shift that leaves something
+            edges = [v for v in (int(low), int(high), int(high) + 1) if ends.min <= v <= ends.max]
+            return with_some(self.generator, self.any_value(dtype, shape), edges)
         info = ml_dtypes.finfo(to_numpy(dtype))  # type: ignore[no-untyped-call]
         small = [float(v) * sign for v in (info.smallest_subnormal, info.smallest_normal) for sign in (1, -1)]
         large = [float(info.max), float(info.min)] if self.largest else []
