@@ -288,8 +288,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "LRN of what is not finite, which ONNX Runtime spreads by its running sums"
     if op_type in ("Resize", "GridSample") and any(o is not None and not np.isfinite(o.astype(np.float64)).all() for o in operands):
         return "resampling of what is not finite with weights of 0, which we leave out and ONNX Runtime multiplies"
-    if op_type in ("ReduceMax", "ReduceMin") and x.size == 0:
-        return "the extremes of nothing"
+    if op_type.startswith("Reduce") and x.size == 0:
+        return "reductions of nothing, whose shapes and extremes ONNX Runtime has otherwise"
     if op_type == "DFT":
         return "transforms, which ONNX Runtime computes in the type of the data and we in f64: zeros differ by more than their last bits"
     if op_type in ("Shrink", "HardSwish", "Gelu") and x.dtype == np.float64:
