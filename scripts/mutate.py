@@ -12,19 +12,16 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mutation.edits import Edit, edits, sample
-from mutation.selection import FilesToRun, folder_of, folders, select
-from mutation.trial import Copy, Outcome
+from mutation.selection import folder_of, folders, select
+from mutation.trial import Copy, FailsUnchangedError, Outcome
 
 from stepwell.dialects.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 HARMLESS = Path(__file__).parent / "mutation" / "harmless.json"
-LIMIT = 180.0  # seconds that the tests of one runner may take about one fault
-WHOLE_LIMIT = 3600.0  # and all tests, without a fault
 
 
 def harmless() -> set[tuple[str, str, str]]:
@@ -48,11 +45,6 @@ def chosen(places: list[str], every: int, seed: int) -> list[Edit]:
     return list(sample(found, every, seed))
 
 
-def everything(selections: Iterable[Sequence[FilesToRun]]) -> FilesToRun:
-    """All tests of these selections, each once."""
-    return FilesToRun.of(sorted({name for stages in selections for tests in stages for name in (*tests.lit, *tests.pytest)}))
-
-
 def report(outcomes: list[Outcome]) -> None:
     """Print the score by folder: the share of faults that a test saw."""
     tried, survived = Counter(folder_of(o.path) for o in outcomes), Counter(folder_of(o.path) for o in outcomes if o.state == "survived")
@@ -70,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="from the N-th on (default: 0)")
     parser.add_argument("--wide", action="store_true", help="ask the tests of other folders too before a fault counts as survived")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="begin no fault after so many seconds")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes there, and leave out those that it already has")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all outcomes there, and leave out those that it has")
     parser.add_argument("--copy", type=Path, default=ROOT / "build" / "mutation", metavar="DIR", help="of the copy (default: build/mutation)")
     options = parser.parse_args(arguments)
     if options.every < 1:
@@ -79,29 +71,34 @@ def main(arguments: list[str] | None = None) -> int:
         if not (ROOT / place).exists() or not any(f"{place.rstrip('/')}/".startswith(f"{folder}/") for folder in folders()):
             parser.error(f"{place}: expected a file or folder below {', '.join(folders())}")
     end = time.monotonic() + options.seconds
-    before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else []
-    outcomes = [Outcome(**entry) for entry in before]
+    before = json.loads(options.json.read_text()) if options.json is not None and options.json.exists() else {}
+    copy = Copy(ROOT, options.copy)
+    state = copy.state
+    same = before.get("state") == state
+    copy.seconds = before["seconds"] if same else {}
+    # What survived is tried again when anything has changed: a test that was added may see it.
+    outcomes = [o for o in (Outcome(**entry) for entry in before.get("outcomes", ())) if same or o.state != "survived"]
     done = {(o.path, o.source, o.what, o.line) for o in outcomes}
     todo = chosen(options.places, options.every, options.seed)
-    copy = Copy(ROOT, options.copy)
     selections = {path: select(ROOT, path, wide=options.wide) for path in {e.path for e in todo}}
-    state, by = copy.ask([everything(selections.values())], WHOLE_LIMIT)
-    if state != "survived":
-        print(f"error: the tests fail without any fault: {by}", file=sys.stderr)
-        return 2
     for number, edit in enumerate(todo):
-        line = (ROOT / edit.path).read_text().splitlines()[edit.line - 1].strip()
+        line = (copy.folder / edit.path).read_text().splitlines()[edit.line - 1].strip()
         if (edit.path, line, edit.what, edit.line) in done:
             continue
         if time.monotonic() > end:
             print(f"{len(todo) - number} faults were not tried: the time is up")
             break
-        outcome = copy.attempt(edit, selections[edit.path], LIMIT)
+        try:
+            outcome = copy.attempt(edit, selections[edit.path])
+        except FailsUnchangedError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 2
         outcomes.append(outcome)
         if outcome.state == "survived":
             print(f"{edit.path}:{edit.line}: {edit.what}: survived ({outcome.seconds} s)\n    {outcome.source}", flush=True)
         if options.json is not None:
-            write_atomically(options.json, json.dumps([o.to_json() for o in outcomes], indent=0))
+            found = {"state": state, "seconds": copy.seconds, "outcomes": [o.to_json() for o in outcomes]}
+            write_atomically(options.json, json.dumps(found, indent=0))
     report(outcomes)
     return int(any(o.state == "survived" for o in outcomes))
 

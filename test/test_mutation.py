@@ -50,10 +50,20 @@ def test_every_fault_of_the_passes_is_another_program() -> None:
 
 
 def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
-    first, second, wider = select(ROOT, "passes/graph/use_panels.py", wide=True)
+    first, second, *others = select(ROOT, "passes/graph/use_panels.py", wide=True)
     assert "test/passes/graph/use_panels.mlir" in first.lit
+    assert "test/passes/graph/use_winograd.mlir" not in first.lit
     assert "test/passes/graph/use_winograd.mlir" in second.lit
-    assert not {*first.pytest, *second.pytest} & set(wider.pytest)
+    assert [tests.only for tests in others if tests.pytest == ("test/test_native_ops.py",)] == ["test_ops and full"]
+    assert len(select(ROOT, "passes/graph/use_panels.py", wide=False)) < len([first, second, *others])
+
+
+def test_stages_name_tests_that_exist() -> None:
+    for folder in folders():
+        file = next(f for f in (ROOT / folder).rglob("*.py") if f.name != "__init__.py")
+        for tests in select(ROOT, str(file.relative_to(ROOT)), wide=True):
+            assert tests.lit or tests.pytest
+            assert all((ROOT / name).is_file() for name in (*tests.lit, *tests.pytest))
     assert folder_of("passes/graph_to_linalg/resize.py") == "passes/graph_to_linalg"
 
 
@@ -71,10 +81,10 @@ def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:
 def test_a_fault_is_planted_in_a_copy_and_seen(tmp_path: Path) -> None:
     path = "passes/graph/use_products.py"
     copy = Copy(ROOT, tmp_path / "copy")
-    tests = [FilesToRun(("test/passes/graph/use_products.mlir",), ())]
-    assert copy.ask(tests, 300) == ("survived", "")
+    tests = FilesToRun(("test/passes/graph/use_products.mlir",), ())
+    assert copy.limit(tests) > copy.seconds[str(tests)] > 0
     edit = next(e for e in edits(path, (ROOT / path).read_text()) if e.what == "!= -> ==")
-    outcome = copy.attempt(edit, tests, 300)
+    outcome = copy.attempt(edit, [tests])
     assert outcome.state == "killed"
     assert "use_products.mlir" in outcome.by
     assert (copy.folder / path).read_text() == (ROOT / path).read_text()

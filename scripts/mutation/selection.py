@@ -1,21 +1,9 @@
-"""Which tests are asked about a fault in a file: those that name its pass or module first, then those of its folder, then wider ones."""
+"""Which tests are asked about a fault in a file: those that name its pass or module, then quick ones that see much, then wider ones."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-
-# By folder: where its own tests lie, and the wider ones that run what its code makes.
-_NATIVE = ("test/lowering", "test/test_random_models.py", "test/test_chains.py")
-_TESTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "passes/graph": (("test/passes/graph",), ("test/test_techniques.py", "test/test_model.py", "test/test_random_models.py")),
-    "passes/graph_to_linalg": (("test/lowering/graph_to_linalg", "test/passes/graph_to_linalg"), _NATIVE),
-    "passes/linalg": (("test/passes/linalg", "test/lowering/linalg_to_affine"), _NATIVE),
-    "passes/linalg_to_affine": (("test/lowering/linalg_to_affine", "test/test_memory.py", "test/passes/linalg"), _NATIVE),
-    "passes/affine_to_llvm": (("test/lowering/affine_to_llvm", "test/lowering/test_vector_math.py"), _NATIVE),
-    "dialects/graph": (("test/dialects",), ("test/lowering/graph_to_linalg", "test/passes/graph")),
-    "compiler/importer": (("test/importer",), ()),
-}
 
 
 @dataclass(frozen=True)
@@ -24,12 +12,53 @@ class FilesToRun:
 
     lit: tuple[str, ...]
     pytest: tuple[str, ...]
+    only: str = ""
+    """Which tests of the latter, as pytest's -k has it; all if empty."""
 
     @staticmethod
-    def of(names: Iterable[str]) -> "FilesToRun":
+    def of(names: Iterable[str], only: str = "") -> "FilesToRun":
         """The two kinds apart, each in the order given."""
         found = list(names)
-        return FilesToRun(tuple(n for n in found if n.endswith(".mlir")), tuple(n for n in found if n.endswith(".py")))
+        return FilesToRun(tuple(n for n in found if n.endswith(".mlir")), tuple(n for n in found if n.endswith(".py")), only)
+
+    def __str__(self) -> str:
+        return " ".join((*self.lit, *self.pytest, *(["-k", self.only] if self.only else [])))
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tests that are asked together."""
+
+    places: tuple[str, ...]
+    only: str = ""
+
+    def files(self, root: Path) -> FilesToRun:
+        """The files of the checkout at `root`."""
+        return FilesToRun.of((str(f.relative_to(root)) for place in self.places for f in _files(root / place)), self.only)
+
+
+# By folder: what is asked always, and the wider tests that run what its code makes. What sees most in the least time comes first.
+_OPS = Stage(("test/test_native_ops.py",), "test_ops and full")
+_CHAINS = Stage(("test/test_chains.py", "test/lowering/test_fused_producers.py", "test/lowering/test_shared_loops.py"))
+_NATIVE = (
+    Stage(("test/test_small_constants.py", "test/test_operators.py", "test/test_strict.py", "test/test_index_checks.py")),
+    Stage(("test/test_native_ops.py",), "test_ops and not full"),
+    Stage(("test/lowering", "test/test_chains.py", "test/test_memory.py", "test/test_random_models.py")),
+    Stage(("test/test_random_graphs.py",), "test_random_graphs_are_right"),
+    Stage(("test/test_onnx_suite.py",), "given"),
+)
+_TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
+    "passes/graph": (
+        (Stage(("test/passes/graph",)), _OPS),
+        (Stage(("test/test_techniques.py", "test/test_model.py", "test/test_strict.py", "test/test_random_models.py")), *_NATIVE[-2:]),
+    ),
+    "passes/graph_to_linalg": ((_OPS, Stage(("test/lowering/graph_to_linalg", "test/passes/graph_to_linalg"))), _NATIVE),
+    "passes/linalg": ((_OPS, Stage(("test/passes/linalg", "test/lowering/linalg_to_affine"))), _NATIVE),
+    "passes/linalg_to_affine": ((_OPS, _CHAINS, Stage(("test/lowering/linalg_to_affine", "test/passes/linalg"))), _NATIVE),
+    "passes/affine_to_llvm": ((_OPS, Stage(("test/lowering/affine_to_llvm", "test/lowering/test_vector_math.py"))), _NATIVE),
+    "dialects/graph": ((Stage(("test/dialects",)), _OPS), (Stage(("test/lowering/graph_to_linalg", "test/passes/graph")), *_NATIVE)),
+    "compiler/importer": ((Stage(("test/importer",)),), _NATIVE[-1:]),
+}
 
 
 def folders() -> list[str]:
@@ -48,17 +77,14 @@ def folder_of(path: str) -> str:
 def select(root: Path, path: str, *, wide: bool) -> list[FilesToRun]:
     """The tests for a file of the checkout at `root`, the likeliest to see a fault first; with `wide`, also those of other folders that run
     what it makes."""
-    own, wider = _TESTS[folder_of(path)]
-    stem = Path(path).stem
-    named = re.compile(rf"\b({re.escape(stem)}|{re.escape(stem.replace('_', '-'))})\b")
-    files = [file for place in own for file in _files(root / place)]
-    # A pass or module may be pinned in another folder too.
-    elsewhere = [file for file in _files(root / "test") if file not in files and named.search(file.read_text()) and file.suffix != ".md"]
-    first = [*(f for f in files if named.search(f.read_text())), *elsewhere]
-    stages = [first, [f for f in files if f not in first]]
-    if wide:
-        stages.append([f for place in wider for f in _files(root / place) if f not in first and f not in files])
-    return [FilesToRun.of(str(f.relative_to(root)) for f in stage) for stage in stages]
+    always, wider = _TESTS[folder_of(path)]
+    place = Path(path)
+    # The import of a module, and the name of a pass where it is no common word.
+    names = [rf"{re.escape(place.parent.name)}\.{re.escape(place.stem)}", *({place.stem, place.stem.replace("_", "-")} if "_" in place.stem else ())]
+    named = re.compile(rf"\b({'|'.join(names)})\b")
+    first = [str(file.relative_to(root)) for file in _files(root / "test") if named.search(file.read_text())]
+    stages = [FilesToRun.of(first), *(stage.files(root) for stage in (*always, *(wider if wide else ())))]
+    return [tests for tests in stages if tests.lit or tests.pytest]
 
 
 def _files(place: Path) -> list[Path]:
