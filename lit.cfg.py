@@ -23,7 +23,7 @@ for name, module in (("stepwell-opt", "stepwell.cli.opt"), ("stepwell", "stepwel
     config.substitutions.append((rf"(?<![-\w./='\"]){name}(?![-\w./='\"])", f"{python} -m {module}"))
 config.substitutions.append(("%python", python))
 
-for variable in ("PYTHONPATH", "OMP_WAIT_POLICY", "HOME", "STEPWELL_CACHE_DIR"):
+for variable in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "OMP_WAIT_POLICY", "HOME", "STEPWELL_CACHE_DIR"):
     if variable in os.environ:
         config.environment[variable] = os.environ[variable]
 config.environment["STEPWELL_CACHE"] = "0"  # what is tested is what the code does now

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from blake3 import blake3
 
-from stepwell.dialects.errors import CodegenError, InputError
+from stepwell.dialects.errors import CodegenError, InputError, shown
 from stepwell.dialects.files import open_plain, read_into
 
 from .native.buffers import aligned_empty
@@ -318,8 +318,11 @@ def user_cache() -> Cache:
 
 
 def is_switched_off() -> bool:
-    """Whether the environment says that no cache is to be used."""
-    return os.environ.get("STEPWELL_CACHE") == "0"
+    """Whether the environment says that no cache is to be used. Raises InputError if it says neither 0 nor 1."""
+    text = os.environ.get("STEPWELL_CACHE") or "1"
+    if text not in ("0", "1"):
+        raise InputError(f"STEPWELL_CACHE: expected 0 or 1, got {shown(text)} (the folder is STEPWELL_CACHE_DIR's to say)")
+    return text == "0"
 
 
 def cache_folder() -> Path:

@@ -89,9 +89,9 @@ def limits() -> str:
     """What a model may cost: the limits with their defaults and the strings that explain them."""
     (body,) = (node.body for node in ast.parse(inspect.getsource(Limits)).body if isinstance(node, ast.ClassDef))
     explained = {}
-    for declared, text in pairwise(body):
-        if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name) and isinstance(text, ast.Expr):
-            explained[declared.target.id] = " ".join(ast.literal_eval(text.value).split())
+    for declared, string in pairwise(body):
+        if isinstance(declared, ast.AnnAssign) and isinstance(declared.target, ast.Name) and isinstance(string, ast.Expr):
+            explained[declared.target.id] = " ".join(ast.literal_eval(string.value).split())
     rows = [[f"`{name}`", f"{default:,}", explained[name]] for name, default in Limits().items()]
     text = (
         "`stepwell.compile(…, limits=Limits(fold_bytes=1 << 30))` or `--limit fold_bytes=1G` changes one. What folding would cost beyond its "

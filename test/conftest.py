@@ -10,6 +10,7 @@ import onnx
 import pytest
 
 import networks
+from stepwell import cache
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -42,3 +43,16 @@ def zoo() -> Callable[[str], Path]:
         return target
 
     return path
+
+
+@pytest.fixture
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of this test alone, switched on, here and in child processes."""
+    monkeypatch.setenv("STEPWELL_CACHE", "1")
+    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
+    for name in ("_modules", "_generating"):  # what other tests have registered by now
+        monkeypatch.setattr(f"stepwell.dialects.extensions.{name}", set())
+    monkeypatch.setattr("stepwell.plugins._loaded", {})
+    cache._note.cache_clear()
+    return tmp_path / "cache"

@@ -83,7 +83,8 @@ single("Einsum", "einsum_outer", ["x", "x", "x", "x"], {}, 4, (5000,), equation=
 single("GatherND", "gather_far", ["x", "i"], {"i": np.array([[1 << 62]])})
 single("Trilu", "trilu_far", ["x", "k"], {"k": np.array(1 << 62)}, 2, (4, 4))
 single("Transpose", "transpose_twice_the_same", ["x"], {}, 2, (4, 4), perm=[0, 0])
-single("LeakyRelu", "attribute_long_name", ["x"], {}, **{"a" * 1_000_000: 1.0})
+LONG: dict[str, Any] = {"a" * 1_000_000: 1.0}
+single("LeakyRelu", "attribute_long_name", ["x"], {}, **LONG)
 single("DepthToSpace", "blocks_far", ["x"], {}, 4, (1, 4, 2, 2), blocksize=1 << 40)
 single("Split", "split_1e5_wrong", ["x"], {}, 1, num_outputs=1 << 40)
 

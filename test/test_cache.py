@@ -43,19 +43,6 @@ def network(seed: int = 0, *, rows: int | str = 9) -> onnx.ModelProto:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache of this test alone, switched on."""
-    monkeypatch.setenv("STEPWELL_CACHE", "1")
-    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
-    for name in ("_modules", "_generating"):  # what other tests have registered by now
-        monkeypatch.setattr(f"stepwell.dialects.extensions.{name}", set())
-    monkeypatch.setattr("stepwell.plugins._loaded", {})
-    cache._note.cache_clear()
-    return tmp_path / "cache"
-
-
-@pytest.fixture
 def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that were compiled since the test began."""
     names: list[str] = []
@@ -78,14 +65,14 @@ def was_found(model: CompiledModel) -> bool:
     return list(model.timings) == ["cache"]
 
 
-def files(folder: Path, kind: str) -> list[Path]:
-    return sorted(file for file in (folder / "v2" / kind).rglob("*") if file.is_file())
+def files(cache_folder: Path, kind: str) -> list[Path]:
+    return sorted(file for file in (cache_folder / "v2" / kind).rglob("*") if file.is_file())
 
 
 # --- whole models
 
 
-def test_a_model_is_found_and_gives_the_same_bits(folder: Path) -> None:
+def test_a_model_is_found_and_gives_the_same_bits(cache_folder: Path) -> None:
     first, second = compiled(), compiled()
     assert not was_found(first)
     assert was_found(second)
@@ -96,7 +83,7 @@ def test_a_model_is_found_and_gives_the_same_bits(folder: Path) -> None:
     assert np.abs(a).max() > 0.1
 
 
-def test_what_it_says_of_itself_is_the_same(folder: Path) -> None:
+def test_what_it_says_of_itself_is_the_same(cache_folder: Path) -> None:
     first, second = compiled(), compiled()
     assert (second.inputs, second.outputs, second.kernels, second.memory) == (first.inputs, first.outputs, first.kernels, first.memory)
     assert second.objects == first.objects
@@ -112,7 +99,7 @@ def test_what_it_says_of_itself_is_the_same(folder: Path) -> None:
         second.ir("machine")
 
 
-def test_several_sources_of_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+def test_several_sources_of_the_same_bytes(cache_folder: Path, tmp_path: Path) -> None:
     data = network().SerializeToString(deterministic=True)
     (tmp_path / "net.onnx").write_bytes(data)
     compiled(data)
@@ -123,21 +110,21 @@ def test_several_sources_of_the_same_bytes(folder: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("options", [{"target": "x86-64-v3"}, {"disable": ("expand-math",)}, {"shapes": {"x": (2, 5, 9, 9)}}])
-def test_other_options_are_another_model(folder: Path, options: dict[str, object]) -> None:
+def test_other_options_are_another_model(cache_folder: Path, options: dict[str, object]) -> None:
     compiled()
     assert not was_found(compiled(**options))
     assert was_found(compiled(**options))
     assert was_found(compiled())
 
 
-def test_threads_are_no_part_of_it(folder: Path) -> None:
+def test_threads_are_no_part_of_it(cache_folder: Path) -> None:
     compiled(threads=1)
     other = compiled(threads=2)
     assert was_found(other)
     assert other.threads == 2
 
 
-def test_other_content_is_another_model(folder: Path, tmp_path: Path) -> None:
+def test_other_content_is_another_model(cache_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(network(1), path)
     (one,) = compiled(path)(X)
@@ -148,7 +135,7 @@ def test_other_content_is_another_model(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["_version", "_sources", "described"])
-def test_other_versions_sources_and_machines_are_misses(folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_other_versions_sources_and_machines_are_misses(cache_folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     from stepwell import fingerprint
 
     compiled()
@@ -161,14 +148,14 @@ def test_other_versions_sources_and_machines_are_misses(folder: Path, monkeypatc
         fingerprint._surroundings.cache_clear()
 
 
-def test_source_that_changed_since_it_was_loaded_is_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_that_changed_since_it_was_loaded_is_not_trusted(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stepwell.fingerprint.LOADED_AT", 0.0)
     compiled()
     assert not was_found(compiled())
-    assert files(folder, "models") == files(folder, "objects") == []
+    assert files(cache_folder, "models") == files(cache_folder, "objects") == []
 
 
-def test_external_data_is_part_of_the_model(folder: Path, tmp_path: Path) -> None:
+def test_external_data_is_part_of_the_model(cache_folder: Path, tmp_path: Path) -> None:
     def save(where: Path, seed: int) -> Path:
         where.mkdir(exist_ok=True)
         onnx.save_model(network(seed), where / "net.onnx", save_as_external_data=True, location="net.bin", size_threshold=0)
@@ -187,7 +174,7 @@ def test_external_data_is_part_of_the_model(folder: Path, tmp_path: Path) -> Non
         compiled(two)
 
 
-def test_free_dimensions(folder: Path) -> None:
+def test_free_dimensions(cache_folder: Path) -> None:
     source = network(rows="rows")
     first = stepwell.compile(source)
     (y,) = first(X)
@@ -200,7 +187,7 @@ def test_free_dimensions(folder: Path) -> None:
     assert list(second.timings) != ["cache"]
 
 
-def test_a_wrong_model_or_option_is_told_with_a_cache_too(folder: Path, tmp_path: Path) -> None:
+def test_a_wrong_model_or_option_is_told_with_a_cache_too(cache_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.onnx").write_bytes(b"nonsense")
     for _ in range(2):
         with pytest.raises(ModelError):
@@ -211,10 +198,10 @@ def test_a_wrong_model_or_option_is_told_with_a_cache_too(folder: Path, tmp_path
             compiled(shapes={"x": "nonsense"})
         with pytest.raises(InputError, match="cannot be switched off"):
             compiled(disable=("nonsense",))
-    assert files(folder, "models") == []
+    assert files(cache_folder, "models") == []
 
 
-def test_ir_of_a_file_that_changed_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_ir_of_a_file_that_changed_is_refused(cache_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(network(1), path)
     compiled(path)
@@ -225,7 +212,7 @@ def test_ir_of_a_file_that_changed_is_refused(folder: Path, tmp_path: Path) -> N
     assert len(model.ir("asm")) > 100
 
 
-def test_plugins_are_part_of_it(folder: Path, tmp_path: Path) -> None:
+def test_plugins_are_part_of_it(cache_folder: Path, tmp_path: Path) -> None:
     """One process a step, because a plugin cannot be unloaded."""
     plugin, model = tmp_path / "shift.py", tmp_path / "net.onnx"
     source = """
@@ -259,7 +246,7 @@ print(list(model.timings)[0], model(np.float32([1, -2, 3]))[0].tolist())
     assert outcome(-1) == "graph [-1.0, 2.0, -3.0]", "what the plugin imports from beside it has changed"
 
 
-def test_extensions_that_were_typed_in_are_not_trusted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extensions_that_were_typed_in_are_not_trusted(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from stepwell.dialects.extensions import _modules
 
     compiled()
@@ -272,7 +259,7 @@ def test_extensions_that_were_typed_in_are_not_trusted(folder: Path, monkeypatch
 # --- kernels
 
 
-def test_kernels_of_another_model_are_found(folder: Path, compiled_units: list[str]) -> None:
+def test_kernels_of_another_model_are_found(cache_folder: Path, compiled_units: list[str]) -> None:
     compiled(network(1))
     count = len(compiled_units)
     assert count >= 2
@@ -282,7 +269,9 @@ def test_kernels_of_another_model_are_found(folder: Path, compiled_units: list[s
     assert compiled(network(2), cache=False)(X)[0].tobytes() == other(X)[0].tobytes()
 
 
-def test_a_pass_that_is_edited_leaves_kernels_that_do_not_change(folder: Path, compiled_units: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_that_is_edited_leaves_kernels_that_do_not_change(
+    cache_folder: Path, compiled_units: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from stepwell import fingerprint
 
     compiled()
@@ -312,9 +301,9 @@ print(others)
 
 @pytest.mark.parametrize("kind", ["models", "objects", "weights"])
 @pytest.mark.parametrize("damage", ["a bit", "cut", "empty", "gone", "nonsense"])
-def test_damage_is_noticed_and_repaired(folder: Path, kind: str, damage: str) -> None:
+def test_damage_is_noticed_and_repaired(cache_folder: Path, kind: str, damage: str) -> None:
     (y,) = compiled()(X)
-    for file in files(folder, kind):
+    for file in files(cache_folder, kind):
         data = bytearray(file.read_bytes())
         if damage == "gone":
             file.unlink()
@@ -348,7 +337,7 @@ def python(script: str, *arguments: object) -> str:
     return process.stdout
 
 
-def test_processes_at_once_get_the_same(folder: Path, tmp_path: Path) -> None:
+def test_processes_at_once_get_the_same(cache_folder: Path, tmp_path: Path) -> None:
     paths = [tmp_path / f"{seed}.onnx" for seed in range(2)]
     for seed, path in enumerate(paths):
         onnx.save(network(seed), path)
@@ -362,10 +351,10 @@ def test_processes_at_once_get_the_same(folder: Path, tmp_path: Path) -> None:
     assert lines[0] == lines[1][::-1] == lines[2]
     assert len(set(lines[0])) == 2
     assert all(was_found(compiled(path)) for path in paths)
-    assert not list((folder / "v2" / "new").iterdir())
+    assert not list((cache_folder / "v2" / "new").iterdir())
 
 
-def test_a_model_that_is_found_loads_nothing_that_compiles(folder: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_found_loads_nothing_that_compiles(cache_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     onnx.save(network(), path)
     cold, warm = python(WORK, path).split(), python(WORK, path).split()
@@ -376,34 +365,34 @@ def test_a_model_that_is_found_loads_nothing_that_compiles(folder: Path, tmp_pat
 # --- folders and limits
 
 
-def test_switched_off_it_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_switched_off_it_leaves_nothing(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(cache=False)
-    assert not folder.exists()
+    assert not cache_folder.exists()
     monkeypatch.setenv("STEPWELL_CACHE", "0")
     compiled()
-    assert not folder.exists()
+    assert not cache_folder.exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write anywhere")
-def test_folder_without_permission(folder: Path) -> None:
-    folder.mkdir(mode=0o500)
+def test_folder_without_permission(cache_folder: Path) -> None:
+    cache_folder.mkdir(mode=0o500)
     with pytest.warns(UserWarning, match="cannot be written to"):
         (y,) = compiled()(X)
     assert y.tobytes() == compiled(cache=False)(X)[0].tobytes()
 
 
-def test_folder_that_cannot_be_made_is_noted_once(folder: Path, recwarn: pytest.WarningsRecorder) -> None:
-    folder.parent.mkdir(exist_ok=True)
-    folder.write_text("a file where the folder should be")
+def test_folder_that_cannot_be_made_is_noted_once(cache_folder: Path, recwarn: pytest.WarningsRecorder) -> None:
+    cache_folder.parent.mkdir(exist_ok=True)
+    cache_folder.write_text("a file where the folder should be")
     (y,) = compiled()(X)
     (z,) = compiled()(X)
     assert y.tobytes() == z.tobytes() == compiled(cache=False)(X)[0].tobytes()
     notes = [str(w.message) for w in recwarn if "cannot be written to" in str(w.message)]
     assert len(notes) == 1
-    assert str(folder) in notes[0]
+    assert str(cache_folder) in notes[0]
 
 
-def test_full_disk_is_noted_and_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_noted_and_leaves_nothing(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(source: object, target: object, **folders: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -411,10 +400,10 @@ def test_full_disk_is_noted_and_leaves_nothing(folder: Path, monkeypatch: pytest
     with pytest.warns(UserWarning, match="No space left on device"):
         (y,) = compiled()(X)
     assert np.isfinite(y).all()
-    assert [file for file in folder.rglob("*") if file.is_file()] == []
+    assert [file for file in cache_folder.rglob("*") if file.is_file()] == []
 
 
-def test_what_cannot_be_touched_is_read_all_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_touched_is_read_all_the_same(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled()
 
     def refused(*arguments: object, **options: object) -> None:
@@ -439,18 +428,24 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert not store.put("objects", "ee5", bytes(3001)), "larger than everything together may be"
 
 
-def test_models_are_bounded_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_bounded_too(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled(network(0))
-    one = sum(entry.size for entry in Cache(folder).entries())
+    one = sum(entry.size for entry in Cache(cache_folder).entries())
     monkeypatch.setenv("STEPWELL_CACHE_BYTES", str(one + 1000))
     for seed in range(1, 6):
         compiled(network(seed))
-        assert sum(entry.size for entry in Cache(folder).entries()) <= one + 1000
+        assert sum(entry.size for entry in Cache(cache_folder).entries()) <= one + 1000
     assert was_found(compiled(network(5)))
     assert not was_found(compiled(network(0)))
 
 
-def test_limit_must_be_a_number(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch_must_be_0_or_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWELL_CACHE", "/somewhere")
+    with pytest.raises(InputError, match="STEPWELL_CACHE: expected 0 or 1, got '/somewhere'"):
+        compiled()
+
+
+def test_limit_must_be_a_number(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STEPWELL_CACHE_BYTES", "5 GB")
     with pytest.raises(InputError, match="STEPWELL_CACHE_BYTES: expected a number of bytes, got '5 GB'"):
         compiled()
@@ -467,13 +462,13 @@ def test_what_a_killed_process_left_goes_after_a_while(tmp_path: Path) -> None:
     assert (old.exists(), young.exists()) == (False, True)
 
 
-def test_nobody_else_may_write_what_is_run(folder: Path) -> None:
+def test_nobody_else_may_write_what_is_run(cache_folder: Path) -> None:
     before = os.umask(0)
     try:
         compiled()
     finally:
         os.umask(before)
-    places = [folder, *folder.rglob("*")]
+    places = [cache_folder, *cache_folder.rglob("*")]
     assert len(places) > 12
     assert [path for path in places if path.stat().st_mode & 0o077] == []
 
@@ -487,16 +482,16 @@ def test_keys_do_not_run_together() -> None:
 # --- the command
 
 
-def test_command_shows_and_clears(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_shows_and_clears(cache_folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def said(*arguments: str) -> str:
         assert command(["cache", *arguments]) == 0
         return capsys.readouterr().out
 
-    assert said("path") == f"{folder}\n"
+    assert said("path") == f"{cache_folder}\n"
     assert "0 files, 0 B of at most 8.59 GB" in said()
     model = compiled()
     shown = said("show")
-    assert str(folder) in shown
+    assert str(cache_folder) in shown
     assert [line.split()[-5] for line in shown.splitlines() if "code of kernels" in line] == [str(len(model.objects))]
     assert "compiled models" in shown
     monkeypatch.setenv("STEPWELL_CACHE", "0")
@@ -507,7 +502,7 @@ def test_command_shows_and_clears(folder: Path, capsys: pytest.CaptureFixture[st
     assert not was_found(compiled())
 
 
-def test_run_command_uses_it(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_command_uses_it(cache_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     onnx.save(network(), tmp_path / "net.onnx")
     texts = []
     for _ in range(2):
@@ -518,7 +513,7 @@ def test_run_command_uses_it(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert texts[0].splitlines()[1:] == texts[1].splitlines()[1:]
 
 
-def test_watching_the_passes_compiles_again(folder: Path) -> None:
+def test_watching_the_passes_compiles_again(cache_folder: Path) -> None:
     from stepwell.passes.instrumentation import PassTimings
 
     compiled()
@@ -530,9 +525,9 @@ def test_watching_the_passes_compiles_again(folder: Path) -> None:
     assert levels == ["cache"]
 
 
-def test_records_are_plain_json(folder: Path) -> None:
+def test_records_are_plain_json(cache_folder: Path) -> None:
     """Nothing that is read back is a pickle: what is in the folder cannot run code by being read."""
     compiled()
-    (file,) = files(folder, "models")
+    (file,) = files(cache_folder, "models")
     record = json.loads(file.read_bytes()[: -cache._FOOTER_BYTES])
     assert set(record) == {"inputs", "outputs", "code"}

@@ -153,12 +153,7 @@ def check_two(model: Any, source: onnx.ModelProto) -> None:
             model(i, k)
 
 
-@pytest.fixture
-def own_cache(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.mark.usefixtures("own_cache")
+@pytest.mark.usefixtures("cache_folder")
 def test_free_dimensions_and_the_cache() -> None:
     source, levels = two_gathers(), []
     for _ in range(2):

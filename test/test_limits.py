@@ -116,8 +116,8 @@ def test_errors_name_node_and_limit() -> None:
         stepwell.compile(proto, limits=Limits(seconds=0))
 
 
-def test_limits_are_part_of_the_key_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("cache_folder")
+def test_limits_are_part_of_the_key_of_the_cache(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(sums(2), path)
     stepwell.compile(path)

@@ -211,8 +211,8 @@ def test_strict_from_ir(level: str) -> None:
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
 
 
-def test_the_cache_keeps_both(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPWELL_CACHE", str(tmp_path))
+@pytest.mark.usefixtures("cache_folder")
+def test_the_cache_keeps_both() -> None:
     found: list[str] = []
     texts = []
     for strict in (False, True, False, True):

@@ -102,6 +102,8 @@ def test_reference_against_onnx(mnemonic: str) -> None:
         assume(case.attributes.get("size", 1) % 2)  # LRN over an even number of channels: ONNX Runtime refuses it
         # ONNX Runtime mixes channels up where windows with gaps lie in other than two dimensions.
         assume(mnemonic != "col2im" or len(case.attributes["image"]) == 2 or max(case.attributes["dilations"]) == 1)
+        # ONNX Runtime has cubic weights of integers in fixed point of few bits (antialias) or not at all.
+        assume(mnemonic != "resize" or case.attributes["mode"] != "cubic" or is_float(type_of_array(case.operands[0]).dtype))
         got = by_reference(mnemonic, case.operands, case.attributes)
         operands = map_groups(in_f32 if mnemonic in IN_F32 else widened, case.operands)
         expected = onnx_ops.results(*onnx_ops.NODES[mnemonic](*operands, **case.attributes), outputs=len(got))

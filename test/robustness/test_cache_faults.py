@@ -38,15 +38,6 @@ def store(tmp_path: Path) -> Iterator[Cache]:
     signal.alarm(0)
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache that is switched on for compiling, here and in child processes."""
-    monkeypatch.setenv("STEPWELL_CACHE", "1")
-    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
-    cache._note.cache_clear()
-    return tmp_path / "cache"
-
-
 def entry(store: Cache, kind: str = "objects", key: str = KEY) -> Path:
     return store.folder / "v2" / kind / key[:2] / key[2:]
 
@@ -195,11 +186,11 @@ def test_a_users_folder_goes_on_without_a_home(monkeypatch: pytest.MonkeyPatch) 
 # --- files that change
 
 
-def test_weights_that_are_overwritten_or_cut_change_no_model(folder: Path, tmp_path: Path) -> None:
+def test_weights_that_are_overwritten_or_cut_change_no_model(cache_folder: Path, tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx")
     for _ in range(2):  # compiled, and found
         model = stepwell.compile(path, threads=1)
-        (weights,) = [file for file in (folder / "v2" / "weights").rglob("*") if file.is_file()]
+        (weights,) = [file for file in (cache_folder / "v2" / "weights").rglob("*") if file.is_file()]
         weights.chmod(0o600)
         with weights.open("r+b") as file:
             file.write(bytes(4096))
@@ -219,7 +210,7 @@ def test_a_models_file_that_is_overwritten_or_cut_changes_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("external", [False, True])
-def test_what_changes_while_it_is_compiled_is_not_kept_under_its_old_name(folder: Path, tmp_path: Path, external: bool) -> None:
+def test_what_changes_while_it_is_compiled_is_not_kept_under_its_old_name(cache_folder: Path, tmp_path: Path, external: bool) -> None:
     """And the other way round: each content has its own result."""
     paths = [saved(tmp_path / str(seed) / "net.onnx", seed, external=external) for seed in (1, 2)]
     files = [path.with_suffix(".bin" if external else ".onnx") for path in paths]
@@ -251,28 +242,28 @@ def test_an_entry_that_is_changed_before_it_is_read_back_is_told(store: Cache) -
     assert kept.read().tobytes() == b"somebytes", "what has gone away is still there for who has it open"
 
 
-def test_the_cache_goes_away_while_it_is_in_use(folder: Path, tmp_path: Path) -> None:
+def test_the_cache_goes_away_while_it_is_in_use(cache_folder: Path, tmp_path: Path) -> None:
     path = saved(tmp_path / "net.onnx")
     for level in ("graph", "linalg", "affine", "llvm", "obj"):
 
         def take_away(reached: str, seconds: float, level: str = level) -> None:
             if reached == level:
-                shutil.rmtree(folder, ignore_errors=True)
+                shutil.rmtree(cache_folder, ignore_errors=True)
 
         check(stepwell.compile(path, threads=1, on_level=take_away)(X)[0], 0)
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(cache_folder, ignore_errors=True)
 
 
 # --- processes
 
 
 @pytest.mark.parametrize("room", [0, 10, 9000])
-def test_a_full_disk_leaves_a_note_and_nothing_else(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
+def test_a_full_disk_leaves_a_note_and_nothing_else(cache_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
     write, written = os.write, 0
 
     def limited(descriptor: int, data: memoryview) -> int:
         nonlocal written
-        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(folder)):
+        if not os.readlink(f"/proc/self/fd/{descriptor}").startswith(str(cache_folder)):
             return write(descriptor, data)
         if written >= room:
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -285,7 +276,7 @@ def test_a_full_disk_leaves_a_note_and_nothing_else(folder: Path, tmp_path: Path
     with pytest.warns(UserWarning, match="cannot be written to .No space left on device"):
         check(stepwell.compile(path, threads=1)(X)[0], 0)
     assert written == room
-    assert not list((folder / "v2" / "new").iterdir())
+    assert not list((cache_folder / "v2" / "new").iterdir())
     monkeypatch.undo()
 
 
@@ -295,7 +286,7 @@ def test_no_folder_for_temporary_files_is_needed(monkeypatch: pytest.MonkeyPatch
     check(stepwell.compile(network(0), threads=1, cache=False)(X)[0], 0)
 
 
-def test_eight_processes_on_one_cache(folder: Path, tmp_path: Path) -> None:
+def test_eight_processes_on_one_cache(cache_folder: Path, tmp_path: Path) -> None:
     paths = [str(saved(tmp_path / f"{seed}.onnx", seed)) for seed in range(3)]
     script = f"from robustness.programs import compile_files\nprint(*compile_files({paths!r}, [0, 1, 2]))"
     started = [python(ON_ONE_CORE + script) for _ in range(8)]
@@ -305,11 +296,11 @@ def test_eight_processes_on_one_cache(folder: Path, tmp_path: Path) -> None:
         assert set(out.split()) <= {"graph", "cache"}
     last = python(ON_ONE_CORE + script)
     assert last.communicate(timeout=120) == ("cache cache cache\n", "")
-    assert not list((folder / "v2" / "new").iterdir())
+    assert not list((cache_folder / "v2" / "new").iterdir())
 
 
 @pytest.mark.parametrize("round_", range(int(os.environ.get("STEPWELL_TEST_ROUNDS", "2"))))
-def test_killed_at_any_moment(folder: Path, tmp_path: Path, round_: int) -> None:
+def test_killed_at_any_moment(cache_folder: Path, tmp_path: Path, round_: int) -> None:
     """Whatever a killed process leaves, the next one computes what is right, and keeps it."""
     path = str(saved(tmp_path / "net.onnx"))
     script = f"from robustness.programs import compile_files\nprint('begin', flush=True)\nprint(*compile_files([{path!r}], [0]))"
@@ -323,10 +314,10 @@ def test_killed_at_any_moment(folder: Path, tmp_path: Path, round_: int) -> None
         process.communicate()
     assert python(script).communicate(timeout=120)[1] == ""
     assert python(script).communicate(timeout=120) == ("begin\ncache\n", "")
-    for left in (folder / "v2" / "new").iterdir():
+    for left in (cache_folder / "v2" / "new").iterdir():
         os.utime(left, (1, 1))
-    Cache(folder).trim()
-    assert not list((folder / "v2" / "new").iterdir())
+    Cache(cache_folder).trim()
+    assert not list((cache_folder / "v2" / "new").iterdir())
 
 
 @pytest.mark.parametrize("locale", ["C", "tr_TR.UTF-8"])

@@ -78,10 +78,8 @@ def test_results_are_the_same(model: Path) -> None:
     assert (np.abs(compiled.run({"x": A})["y"] - np.tanh(A.astype(np.float64) @ W)) <= bound).all()
 
 
-def test_the_cache_tells_schedules_apart(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STEPWELL_CACHE", "1")
-    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr("stepwell.dialects.extensions._modules", set())
+@pytest.mark.usefixtures("cache_folder")
+def test_the_cache_tells_schedules_apart(model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
     files = [ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"width": w}}}}}), f"file {w}") for w in (1, 4, 4)]
     levels = [list(stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1).timings) for file in (None, *files)]
