@@ -4,6 +4,7 @@ import random
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 SEARCH_EFFORT = 400_000  # neighbours looked at while searching: about 0.1 s, and the same layout on every machine
@@ -45,8 +46,11 @@ def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
     This is dynamic storage allocation with known lifetimes, which is NP-hard (Garey and Johnson, problem SR2). Buffers are placed one
     by one, each in the smallest gap that fits between those placed that live at the same time; what matters is the order. Tried are
     greedy by size and by breadth (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020) and both
-    directions of time; if the best of these is above the lower bound, a local search over orders goes on from there.
+    directions of time; if the best of these is above the lower bound, a local search over orders goes on from there. Where so many live
+    together that one order alone would take longer than that search, they are placed as time goes by.
     """
+    if _meetings(buffers) > SEARCH_EFFORT:
+        return _pack_in_time(buffers)
     placer, load = _Placer(buffers), loads(buffers)
     bound = max(load.values(), default=0)
     first, *others = _orders(buffers, load)
@@ -56,6 +60,56 @@ def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
             best = min(best, placer.place(order), key=lambda layout: layout.total)
     best = _search(placer, best, bound)
     return best.offsets, best.total
+
+
+def _meetings(buffers: Sequence[Lifetime]) -> int:
+    """How many pairs of buffers live at the same time."""
+    begins, ends = sorted(b.first for b in buffers), sorted(b.last for b in buffers)
+    # The i-th to begin meets those before it, less those that have ended by then.
+    return sum(i - bisect_left(ends, first) for i, first in enumerate(begins))
+
+
+def _pack_in_time(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
+    """As `pack`: each, when it begins, in the smallest gap that fits between those that live then, else behind them; pieces count as one.
+
+    Best fit, as allocators do it (Knuth, "The Art of Computer Programming", volume 1, section 2.5).
+    """
+    offsets, total = [0] * len(buffers), 0
+    gaps: list[tuple[int, int]] = []  # from where to where, in order; behind the last one all is free
+    end = 0
+    alive: list[tuple[int, int]] = []  # last step and index
+    for index in sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -buffers[i].size)):
+        size = aligned(buffers[index].size)
+        while alive and alive[0][0] < buffers[index].first:
+            _, dead = heappop(alive)
+            end = _free(gaps, offsets[dead], offsets[dead] + aligned(buffers[dead].size), end)
+        fitting = [(high - low, k) for k, (low, high) in enumerate(gaps) if high - low >= size]
+        if fitting:
+            _, k = min(fitting)
+            offsets[index], high = gaps[k]
+            gaps[k : k + 1] = [(offsets[index] + size, high)] if offsets[index] + size < high else []
+        else:
+            offsets[index] = end
+            end += size
+        total = max(total, end)
+        heappush(alive, (buffers[index].last, index))
+    return offsets, total
+
+
+def _free(gaps: list[tuple[int, int]], low: int, high: int, end: int) -> int:
+    """Add a gap, joined with those beside it; returns from where on all is free."""
+    if low == high:
+        return end
+    k = bisect_left(gaps, (low, high))
+    if k < len(gaps) and gaps[k][0] == high:
+        high = gaps.pop(k)[1]
+    if k > 0 and gaps[k - 1][1] == low:
+        k -= 1
+        low = gaps.pop(k)[0]
+    if high == end:
+        return low
+    gaps.insert(k, (low, high))
+    return end
 
 
 def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]]:

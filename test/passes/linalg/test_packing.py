@@ -1,18 +1,33 @@
 """Offsets in the workspace: nothing that lives together overlaps, and the total is near the bound."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Lifetime, Piece, _orders, _Placer, aligned, loads, lower_bound, pack
+from stepwell.passes.linalg_to_affine import packing
+from stepwell.passes.linalg_to_affine.packing import (
+    ALIGNMENT,
+    Lifetime,
+    Piece,
+    _meetings,
+    _orders,
+    _pack_in_time,
+    _Placer,
+    aligned,
+    loads,
+    lower_bound,
+    pack,
+)
 
 steps = st.integers(0, 30)
 whole = st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), steps, steps)
 lifetimes = st.lists(whole, max_size=40)
 
 
-@given(lifetimes)
-def test_buffers_that_live_together_do_not_overlap(buffers):
-    offsets, total = pack(buffers)
+@pytest.mark.parametrize("method", [pack, _pack_in_time])
+@given(buffers=lifetimes)
+def test_buffers_that_live_together_do_not_overlap(method, buffers):
+    offsets, total = method(buffers)
     for i, a in enumerate(buffers):
         assert offsets[i] % ALIGNMENT == 0
         assert offsets[i] + a.size <= total
@@ -32,11 +47,12 @@ def in_pieces(draw: st.DrawFn) -> Lifetime:
     return Lifetime(sum(sizes), min(firsts), last, tuple(pieces))
 
 
+@pytest.mark.parametrize("method", [pack, _pack_in_time])
 @settings(max_examples=20)
-@given(st.lists(in_pieces(), max_size=6), st.lists(whole, max_size=12))
-def test_pieces_that_hold_data_together_do_not_overlap(divided, others):
+@given(divided=st.lists(in_pieces(), max_size=6), others=st.lists(whole, max_size=12))
+def test_pieces_that_hold_data_together_do_not_overlap(method, divided, others):
     buffers = [*divided, *others]
-    offsets, total = pack(buffers)
+    offsets, total = method(buffers)
     assert all(offset % ALIGNMENT == 0 and offset + b.size <= total for offset, b in zip(offsets, buffers, strict=True))
     for i, a in enumerate(buffers):
         for j, b in enumerate(buffers[:i]):
@@ -78,11 +94,30 @@ def test_the_bound_is_the_busiest_step(buffers):
     assert lower_bound(buffers) == max(at)
 
 
-def test_a_chain_takes_two_buffers():
+@pytest.mark.parametrize("method", [pack, _pack_in_time])
+def test_a_chain_takes_two_buffers(method):
     chain = [Lifetime(1000, i, i + 1) for i in range(10)]
-    assert pack(chain)[1] == lower_bound(chain) == 2 * aligned(1000)
+    assert method(chain)[1] == lower_bound(chain) == 2 * aligned(1000)
 
 
-def test_a_gap_is_filled_by_what_fits_it_best():
+@pytest.mark.parametrize("method", [pack, _pack_in_time])
+def test_a_gap_is_filled_by_what_fits_it_best(method):
     buffers = [Lifetime(640, 0, 9), Lifetime(640, 0, 1), Lifetime(128, 0, 9), Lifetime(320, 2, 9), Lifetime(64, 2, 9)]
-    assert pack(buffers)[1] == lower_bound(buffers) == 640 + 640 + 128
+    assert method(buffers)[1] == lower_bound(buffers) == 640 + 640 + 128
+
+
+def test_the_smallest_gap_that_fits_is_taken_as_time_goes_by():
+    buffers = [Lifetime(640, 0, 4), Lifetime(64, 1, 9), Lifetime(320, 2, 4), Lifetime(64, 3, 9), Lifetime(256, 5, 9), Lifetime(384, 6, 9)]
+    assert _pack_in_time(buffers) == ([0, 640, 704, 1024, 704, 0], 1088)
+
+
+@given(lifetimes)
+def test_pairs_that_meet_are_counted(buffers):
+    pairs = sum(a.first <= b.last and b.first <= a.last for i, a in enumerate(buffers) for b in buffers[:i])
+    assert _meetings(buffers) == pairs
+
+
+def test_thousands_that_live_together_are_placed_without_looking_at_each_pair(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(packing, "_Placer", None)
+    buffers = [Lifetime(64 + 64 * (i % 7), i, 9000 + i) for i in range(9000)]
+    assert pack(buffers)[1] == lower_bound(buffers)
