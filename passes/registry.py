@@ -25,7 +25,8 @@ class Declined:
 
     pattern: str
     op: str
-    location: str
+    location: Any
+    """As MLIR has it: as text only for who reads it, since what many ops were fused into has a long one."""
     reason: str
 
 

@@ -63,12 +63,14 @@ class Rewriter(GraphBuilder):
         return constant_value(value, self.state.weights, limit)
 
 
-def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassState) -> int:
-    """Apply `patterns` below `op` until none matches; returns the number of rewrites.
+def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassState, *, top_down: bool = False) -> int:
+    """Apply `patterns` below `op` until none matches, from the last op or, `top_down`, from the first; returns the number of rewrites.
 
     Raises PassError naming the pattern, op and node when a pattern fails, or when the patterns do not come to an end.
     """
     total = 0
+    config = rewrite.GreedyRewriteConfig()
+    config.use_top_down_traversal = top_down
     for _ in range(FIXPOINT_ROUNDS):
         run = _Run(state, op)
         native = rewrite.RewritePatternSet()
@@ -76,7 +78,7 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
             native.add(p.root, run.callback(p), p.benefit)
         frozen = native.freeze()
         try:
-            rewrite.apply_patterns_and_fold_greedily(op, frozen)
+            rewrite.apply_patterns_and_fold_greedily(op, frozen, config)
         except (ir.MLIRError, RuntimeError) as error:  # the latter where the driver gave up: two patterns undo each other
             raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
         total += run.matches
@@ -101,7 +103,7 @@ class _Run:
             with native.ip, op.location:
                 result = guarded(p, op, lambda: checked(op, p.rewrite(op, Rewriter(self.state))))
             if isinstance(result, NoMatch):
-                self.declined.append(Declined(p.name, op.operation.name, str(op.location), result.reason))
+                self.declined.append(Declined(p.name, op.operation.name, op.location, result.reason))
                 return True
             self.matches += 1
             native.replace_op(op, result)
@@ -143,9 +145,11 @@ class PatternPass(Pass):
     """A pass that applies `patterns` until none matches."""
 
     patterns: ClassVar[Sequence[Pattern]] = ()
+    top_down: ClassVar[bool] = False
+    """Whether to begin with the first op: what patterns move down then meets its like, and ops are passed once each."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        state.count(self.name, apply_patterns(op, self.patterns, state))
+        state.count(self.name, apply_patterns(op, self.patterns, state, top_down=self.top_down))
 
 
 @dataclass(frozen=True)

@@ -248,6 +248,7 @@ def chain_of_products() -> onnx.ModelProto:
 def chain(kind: str, count: int) -> onnx.ModelProto:
     """A chain of `count` nodes of a kind, for `scripts/hostile.py`."""
     weights = {"w": np.eye(32, dtype=np.float32)[::-1], "tall": np.array([32, 4]), "wide": np.array([4, 32])}
+    weights |= {"row": np.ones((1, 32), np.float32), "zero": np.array([0]), "four": np.array([4])}
     nodes, last = [], "x"
     for i in range(count):
         made = f"t{i}"
@@ -258,6 +259,8 @@ def chain(kind: str, count: int) -> onnx.ModelProto:
                 "reshapes": lambda: node("Reshape", [last, ("tall", "wide")[i % 2]], [made]),  # noqa: B023
                 "sums": lambda: node("Add", [last, ("x", last)[i % 2]], [made]),  # noqa: B023
                 "mixed": lambda: node("Transpose", [last], [made], perm=[1, 0]) if i % 2 else node("Sigmoid", [last], [made]),  # noqa: B023
+                "viewed": lambda: node("Reshape", [last, ("tall", "wide")[i // 2 % 2]], [made]) if i % 2 == 0 else node("Tanh", [last], [made]),  # noqa: B023
+                "joined": lambda: node("Concat", [last, "row"], [made], axis=0) if i % 2 == 0 else node("Slice", [last, "zero", "four"], [made]),  # noqa: B023
                 "products": lambda: node("MatMul", [last, "w"], [made]) if i % 2 == 0 else node("Add", [last, "x"], [made]),  # noqa: B023
             }[kind]()
         )
@@ -266,7 +269,7 @@ def chain(kind: str, count: int) -> onnx.ModelProto:
     return model([*nodes, node("Identity", [last])], [4, 32], ["a", "b"], {name: array for name, array in weights.items() if name in used})
 
 
-CHAINS = ("elementwise", "transposes", "reshapes", "sums", "mixed", "products")
+CHAINS = ("elementwise", "transposes", "reshapes", "sums", "mixed", "viewed", "joined", "products")
 
 
 @hostile

@@ -109,7 +109,7 @@ class _Folding:
         if reason is None:
             reason, arrays = self._evaluated(view)
         if reason is not None:
-            self.state.declined.append(Declined(self.options.name, op.name, str(op.location), reason))
+            self.state.declined.append(Declined(self.options.name, op.name, op.location, reason))
             return False
         self.state.budget.spend(sum(t.bytes for t in view.result_types()), operations(view), freed)
         for value in op.operands:

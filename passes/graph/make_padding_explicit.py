@@ -43,7 +43,7 @@ class MakePaddingExplicit(Pass):
             if reason is None:
                 state.count(self.name)
             else:
-                state.declined.append(Declined(self.name, inner.name, str(inner.location), reason))
+                state.declined.append(Declined(self.name, inner.name, inner.location, reason))
 
 
 def _rewrite(op: Any, attributes: dict[str, Any], b: GraphBuilder, made: dict[Any, ir.Value]) -> str | None:

@@ -28,6 +28,7 @@ from stepwell.dialects.types import is_float, is_unsigned, type_of
 from stepwell.passes.graph.data_movement import DATA_MOVEMENT
 from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
 from stepwell.passes.graph.merge_constants import MERGE_CONSTANTS
+from stepwell.passes.graph.remove_identities import drop_reshape, drop_transpose, merge_reshapes, merge_transposes
 from stepwell.passes.registry import register_pass
 from stepwell.passes.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
 
@@ -242,10 +243,13 @@ def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
 class SimplifyAlgebra(PatternPass):
     """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.
 
-    NaN and infinities are respected. Where a rewrite is not exact to the bit, its pattern says what may change.
+    NaN and infinities are respected. Where a rewrite is not exact to the bit, its pattern says what may change. What is moved past
+    element-wise ops merges where it meets its like, so that a long chain takes as many steps as it has ops, and not the square of that.
     """
 
+    top_down = True
     patterns = (
         *NEUTRAL, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
         expand_power, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu, *MERGE_CONSTANTS, *DATA_MOVEMENT,
+        drop_reshape, merge_reshapes, drop_transpose, merge_transposes,
     )  # fmt: skip

@@ -49,7 +49,7 @@ class UsePanels(Pass):
             with ir.InsertionPoint(operation), operation.location:
                 result = rule(view)
             if isinstance(result, str):
-                state.declined.append(Declined(self.name, operation.name, str(operation.location), result))
+                state.declined.append(Declined(self.name, operation.name, operation.location, result))
                 continue
             operation.results[0].replace_all_uses_with(result)
             operation.erase()

@@ -59,7 +59,7 @@ class UseWinograd(Pass):
             with ir.InsertionPoint(inner), inner.location:
                 result = self._rewrite(inner.opview, GraphBuilder(state.weights))
             if isinstance(result, str):
-                state.declined.append(Declined(self.name, inner.name, str(inner.location), result))
+                state.declined.append(Declined(self.name, inner.name, inner.location, result))
                 continue
             inner.results[0].replace_all_uses_with(result)
             inner.erase()

@@ -46,7 +46,7 @@ class ShareLoops(Pass):
         stages = [_Stage.of(s) for s in staged]
         kinds = [set(stage.axes) for stage in stages]
         if state.target is None:
-            state.declined.append(Declined(self.name, op.name, str(op.location), "there is no target whose caches could hold slices"))
+            state.declined.append(Declined(self.name, op.name, op.location, "there is no target whose caches could hold slices"))
         else:
             if kinds in (WITH_FILTERS, TRANSFORMED, IN_GROUPS):
                 self._share_winograd(stages, kinds == WITH_FILTERS, state)
