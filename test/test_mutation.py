@@ -53,6 +53,7 @@ def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
     first, second, *others = select(ROOT, "passes/graph/use_panels.py", wide=True)
     assert "test/passes/graph/use_panels.mlir" in first.lit
     assert "test/passes/graph/use_winograd.mlir" not in first.lit
+    assert "test/test_mutation.py" not in first.pytest
     assert "test/passes/graph/use_winograd.mlir" in second.lit
     assert [tests.only for tests in others if tests.pytest == ("test/test_native_ops.py",)] == ["test_ops and full"]
     assert len(select(ROOT, "passes/graph/use_panels.py", wide=False)) < len([first, second, *others])

@@ -47,6 +47,8 @@ _NATIVE = (
     Stage(("test/test_random_graphs.py",), "test_random_graphs_are_right"),
     Stage(("test/test_onnx_suite.py",), "given"),
 )
+_NOT_ASKED = ("test/test_mutation.py", "test/test_packaging.py")
+"""They name files of passes, and say nothing about what these do."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
         (Stage(("test/passes/graph",)), _OPS),
@@ -83,6 +85,7 @@ def select(root: Path, path: str, *, wide: bool) -> list[FilesToRun]:
     names = [rf"{re.escape(place.parent.name)}\.{re.escape(place.stem)}", *({place.stem, place.stem.replace("_", "-")} if "_" in place.stem else ())]
     named = re.compile(rf"\b({'|'.join(names)})\b")
     first = [str(file.relative_to(root)) for file in _files(root / "test") if named.search(file.read_text())]
+    first = [name for name in first if name not in _NOT_ASKED]
     stages = [FilesToRun.of(first), *(stage.files(root) for stage in (*always, *(wider if wide else ())))]
     return [tests for tests in stages if tests.lit or tests.pytest]
 
