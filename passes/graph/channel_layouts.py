@@ -70,7 +70,7 @@ def groups_of(slots: np.ndarray, group: int) -> np.ndarray | None:
     blocks, lanes = slots.shape
     channels = int(slots.max()) + 1
     owner = np.where(slots >= 0, slots // (channels // group), FILLING)
-    for sets in (n for n in range(1, min(group, blocks) + 1) if group % n == blocks % n == 0):
+    for sets in (n for n in range(1, blocks + 1) if group % n == blocks % n == 0):
         side = group // sets
         first = np.repeat(np.arange(sets) * side, blocks // sets)[:, None]
         for stretch in range(1, lanes // side + 1):

@@ -139,6 +139,10 @@ class _Finder(ast.NodeVisitor):
             self._add(start, inner, "", f"{self.source[start:inner].strip()} dropped")
         self.generic_visit(node)
 
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # of zip: an assertion
+            self.generic_visit(node)
+
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, bool):
             self._replace(node, str(not node.value))

@@ -91,6 +91,10 @@ def test_reblocking_that_does_not_fit(attributes, message):
         ReblockOp.infer([TensorType("f32", (2, 3, 5, 4))], **attributes)
 
 
+def test_lanes_of_nothing_are_zeros():
+    assert ReblockOp.infer([TensorType("f32", (1, 0, 5, 4))], starts=(-1,), sizes=(8,), block=4).shape == (1, 2, 5, 4)
+
+
 def test_depthwise_convolution():
     x, w = RNG.standard_normal((2, 6, 7, 8)), RNG.standard_normal((6, 1, 3, 2))
     want = blocked(ConvOp.reference(x, w, pads=(0, 0, 0, 0), group=6, **WINDOW), 3)

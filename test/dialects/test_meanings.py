@@ -189,6 +189,10 @@ def test_arithmetic_is_counted() -> None:
     assert flops("max_pool", x, kernel=(3, 2), **window, ceil_mode=False) == (2 * 6 * 5 * 6) * 6
     assert flops("reduce_sum", x, axes=(2, 3), keepdims=False) == 2 * 6 * 9 * 8
     assert flops("batch_norm", x, *[TensorType("f32", (6,))] * 4, epsilon=0.0) == 2 * 2 * 6 * 9 * 8
+    whole = {"strides": (2, 1), "dilations": (1, 2), "group": 1}  # the same on blocked images
+    wide, filters = TensorType("f32", (2, 3, 9, 8, 2)), TensorType("f32", (3, 3, 3, 2, 2, 4))
+    assert flops("blocked_conv", wide, filters, **whole) == 2 * (2 * 12 * 4 * 6) * (3 * 2 * 6)
+    assert flops("blocked_depthwise_conv", wide, TensorType("f32", (3, 3, 2, 2)), strides=(2, 1), dilations=(1, 2)) == 2 * (2 * 6 * 4 * 6) * (3 * 2)
     moves: list[tuple[str, dict[str, Any]]] = [("reshape", {"shape": (-1,)}), ("transpose", {"perm": (3, 2, 1, 0)}), ("shape_of", {})]
     for mnemonic, attributes in moves:
         assert flops(mnemonic, x, **attributes) == 0

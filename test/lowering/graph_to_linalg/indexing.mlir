@@ -68,3 +68,17 @@ func.func private @resize(%x: tensor<3x4xf32>, %o: tensor<3x8xf32>) -> tensor<3x
      cubic_coefficient = -0.75 : f64, exclude_outside = false, antialias = false, roi = [], extrapolation = 0.0 : f64} : (tensor<3x4xf32>) -> tensor<3x8xf32>
   return %r : tensor<3x8xf32>
 }
+
+// -----
+
+// So is leaving out all but each third element, from the second on.
+// CHECK: #[[X:map[0-9]*]] = affine_map<(d0, d1) -> (d0, d1 * 3 + 1)>
+// CHECK-LABEL: func.func private @resize_down
+// CHECK: linalg.generic {indexing_maps = [#[[X]], #{{.*}}]
+// CHECK-NOT: tensor.extract
+// CHECK: return
+func.func private @resize_down(%x: tensor<3x12xf32>, %o: tensor<3x4xf32>) -> tensor<3x4xf32> attributes {stepwell.kernel} {
+  %r = "graph.resize"(%x) {sizes = array<i64: 3, 4>, scales = [1.0, 0.3333333432674408], mode = "nearest", coordinates = "half_pixel", rounding = "round_prefer_floor",
+     cubic_coefficient = -0.75 : f64, exclude_outside = false, antialias = false, roi = [], extrapolation = 0.0 : f64} : (tensor<3x12xf32>) -> tensor<3x4xf32>
+  return %r : tensor<3x4xf32>
+}

@@ -25,6 +25,19 @@ func.func @main(%x: tensor<1x3x8x8xf32>) -> tensor<1x24x6x6xf32> {
 
 // -----
 
+// So it is in one dimension.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"(%{{.*}}, %{{.*}}) {{.*}} -> tensor<1x2x6x8xf32>
+// CHECK: "graph.relu"(%[[C]]) : (tensor<1x2x6x8xf32>)
+func.func @main(%x: tensor<1x3x8xf32>) -> tensor<1x16x6xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<16x3x3xf32>} : () -> tensor<16x3x3xf32>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1>, group = 1 : i64, pads = array<i64: 0, 0>, strides = array<i64: 1>} : (tensor<1x3x8xf32>, tensor<16x3x3xf32>) -> tensor<1x16x6xf32>
+  %1 = "graph.relu"(%0) : (tensor<1x16x6xf32>) -> tensor<1x16x6xf32>
+  return %1 : tensor<1x16x6xf32>
+}
+
+// -----
+
 // Twelve filters fill one block and half of another; the division, which could make infinities of the filling, is done on plain data.
 // CHECK-LABEL: func.func @main
 // CHECK: graph.blocked_conv{{.*}} -> tensor<1x2x6x6x8xf32>

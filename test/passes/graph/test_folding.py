@@ -1,6 +1,8 @@
 """Folding of scales and shifts into weights, pooling corrections, and the numbers that algebra must respect."""
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.mlir import func, ir, make_context
 from stepwell.dialects.types import TensorType, from_numpy
 from stepwell.dialects.weights import WeightTable
@@ -193,3 +196,18 @@ def test_folding_names_new_weights_after_old_ones():
     assert left == ["matmul"]
     assert [o.attributes["id"].value for o in ops_below(module.operation, "graph.parameter")] == ["layer1.weight.folded"]
     np.testing.assert_array_equal(after, before)
+
+
+def test_what_was_evaluated_is_let_go() -> None:
+    module, weights = build(TensorType("f32", (2,)), lambda b, x: b.neg(b.constant(value=np.arange(5.0, dtype=np.float32))))
+    known = KnownValues(weights)
+    (result,) = list(module.body.operations[0].entry_block.operations)[-1].operands
+    array = known.value(result)
+    assert array is not None
+    np.testing.assert_array_equal(array, -np.arange(5.0))
+    held = weakref.ref(array)
+    del array
+    assert held() is not None
+    known.release()
+    gc.collect()
+    assert held() is None
