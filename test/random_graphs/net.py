@@ -92,6 +92,8 @@ class Net:
     def __post_init__(self) -> None:
         self.r = Sweep(Row(self.seed, "f32", 2, (), self.special), largest=False, room=1 << 10)
         self.opset = int(self.r.choice([*OPSETS, *NEWER, *NEWER]))
+        # Long chains, most of which become one kernel: what follows a product is then computed in place, one op after the other.
+        self.chained = self.r.integer(0, 3) == 0
 
     # --- operands
 
@@ -118,6 +120,8 @@ class Net:
         wanted = [dtypes] if isinstance(dtypes, str) else list(dtypes)
         found = [v for v in self.values if v.dtype in wanted and fits(v)]
         if found and self.r.integer(0, 5):
+            if self.chained:
+                return found[-1]
             return found[max(self.r.integer(0, len(found) - 1), self.r.integer(0, len(found) - 1))]
         for _ in range(20):
             value = self.fresh(str(self.r.choice(wanted)), self.shape() if fresh is None else fresh(), keep=False)
