@@ -274,7 +274,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
     x = operands[0] if operands else None
     if x is None:
         return ""
-    if op_type in ORDERED and is_float(from_numpy(x.dtype)) and any(o is not None and np.isnan(o.astype(np.float64)).any() for o in operands):
+    ordered = op_type in ORDERED or (op_type.startswith("Scatter") and attributes.get("reduction") in ("min", "max"))
+    if ordered and is_float(from_numpy(x.dtype)) and any(o is not None and np.isnan(o.astype(np.float64)).any() for o in operands):
         return "which of NaN and a number is the greater, where ONNX Runtime has it either way"
     if op_type in ("Cast", "CastLike") and is_float(from_numpy(x.dtype)):
         kind = helper.tensor_dtype_to_np_dtype(attributes["to"]) if op_type == "Cast" else np.asarray(operands[1]).dtype
