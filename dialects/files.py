@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -19,17 +20,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     target = Path(path)
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(target))
+    temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+        # Not by mkstemp, which makes it for its owner alone: who may read a file is the umask's to say, which other threads rely on.
+        os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(target)) from None
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp makes it for its owner alone
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -1,0 +1,36 @@
+"""Files that appear whole or not at all."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from stepwell.dialects.files import replacing, write_atomically
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])
+def test_who_may_read_a_file_is_the_umasks_to_say(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_atomically(tmp_path / "file", "text")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "file").stat().st_mode) == 0o666 & ~mask
+
+
+def test_the_umask_is_left_alone_for_other_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.umask", None)
+    write_atomically(tmp_path / ("n" * 255), b"bytes")
+    assert (tmp_path / ("n" * 255)).read_bytes() == b"bytes"
+
+
+def test_what_ends_badly_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    target.write_text("old")
+    with pytest.raises(ZeroDivisionError), replacing(target) as temporary:
+        temporary.write_text("half")
+        raise ZeroDivisionError
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"file": "old"}
+    with pytest.raises(FileNotFoundError, match="its folder does not exist: .*nowhere"):
+        write_atomically(tmp_path / "nowhere" / "file", "text")
