@@ -28,9 +28,14 @@ def test_the_umask_is_left_alone_for_other_threads(tmp_path: Path, monkeypatch: 
 def test_what_ends_badly_leaves_the_old_file_and_no_other(tmp_path: Path) -> None:
     target = tmp_path / "file"
     target.write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(target) as temporary:
-        temporary.write_text("half")
-        raise ZeroDivisionError
+
+    def fail() -> None:
+        with replacing(target) as temporary:
+            temporary.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"file": "old"}
-    with pytest.raises(FileNotFoundError, match="its folder does not exist: .*nowhere"):
+    with pytest.raises(FileNotFoundError, match=r"its folder does not exist: .*nowhere"):
         write_atomically(tmp_path / "nowhere" / "file", "text")
