@@ -76,8 +76,9 @@ def main(arguments: list[str] | None = None) -> int:
     state = copy.state
     same = before.get("state") == state
     copy.seconds = before["seconds"] if same else {}
-    # What survived is tried again when anything has changed: a test that was added may see it.
-    outcomes = [o for o in (Outcome(**entry) for entry in before.get("outcomes", ())) if same or o.state != "survived"]
+    # What survived is tried again when anything has changed, for a test that was added may see it, and when more tests are asked.
+    settled = same and before["wide"] >= options.wide
+    outcomes = [o for o in (Outcome(**entry) for entry in before.get("outcomes", ())) if settled or o.state != "survived"]
     done = {(o.path, o.source, o.what, o.line) for o in outcomes}
     todo = chosen(options.places, options.every, options.seed)
     selections = {path: select(ROOT, path, wide=options.wide) for path in {e.path for e in todo}}
@@ -97,7 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         if outcome.state == "survived":
             print(f"{edit.path}:{edit.line}: {edit.what}: survived ({outcome.seconds} s)\n    {outcome.source}", flush=True)
         if options.json is not None:
-            found = {"state": state, "seconds": copy.seconds, "outcomes": [o.to_json() for o in outcomes]}
+            found = {"state": state, "wide": options.wide, "seconds": copy.seconds, "outcomes": [o.to_json() for o in outcomes]}
             write_atomically(options.json, json.dumps(found, indent=0))
     report(outcomes)
     return int(any(o.state == "survived" for o in outcomes))
