@@ -161,11 +161,28 @@ def nested_branches() -> onnx.ModelProto:
 
 
 @hostile
-def nested_branches_200() -> bytes:
-    try:
-        return branches(200).SerializeToString()
-    except Exception:  # protobuf does not write what it would not read
-        return b"\x3a\x05" + b"\xff" * 5
+def nested_branches_200(depth: int = 200) -> bytes:
+    """As nested_branches, deeper than protobuf reads, and so written without it."""
+    result = value("r", [4])
+    graph = helper.make_graph([node("Neg", ["x"], ["r"])], "inner", [], [result]).SerializeToString()
+    branch = onnx.AttributeProto(name="then_branch", type=onnx.AttributeProto.GRAPH).SerializeToString()
+    other = helper.make_attribute("else_branch", helper.make_graph([node("Neg", ["x"], ["r"])], "other", [], [result]))
+    for level in range(depth):
+        made = node("If", ["go"], ["r"], else_branch=other.g).SerializeToString() + nested(5, branch + nested(6, graph))
+        around = helper.make_graph([], "branch", [], [result])
+        if level == depth - 1:
+            around = model([node("ReduceSum", ["x"], ["s"], keepdims=0), node("Cast", ["s"], ["go"], to=BOOL)], [4], [4]).graph
+            around.output[0].name = "r"
+        graph = around.SerializeToString() + nested(1, made)
+    return helper.make_model(onnx.GraphProto(), opset_imports=[helper.make_opsetid("", 21)]).SerializeToString() + nested(7, graph)
+
+
+def nested(field: int, message: bytes) -> bytes:
+    """A field of a message that is a message itself, as protobuf writes it; what comes twice is joined."""
+    count, length = len(message), b""
+    while count > 127:
+        count, length = count >> 7, length + bytes([count & 127 | 128])
+    return bytes([field << 3 | 2]) + length + bytes([count]) + message
 
 
 def calls(names: Sequence[str], callees: Sequence[str]) -> onnx.ModelProto:
