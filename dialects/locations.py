@@ -25,6 +25,16 @@ def nodes_text(location: ir.Location) -> str:
     return " and ".join(node_names(location)) or "an unnamed node"
 
 
+def leading(location: ir.Location) -> ir.Location:
+    """The first of the locations that a fused one is made of, or the location itself.
+
+    A line table has one line for an instruction: LLVM would give what is of several nodes the line 0, which is no node's.
+    """
+    while isinstance(location, ir.FusedLoc):
+        location = location.locations[0]
+    return location
+
+
 def node_index(location: ir.Location) -> int | None:
     """The index of the first node in `location`, or None if it names none."""
     for leaf in _leaves(location):

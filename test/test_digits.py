@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
+
+import stepwell
 
 ROOT = Path(__file__).resolve().parent.parent
 DIGITS = ROOT / "examples" / "digits"
@@ -39,3 +43,18 @@ def test_the_demo_agrees_with_onnxruntime():
     assert "the same answer for 450 of 450 digits" in shown.stdout
     for text in ("graph-opt", "linalg", "affine", "llvm", "ONNX Runtime", "µs"):
         assert text in shown.stdout
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "host"])
+def test_products_of_the_machine_code_are_those_of_the_nodes_that_multiply(target: str) -> None:
+    """Those of convolutions that batch normalisations were folded into too."""
+    model = stepwell.compile(DIGITS / "digits.onnx", shapes={"image": (1, 1, 8, 8)}, target=target, threads=1)
+    counts: Counter[str] = Counter()
+    place = ""
+    for line in map(str.strip, model.ir("asm").splitlines()):
+        if line.startswith(("# node ", "# no node")):
+            place = line
+        elif line.startswith("vfmadd"):
+            counts[place] += 1
+    multiplying = ["# node 0: conv1", "# node 3: conv2", "# node 7: conv3", "# node 12: gemm1", "# node 14: gemm2", "# node 15: softmax"]
+    assert sorted(counts) == sorted(multiplying)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from stepwell.dialects.locations import leading
 from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
 from stepwell.passes.linalg.intrinsics import available
 from stepwell.passes.linalg.schedules import Nest
@@ -27,7 +28,11 @@ class LowerToAffine(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        found = chains(structured_ops(op))
+        ops = structured_ops(op)
+        for structured in ops:
+            for part in (structured.operation, *(inner.operation for inner in structured.body.operations)):
+                part.location = leading(part.location)
+        found = chains(ops)
         lowering = _Lowering(Sharing(found), state.target)
         for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)

@@ -30,7 +30,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     """
     calls = calls_of(model.ir("affine"))
     flops = kernel_flops(model.ir("graph-opt"))
-    arrays = [np.ascontiguousarray(feed[info.name]) for info in model.inputs]
+    arrays = [np.asarray(feed[info.name], order="C") for info in model.inputs]
     want = list(model.run(feed).values())
     # The whole model gets outputs and a workspace of its own, so that the replay cannot find there what it fails to compute.
     outputs, other = ([np.zeros_like(array) for array in want] for _ in range(2))

@@ -99,7 +99,7 @@ class BoundedNet:
 
     def _constant(self, array: np.ndarray, weights: list[onnx.TensorProto], prefix: str) -> str:
         name = f"{prefix}{len(weights)}"
-        weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        weights.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     # --- bounds
