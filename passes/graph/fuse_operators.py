@@ -171,7 +171,7 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     inputs: dict[ir.Value, None] = {}
     for op in members:
         for value in op.operands:
-            if value in inside or value in inputs or value in constants:
+            if value in inside:
                 continue
             source = defining_op(value)
             if source is not None and source.name == "graph.constant" and belongs_inside(type_of(value)):
