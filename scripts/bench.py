@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compare Stepwell with ONNX Runtime and OpenVINO, show where its time goes, or what each of its techniques is worth.
+"""Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its techniques is worth.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx ...] [options]
+    .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
     .venv/bin/python scripts/bench.py --fork-join
@@ -64,6 +65,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all)")
     add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
+    add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")
     add("--target", type=target, default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
@@ -103,7 +105,10 @@ def compare(options: argparse.Namespace) -> int:
     with progress() as say:
         say("writing networks that are missing")
         networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
-        session = Session([Contestant(engine, target=options.target) for engine in options.engines], options.threads, protocol, say)
+        contestants = [Contestant(engine, target=options.target) for engine in options.engines]
+        if options.against is not None:
+            contestants.append(Contestant("stepwell", target=options.target, checkout=str(options.against)))
+        session = Session(contestants, options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
     show_comparison(console(), comparison)

@@ -3,6 +3,8 @@
 import importlib.util
 import json
 import os
+import re
+import shutil
 import signal
 from collections import Counter
 from pathlib import Path
@@ -27,6 +29,7 @@ from benchmark.session import Protocol, Session, scaled_error
 from stepwell.target import host, resolve
 
 RANDOM = np.random.default_rng(11)
+ROOT = Path(__file__).resolve().parent.parent
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
 QUICK = ["--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off"]
 
@@ -78,6 +81,23 @@ def test_comparison_end_to_end(tiny, tmp_path, capsys):
     assert set(record["settings"]["versions"]) == set(ENGINES)
     if drawn:
         assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_another_checkout_takes_part(tiny, tmp_path, capsys):
+    other = tmp_path / "other"
+    for name in ("compiler", "dialects", "passes"):
+        shutil.copytree(ROOT / name, other / name, ignore=shutil.ignore_patterns("__pycache__"))
+    arguments = [str(tiny), "--shape", "x=2x3x9x7", "--engines", "stepwell", "--against", str(other), "--threads", "1", *QUICK]
+    assert bench.main([*arguments, "--json", str(tmp_path / "run.json")]) == 0
+    assert "to stepwell of other" in " ".join(capsys.readouterr().out.split())
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert {cell["engine"] for cell in record["cells"]} == {"stepwell", "stepwell of other"}
+    with (other / "compiler" / "__init__.py").open("a") as package:
+        package.write("raise RuntimeError('of the other')\n")
+    assert bench.main(arguments) == 1
+    assert re.search(r"failed: tiny, stepwell of .*RuntimeError: of the other", " ".join(capsys.readouterr().out.split()))
+    assert bench.main([*arguments, "--against", str(tmp_path / "none")]) == 1
+    assert "expected a checkout of stepwell" in " ".join(capsys.readouterr().out.split())
 
 
 def test_classical_protocol(tiny, tmp_path, capsys):

@@ -57,7 +57,7 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
         model = ModelProto.FromString(light)
         headers = [TensorProto.FromString(tensor.header) for tensor in cut]
     except DecodeError:
-        raise ModelError(f"{what} is not an ONNX model: its protocol buffer fields cannot be decoded (damaged, or nested more than 100 deep)") from None
+        raise ModelError(f"{what} is not an ONNX model: its protocol buffer fields cannot be decoded (damaged, or over 100 levels deep)") from None
     return _split(model, [(header, data[tensor.start : tensor.end]) for header, tensor in zip(headers, cut, strict=True)], external)
 
 

@@ -1,6 +1,7 @@
 """What the benchmark and its engine processes say to each other: plain data, and no import of an engine."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -25,11 +26,18 @@ class Contestant:
     disable: tuple[str, ...] = ()
     target: str = "host"
     """What stepwell compiles for; peers use what they find in the machine."""
+    checkout: str = ""
+    """Of stepwell: the folder of another checkout, whose package runs in place of ours; empty for ours."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is this checkout's stepwell, with which the others are compared."""
+        return self.engine == "stepwell" and not self.checkout
 
     @property
     def label(self) -> str:
         """Its name in tables and files."""
-        return self.engine + "".join(f" without {name}" for name in self.disable)
+        return self.engine + "".join(f" without {name}" for name in self.disable) + (f" of {Path(self.checkout).name}" if self.checkout else "")
 
 
 @dataclass(frozen=True)

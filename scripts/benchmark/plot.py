@@ -21,7 +21,7 @@ def plot(comparison: Comparison, path: Path, note: str = "") -> None:
     from matplotlib import pyplot
 
     c = comparison
-    peers = [p.label for p in c.contestants if p.engine != "stepwell"]
+    peers = [p.label for p in c.contestants if not p.is_ours]
     width = max(8.0, 1.1 * (len(c.networks) + 3))
     figure, axes = pyplot.subplots(len(c.threads), 1, figsize=(width, 3.6 * len(c.threads) + 0.6), squeeze=False, sharex=True, layout="constrained")
     for axis, threads in zip(axes[:, 0], c.threads, strict=True):
@@ -40,7 +40,7 @@ def _panel(axis: Any, c: Comparison, peers: list[str], threads: int) -> None:
     bar = 0.8 / max(1, len(peers))
     top = 1.0
     for number, peer in enumerate(peers):
-        label: str | None = ENGINES[peer]
+        label: str | None = ENGINES.get(peer, peer)
         for place, (_, members, single) in zip(places, groups, strict=True):
             ratios = [r for name in members if (r := c.ratio(name, threads, of=peer, to="stepwell")) is not None]
             value = geometric_mean(r.value for r in ratios)

@@ -5,8 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from checkouts import linked
 
 from benchmark import engines
 from benchmark.jobs import Failure, Feed, Job, Loaded, Profile, Turn
@@ -26,8 +29,17 @@ class EngineProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the process is)
         self._pipe, theirs = multiprocessing.Pipe()
         inherited = {name: value for name, value in os.environ.items() if name not in engines.CONTROLLED}
+        path = list(sys.path)
+        self._links = tempfile.TemporaryDirectory(prefix="stepwell-checkout-")
+        if job.contestant.checkout:
+            try:
+                package = str(linked(Path(job.contestant.checkout), Path(self._links.name)))
+            except OSError as error:
+                raise Failure(str(error)) from None
+            path.insert(0, package)
+            inherited["PYTHONPATH"] = package  # for it, and for the processes that it compiles in
         self._process = subprocess.Popen(
-            [sys.executable, "-c", _START.format(path=sys.path), str(theirs.fileno())],
+            [sys.executable, "-c", _START.format(path=path), str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self._log,
@@ -69,6 +81,7 @@ class EngineProcess:
             self._process.kill()
             self._process.wait()
         self._log.close()
+        self._links.cleanup()
 
     def __enter__(self) -> "EngineProcess":
         return self

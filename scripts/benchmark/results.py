@@ -100,7 +100,7 @@ class Comparison:
 
     def best_peer(self, network: str, threads: int) -> str | None:
         """The label of the fastest engine that is not ours; None if none ran."""
-        times = {c.label: self.statistic(network, c.label, threads) for c in self.contestants if c.engine != "stepwell"}
+        times = {c.label: self.statistic(network, c.label, threads) for c in self.contestants if not c.is_ours}
         known = {label: statistic.value for label, statistic in times.items() if statistic is not None}
         return min(known, key=known.__getitem__) if known else None
 

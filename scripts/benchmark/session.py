@@ -78,7 +78,7 @@ class Session:
         return comparison
 
     def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
-        folder = None if cache is None else str(cache / contestant.engine)
+        folder = None if cache is None else str(cache / contestant.label.replace("/", "_"))
         return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder)
 
     def _starts(self, comparison: Comparison, network: Network, cache: Path) -> None:
@@ -132,7 +132,7 @@ class Session:
                     cell.failure = str(failure)
 
     def _remember(self, contestant: Contestant, loaded: Loaded, cell: Cell) -> None:
-        self.versions[contestant.engine] = loaded.version
+        self.versions[contestant.label] = loaded.version
         if loaded.resident_before is not None:
             cell.memory["before"] = loaded.resident_before
 

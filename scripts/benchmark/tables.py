@@ -44,8 +44,8 @@ def show_comparison(out: Console, c: Comparison) -> None:
 def _show_times(out: Console, c: Comparison, threads: int) -> None:
     kind = "mean" if c.classical else "median"
     title = f"{plural(threads, 'thread')}: {kind} ms of one run, its middle half in brackets; how many times faster stepwell is"
-    peers = [p.label for p in c.contestants if p.engine != "stepwell"]
-    ours = any(p.engine == "stepwell" for p in c.contestants)
+    peers = [p.label for p in c.contestants if not p.is_ours]
+    ours = any(p.is_ours for p in c.contestants)
     compared = peers if ours else []
     heads = [*(p.label for p in c.contestants), *(f"to {peer}" for peer in compared), *(["to the best"] if compared else []), "error"]
     table = _table(title, "network", *heads)

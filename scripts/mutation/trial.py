@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from checkouts import linked
+
 from .edits import Edit
 from .selection import FilesToRun
 
@@ -17,9 +19,6 @@ _COPIED = ("compiler", "dialects", "passes", "test", "scripts", "examples", "doc
 _SLOWER = 4.0  # how many times as long as without the fault tests may take,
 _STARTING = 20.0  # and how many seconds more
 _WHOLE = 3600.0  # seconds that they may take without one
-_FIND_NOT_INSTALLED = """import sys
-sys.meta_path[:] = [finder for finder in sys.meta_path if not getattr(finder, "__module__", "").startswith("__editable___stepwell_")]
-"""
 
 
 class FailsUnchangedError(Exception):
@@ -59,16 +58,11 @@ class Copy:
                 shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
             elif source.exists():
                 shutil.copy(source, folder / name)
-        # The package as it is installed is mapped from three folders; links do the same for a copy, once the installed one is not found.
-        package = folder / "build" / "package" / "stepwell"
-        package.mkdir(parents=True)
-        for entry in (*(folder / "compiler").iterdir(), folder / "dialects", folder / "passes"):
-            (package / entry.name).symlink_to(entry)
-        (package.parent / "sitecustomize.py").write_text(_FIND_NOT_INSTALLED)
+        package = linked(folder, folder / "build")
         if (root / "build" / "zoo").is_dir():
             (folder / "build" / "zoo").symlink_to(root / "build" / "zoo")
         self.environment = {
-            **os.environ, "PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "passive", "STEPWELL_CACHE": "0",
+            **os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "passive", "STEPWELL_CACHE": "0",
         }  # fmt: skip
 
     @property
