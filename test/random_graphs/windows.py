@@ -32,6 +32,10 @@ def window(net: Net, x: Value, *, most: int = 4, ceil: bool = False) -> dict[str
     for i, n in enumerate(spatial):
         if n + pads[i] + pads[i + len(spatial)] < reach[i] and chosen.get("auto_pad") not in ("SAME_UPPER", "SAME_LOWER"):
             raise Declined("a window larger than the data")
+        stride = chosen.get("strides", [1] * len(spatial))[i]
+        steps = -(-(n + pads[i] + pads[i + len(spatial)] - reach[i]) // stride)
+        if "ceil_mode" in chosen and net.opset < 22 and steps * stride >= n + pads[i]:
+            raise Declined("a last window that begins behind the data, which ONNX's inference of shapes counts before opset 22, and nobody else")
     return chosen
 
 
