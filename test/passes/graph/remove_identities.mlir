@@ -50,6 +50,19 @@ func.func @something_happens(%x: tensor<2x3xf32>) -> (tensor<2x3xi32>, tensor<3x
 
 // -----
 
+// A resize to the same sizes is nothing where its scales say so too: at a scale of 1.1 it reads between the elements.
+// CHECK-LABEL: func.func @resizes
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<5xf32>
+// CHECK-NEXT: %[[Y:.*]] = "graph.resize"(%[[X]]) {{.*}}scales = [1.1
+// CHECK-NEXT: return %[[X]], %[[Y]]
+func.func @resizes(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<5xf32>) {
+  %0 = "graph.resize"(%x) {antialias = false, coordinates = "half_pixel", cubic_coefficient = -7.5e-1 : f64, exclude_outside = false, extrapolation = 0.0 : f64, mode = "linear", roi = [], rounding = "floor", scales = [1.0], sizes = array<i64: 5>} : (tensor<5xf32>) -> tensor<5xf32>
+  %1 = "graph.resize"(%x) {antialias = false, coordinates = "half_pixel", cubic_coefficient = -7.5e-1 : f64, exclude_outside = false, extrapolation = 0.0 : f64, mode = "linear", roi = [], rounding = "floor", scales = [1.1], sizes = array<i64: 5>} : (tensor<5xf32>) -> tensor<5xf32>
+  return %0, %1 : tensor<5xf32>, tensor<5xf32>
+}
+
+// -----
+
 // A pair of casts comes back to where it began only through a type that holds every value.
 // CHECK-LABEL: func.func @cast_pairs
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<4xi16>, %[[Y:[a-z0-9]+]]: tensor<4xi32>
