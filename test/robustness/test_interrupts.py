@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 from watchdog import Watchdog
@@ -23,6 +24,15 @@ def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:
     assert outcome.value.count("interrupted") >= ROUNDS // 2, str(outcome)
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Ctrl-C as in a terminal: what a shell starts in the background ignores it from birth."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_waits_until_the_end_of_a_block() -> None:
     done = []
 
