@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+_READ_TOGETHER = 1 << 24  # bytes that one thread reads at a time
+
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
@@ -65,11 +67,31 @@ def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links
 
 
 def read_into(descriptor: int, buffer: Any) -> int:
-    """Fill a buffer from a file; returns how many bytes there were. Raises OSError."""
+    """Fill a buffer from a file, from where that stands on; returns how many bytes there were. Raises OSError.
+
+    Several threads share a large one: what takes the time is the memory, which the system gives page by page as it is first written to.
+    """
     view = memoryview(buffer).cast("B")
+    if len(view) < 2 * _READ_TOGETHER:
+        return _read_part(descriptor, view, None)
+    from concurrent.futures import ThreadPoolExecutor  # here, because most reads are small
+
+    start = os.lseek(descriptor, 0, os.SEEK_CUR)
+    offsets = range(0, len(view), _READ_TOGETHER)
+    parts = [view[offset : offset + _READ_TOGETHER] for offset in offsets]
+    with ThreadPoolExecutor(min(len(parts), os.cpu_count() or 1)) as readers:
+        counts = list(readers.map(lambda offset, part: _read_part(descriptor, part, start + offset), offsets, parts))
+    done = next((offset + count for offset, part, count in zip(offsets, parts, counts, strict=True) if count < len(part)), len(view))
+    os.lseek(descriptor, start + done, os.SEEK_SET)
+    return done
+
+
+def _read_part(descriptor: int, view: memoryview, offset: int | None) -> int:
+    """Fill `view` from `offset` on, or from where the file stands; returns how many bytes there were."""
     done = 0
     while done < len(view):
-        count = os.readv(descriptor, [view[done:]])
+        rest = [view[done:]]
+        count = os.readv(descriptor, rest) if offset is None else os.preadv(descriptor, rest, offset + done)
         if count == 0:
             break
         done += count

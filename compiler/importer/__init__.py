@@ -38,9 +38,8 @@ class ImportedModel:
     """A model at level `graph`: its module and weights, and what the ONNX file said of it.
 
     `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
-    content: memoryview | None
-    files: dict[Path, memoryview]
-    budget: Budget
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is that of the model's file, if it is one;
+    `files` are those beside it that hold its data, with their content. `budget` says what the model may cost, and has cost so far.
     """
 
     module: ir.Module

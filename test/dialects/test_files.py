@@ -1,12 +1,13 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and files that are read."""
 
 import os
 import stat
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from stepwell.dialects.files import replacing, write_atomically
+from stepwell.dialects.files import read_into, replacing, write_atomically
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])
@@ -39,3 +40,20 @@ def test_what_ends_badly_leaves_the_old_file_and_no_other(tmp_path: Path) -> Non
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"file": "old"}
     with pytest.raises(FileNotFoundError, match=r"its folder does not exist: .*nowhere"):
         write_atomically(tmp_path / "nowhere" / "file", "text")
+
+
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("missing", [0, 1, 20_000_000])
+def test_a_large_file_is_read_by_several_threads(tmp_path: Path, start: int, missing: int) -> None:
+    content = np.random.default_rng(missing).integers(0, 256, 70_000_001, np.uint8)
+    (tmp_path / "file").write_bytes(content.tobytes())
+    buffer = np.zeros(len(content) - start + missing, np.uint8)
+    file = os.open(tmp_path / "file", os.O_RDONLY)
+    try:
+        os.lseek(file, start, os.SEEK_SET)
+        assert read_into(file, buffer) == len(content) - start
+        assert read_into(file, bytearray(1)) == 0
+    finally:
+        os.close(file)
+    assert (buffer[: len(content) - start] == content[start:]).all()
+    assert not buffer[len(content) - start :].any()
