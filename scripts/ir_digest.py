@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Print a digest of each network's IR at every level: code that is moved or renamed must leave it as it is.
+
+    .venv/bin/python scripts/ir_digest.py [NETWORK ...] [--target NAME] [--against DIR] [--rename OLD=NEW]...
+
+With --against, the package of another checkout lowers the same networks, and the first operation that differs is shown. Locations,
+names of attributes and the digests in names of kernels do not count; --rename says which other words of that checkout's IR have new names.
+"""
+
+import argparse
+import hashlib
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from checkouts import linked
+
+from benchmark.models import KNOWN, Network, find
+
+SCRIPTS = Path(__file__).resolve().parent
+KERNEL_DIGEST = re.compile(r"_[0-9a-f]{8}\b")  # at the end of a kernel's name: of its text, names of attributes included
+
+
+def main() -> int:
+    """Do what the options say; 0, or 1 where the other checkout's IR is another."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all of these)")
+    parser.add_argument("--target", default="x86-64-v3", metavar="NAME", help="what to lower for (default: x86-64-v3)")
+    parser.add_argument("--against", type=Path, metavar="DIR", help="another checkout of stepwell")
+    parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help="a word of the other checkout's IR that has a new name")
+    zoo = SCRIPTS.parent / "build" / "zoo"
+    parser.add_argument("--zoo", type=Path, default=zoo, metavar="DIR", help="where the networks are kept (default: build/zoo)")
+    parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)  # what the processes do that load one of the two packages
+    options = parser.parse_args()
+    networks = find(options.networks or KNOWN, options.zoo)
+    if options.write is not None:
+        for network in networks:
+            write_levels(network, options.target, options.write)
+        return 0
+    renames = [text.partition("=")[::2] for text in options.rename]
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environments = {folder / "ours": dict(os.environ)}
+        if options.against is not None:
+            environments[folder / "theirs"] = {**os.environ, "PYTHONPATH": str(linked(options.against, folder))}
+        differing = 0
+        for network in networks:
+            for out, environment in environments.items():
+                out.mkdir(exist_ok=True)
+                command = [sys.executable, __file__, str(network.path.absolute()), "--target", options.target, "--write", str(out)]
+                subprocess.run(command, check=True, env=environment, cwd=folder)
+            differing += report(network.name, *environments, renames=renames)
+    return int(differing > 0)
+
+
+def report(network: str, ours: Path, theirs: Path | None = None, *, renames: Sequence[tuple[str, str]] = ()) -> int:
+    """Print a line for each level of a network, and what differs; returns how many levels do. Takes the files away."""
+    differing = 0
+    for file in sorted(ours.iterdir()):
+        level = file.name.split("-", 1)[1]
+        mine = file.read_text().splitlines()
+        digest = hashlib.sha256("\n".join(mine).encode()).hexdigest()[:16]
+        line = f"{network:14} {level:10} {digest}  {len(mine):7} operations"
+        if theirs is not None:
+            other = theirs / file.name
+            lines = [renamed(text, renames) for text in other.read_text().splitlines()] if other.is_file() else []
+            other.unlink(missing_ok=True)
+            first = next((pair for pair in zip_longest(mine, lines) if pair[0] != pair[1]), None)
+            differing += first is not None
+            line += "  the same" if first is None else f"  DIFFERS\n  theirs: {first[1]}\n  ours:   {first[0]}"
+        print(line, flush=True)
+        file.unlink()
+    return differing
+
+
+def renamed(line: str, renames: Sequence[tuple[str, str]]) -> str:
+    """A line with words in the place of others."""
+    for old, new in renames:
+        line = re.sub(rf"(?<![\w.]){re.escape(old)}(?![\w.])", new, line)
+    return line
+
+
+def write_levels(network: Network, target: str, folder: Path) -> None:
+    """Write the IR of each level as text to a numbered file of the level's name, an operation a line."""
+    import stepwell
+
+    lowered = stepwell.lower(network.path, "llvm", target=target)
+    for number, (level, op) in enumerate(lowered.snapshots.items()):
+        (folder / f"{number}-{level}").write_text("".join(f"{line}\n" for line in lines(op, {})))
+
+
+def lines(op: Any, numbers: dict[Any, str]) -> Iterator[str]:
+    """Each operation below `op`: its name, what it uses, the values of its attributes in alphabetical order, its types."""
+    inputs = " ".join(numbers[operand] for operand in op.operands)
+    for result in op.results:
+        numbers[result] = f"%{len(numbers)}"
+    attributes = sorted(KERNEL_DIGEST.sub("_", str(op.attributes[name])) for name in attribute_names(op))
+    kinds = ", ".join(str(result.type) for result in op.results)
+    blocks = " ".join(numbers[block] for block in op.successors)
+    yield f"{op.name}({inputs}) [{blocks}] {{{', '.join(attributes)}}} : {kinds}"
+    for region in op.regions:
+        for block in region.blocks:
+            numbers[block] = f"^{len(numbers)}"
+            for argument in block.arguments:
+                numbers[argument] = f"%{len(numbers)}"
+        for block in region.blocks:
+            yield f"{numbers[block]}({', '.join(str(argument.type) for argument in block.arguments)})"
+            for inner in block.operations:
+                yield from lines(inner.operation, numbers)
+
+
+def attribute_names(op: Any) -> list[str]:
+    """The names of an operation's attributes."""
+    return [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
