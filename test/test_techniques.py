@@ -54,6 +54,17 @@ def test_folding_and_fusion_are_off(network):
     assert kernels("fuse-operators") > kernels()
 
 
+def test_what_can_be_switched_off_and_what_strict_code_does_without():
+    assert stair.techniques() == {
+        "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
+        "use-products": "use-products", "block-channels": "block-channels", "unmasked-lanes": "block-channels",
+        "use-winograd": "use-winograd", "use-panels": "use-panels", "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
+        "fill-borders": "fill-borders", "share-loops": "share-loops", "collapse-dimensions": "collapse-dimensions",
+        "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
+    }  # fmt: skip
+    assert stair.relaxed() == ("unmasked-lanes", "use-winograd")
+
+
 def test_without_leaves_passes_out_and_changes_options(monkeypatch):
     monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
 

@@ -39,7 +39,9 @@ class Stage:
 
 # By folder: what is asked always, and the wider tests that run what its code makes. What sees most in the least time comes first.
 _OPS = Stage(("test/test_native_ops.py",), "test_ops and full")
-_CHAINS = Stage(("test/test_chains.py", "test/lowering/test_fused_producers.py", "test/lowering/test_shared_loops.py"))
+_CHAINS = Stage(
+    ("test/test_chains.py", "test/lowering/test_fused_producers.py", "test/lowering/test_shared_loops.py", "test/lowering/test_intrinsics.py")
+)
 _NATIVE = (
     Stage(("test/test_small_constants.py", "test/test_operators.py", "test/test_strict.py", "test/test_index_checks.py")),
     Stage(("test/test_native_ops.py",), "test_ops and not full"),
