@@ -266,6 +266,11 @@ def model_of(nodes: Sequence[onnx.NodeProto], values: Sequence[Value], outputs: 
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 
+def _nearly_whole(scales: np.ndarray, shape: tuple[int, ...]) -> bool:
+    """Whether a size by `scales` depends on the type that it is computed in."""
+    return len(scales) == len(shape) and bool(np.any(np.floor(np.float32(shape) * scales) != np.floor(np.float64(shape) * scales)))
+
+
 def value_info(value: Value) -> onnx.ValueInfoProto:
     """The declaration of a value."""
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.array.dtype), value.shape)
@@ -295,6 +300,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "LRN of what is not finite, which ONNX Runtime spreads by its running sums"
     if op_type in ("Resize", "GridSample") and any(o is not None and not np.isfinite(o.astype(np.float64)).all() for o in operands):
         return "resampling of what is not finite with weights of 0, which we leave out and ONNX Runtime multiplies"
+    if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
+        return "a size that is no whole number by a hair, which ONNX Runtime rounds to f32 before it is cut"
     if op_type.startswith("Reduce") and x.size == 0:
         return "reductions of nothing, whose shapes and extremes ONNX Runtime has otherwise"
     if op_type == "DFT":
