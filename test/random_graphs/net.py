@@ -268,7 +268,10 @@ def model_of(nodes: Sequence[onnx.NodeProto], values: Sequence[Value], outputs: 
 
 def _nearly_whole(scales: np.ndarray, shape: tuple[int, ...]) -> bool:
     """Whether a size by `scales` depends on the type that it is computed in."""
-    return len(scales) == len(shape) and bool(np.any(np.floor(np.float32(shape) * scales) != np.floor(np.float64(shape) * scales)))
+    if len(scales) != len(shape):
+        return False
+    narrow, wide = (np.floor(np.array(shape, dtype) * scales) for dtype in (np.float32, np.float64))
+    return bool(np.any(narrow != wide))
 
 
 def value_info(value: Value) -> onnx.ValueInfoProto:
@@ -302,6 +305,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "resampling of what is not finite with weights of 0, which we leave out and ONNX Runtime multiplies"
     if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
         return "a size that is no whole number by a hair, which ONNX Runtime rounds to f32 before it is cut"
+    if op_type == "Clip" and x.dtype.kind == "f" and np.isinf(x).any() and sum(o is not None for o in operands[1:]) + len(attributes) < 2:
+        return "infinities without a bound, of which ONNX Runtime makes the largest finite number"
     if op_type.startswith("Reduce") and x.size == 0:
         return "reductions of nothing, whose shapes and extremes ONNX Runtime has otherwise"
     if op_type == "DFT":
