@@ -177,6 +177,26 @@ def direct(x: np.ndarray, w: np.ndarray) -> np.ndarray:
     return total
 
 
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("double", np.float64), ("float16", np.float16)])
+@pytest.mark.parametrize("body", ["s = MatMul(x, w) y = Mul(s, k)", "s = MatMul(w, x) y = Mul(s, k)", "s = Mul(x, k) y = MatMul(s, w)"])
+def test_weights_that_are_scaled_do_not_vanish(body: str, kind: str, dtype: type[np.floating[Any]]) -> None:
+    """An infinity times a small weight, times a small factor, is infinite; times the product of the two, rounded to 0, it would be NaN."""
+    least = np.finfo(dtype).smallest_subnormal
+    w = np.array([[least, -least, 0], [1, least, -0.0], [-1, 3, -least]], dtype)
+    x = np.array([[np.inf, 2, -3], [-1, 0.5, np.inf], [2, 1, 0.25]], dtype)
+    k = np.array(-0.25, dtype)
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> scaled ({kind}[3, 3] x) => ({kind}[3, 3] y) {{ {body} }}')
+    model.graph.initializer.extend([numpy_helper.from_array(w, "w"), numpy_helper.from_array(k, "k")])
+    with np.errstate(all="ignore"):
+        left, right = (array.astype(np.float64) for array in ((w, x) if "(w, x)" in body else (x, w)))
+        want = (left @ right) * float(k)
+    (got,) = stepwell.compile(model, strict=True, threads=1)(x)
+    assert np.isinf(want).any()
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.array_equal(got[np.isinf(want)], want[np.isinf(want)])
+
+
+
 def test_winograd_spreads_and_is_off_in_strict_code() -> None:
     source = winograd()
     w = numpy_helper.to_array(source.graph.initializer[0]).astype(np.float64)

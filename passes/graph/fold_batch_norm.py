@@ -9,7 +9,7 @@ from stepwell.dialects.graph import BatchNormOp, ConvOp, ConvTransposeOp, DivOp,
 from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import TensorType, to_numpy, type_of
-from stepwell.passes.graph.linear import Linear, linear
+from stepwell.passes.graph.linear import Linear, kept_from_zero, linear
 from stepwell.passes.graph.matching import (
     along,
     for_each,
@@ -39,7 +39,7 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     with np.errstate(all="ignore"):
         k = scale / np.sqrt(variance + op.attribute_values()["epsilon"])
         shift = bias - mean * k
-    factor = new_weight(rw, op.scale, narrow(along(k, rank, 1), dtype))
+    factor = new_weight(rw, op.scale, along(kept_from_zero(narrow(k, dtype), scale), rank, 1))
     value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
     return value
 

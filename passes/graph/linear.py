@@ -37,7 +37,7 @@ class Linear:
         return value
 
     def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
-        """The weights times `factor` (f64, broadcasting), each product rounded once."""
+        """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0."""
         if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no loop from f64 to bfloat16 that rounds once
             out = narrow(self.weights.astype(np.float64) * factor, self.weights.dtype)
         else:
@@ -45,7 +45,7 @@ class Linear:
             with np.errstate(over="ignore", invalid="ignore"):
                 np.multiply(self.weights, factor, out=out, dtype=np.float64, casting="unsafe")
         if np.isfinite(out).all() or not np.isfinite(self.weights).all():
-            return out
+            return kept_from_zero(out, self.weights, factor)
         return NoMatch(f"the new weights would overflow {self.weights.dtype}")
 
     def response(self, value: np.ndarray) -> np.ndarray | NoMatch:
@@ -61,6 +61,20 @@ class Linear:
         operands = [replaced[v] for v in self.op.operation.operands]
         value: ir.Value = rw.create(type(self.op), operands, self.op.attribute_values()).operation.results[0]
         return value
+
+
+def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
+    """A rounded product (or quotient), in place, with the least number of its sign wherever it vanished though no factor is 0.
+
+    What it multiplies may be infinite, and stays so: 0 would make NaN of it. Finite results change by less than rounding may change them.
+    """
+    vanished = product == 0
+    if vanished.any():
+        signs = [np.sign(np.broadcast_to(factor, product.shape)[vanished].astype(np.float64)) for factor in factors]
+        sign = np.prod(signs, axis=0)  # 0 where a factor is, and NaN where one is
+        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)
+        product[vanished] = np.where(np.abs(sign) == 1, sign * least, product[vanished].astype(np.float64)).astype(product.dtype)
+    return product
 
 
 def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear | NoMatch:
