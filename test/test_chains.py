@@ -100,3 +100,19 @@ def test_agrees_with_onnxruntime(name: str) -> None:
     # Some hundred terms of products in each layer, and Winograd's stated error of 2e-5 of the scale.
     np.testing.assert_allclose(results[0], want, rtol=0, atol=4e-5 * np.abs(want).max())
     np.testing.assert_array_equal(*results, err_msg="results depend on the number of threads")
+
+
+@pytest.mark.parametrize("size", [64, 67])
+@pytest.mark.parametrize("operator", ["Mul", "Sub"])
+def test_sums_over_rows_with_an_operand_for_each_column(size: int, operator: str) -> None:
+    """What follows the sums has one dimension, along which the sums lie in lanes: each lane has an element of its own."""
+    header = f"g (float[37, {size}] x, float[{size}] b) => (float[{size}] y) <int64[1] axes = {{0}}>"
+    body = f"{{ s = ReduceSum <keepdims = 0> (x, axes) y = {operator}(s, b) }}"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
+    random = np.random.default_rng(size)
+    x, b = (random.standard_normal(shape, np.float32) for shape in ((37, size), size))
+    sums = x.astype(np.float64).sum(axis=0)
+    want = sums * b if operator == "Mul" else sums - b
+    bound = 40 * np.finfo(np.float32).eps * (np.abs(x).sum(axis=0) * (np.abs(b) if operator == "Mul" else 1) + np.abs(b))
+    (got,) = stepwell.compile(model, threads=1)(x, b)
+    assert (np.abs(got - want) <= bound).all()

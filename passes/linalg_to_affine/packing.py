@@ -191,8 +191,6 @@ class _Placer:
 
 def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
     """The open intervals in which `a` must not begin, counted from where `b` does: some bytes of both would hold data at once."""
-    if a.first > b.last or b.first > a.last:
-        return []
     found = sorted(
         (q.offset - p.offset - p.size, q.offset + q.size - p.offset)
         for p in a.stretches
