@@ -72,7 +72,7 @@ def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
     if vanished.any():
         signs = [np.sign(np.broadcast_to(factor, product.shape)[vanished].astype(np.float64)) for factor in factors]
         sign = np.prod(signs, axis=0)  # 0 where a factor is, and NaN where one is
-        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)
+        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
         product[vanished] = np.where(np.abs(sign) == 1, sign * least, product[vanished].astype(np.float64)).astype(product.dtype)
     return product
 
