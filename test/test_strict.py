@@ -272,3 +272,15 @@ def test_commands(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
         (got,) = np.load(tmp_path / "y.npz").values()
         np.testing.assert_array_equal(np.isfinite(got), np.isfinite(expected("winograd")[0]))
     capsys.readouterr()
+
+
+def test_an_infinite_variance_leaves_nothing_of_a_channel() -> None:
+    """Its factor is 0 by what it means, and not by rounding; that of a small scale is not."""
+    body = "bn (float[1, 2, 3] x) => (float[1, 2, 3] y) { y = BatchNormalization <epsilon = 0.0> (x, s, z, z, v) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {body}')
+    weights = {"s": [1, 1e-45], "z": [0, 0], "v": [np.inf, 4]}
+    model.graph.initializer.extend(numpy_helper.from_array(np.array(values, np.float32), name) for name, values in weights.items())
+    x = np.array([[[1, -2, np.inf], [1, -np.inf, np.inf]]], np.float32)
+    (got,) = stepwell.compile(model, strict=True, threads=1)(x)
+    assert np.array_equal(got[0, 0], [0, 0, np.nan], equal_nan=True)
+    assert np.array_equal(got[0, 1, 1:], [-np.inf, np.inf])

@@ -37,9 +37,11 @@ def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
     scale, bias, mean, variance = known
     rank, dtype = type_of(op.x).rank, to_numpy(type_of(op.x).dtype)
     with np.errstate(all="ignore"):
-        k = scale / np.sqrt(variance + op.attribute_values()["epsilon"])
+        spread = np.sqrt(variance + op.attribute_values()["epsilon"])
+        k = scale / spread
         shift = bias - mean * k
-    factor = new_weight(rw, op.scale, along(kept_from_zero(narrow(k, dtype), scale), rank, 1))
+        factors = scale, 1 / spread  # of which the second is 0 if the variance is infinite
+    factor = new_weight(rw, op.scale, along(kept_from_zero(narrow(k, dtype), *factors), rank, 1))
     value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
     return value
 

@@ -64,7 +64,7 @@ class Linear:
 
 
 def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
-    """A rounded product (or quotient), in place, with the least number of its sign wherever it vanished though no factor is 0.
+    """A rounded product, in place, with the least number of its sign wherever it vanished though no factor is 0.
 
     What it multiplies may be infinite, and stays so: 0 would make NaN of it. Finite results change by less than rounding may change them.
     """
