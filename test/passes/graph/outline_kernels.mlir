@@ -92,3 +92,21 @@ func.func @two_results(%x: tensor<5xf32>) -> (tensor<2xf32>, tensor<2xi64>) {
   %v, %i = "graph.top_k"(%x, %k) {axis = 0 : i64, largest = true} : (tensor<5xf32>, tensor<i64>) -> (tensor<2xf32>, tensor<2xi64>)
   return %v, %i : tensor<2xf32>, tensor<2xi64>
 }
+
+// -----
+
+// A function that is a kernel already stays as it is, wherever it stands; those after it have their turn.
+// CHECK-LABEL: func.func private @ready
+// CHECK-NEXT: "graph.relu"
+// CHECK-LABEL: func.func @after_a_kernel
+// CHECK: call @neg_
+func.func private @ready(%x: tensor<4xf32>, %d: tensor<4xf32>) -> tensor<4xf32> attributes {llvm.no_inline, stepwell.kernel} {
+  %0 = "graph.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+func.func @after_a_kernel(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %d = tensor.empty() : tensor<4xf32>
+  %0 = call @ready(%x, %d) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = "graph.neg"(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
