@@ -55,12 +55,14 @@ func.func @main(%x: tensor<1x3x8x8xf32>) -> tensor<1x12x6x6xf32> {
 // Weights that are not known now, groups of so few filters that blocks would be mostly filling, and padded convolutions are left alone.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: blocked
-// CHECK-COUNT-2: "graph.conv"
-func.func @main(%x: tensor<1x32x8x8xf32>, %w: tensor<32x32x3x3xf32>) -> tensor<1x16x4x4xf32> {
+// CHECK-COUNT-3: "graph.conv"
+func.func @main(%x: tensor<1x32x8x8xf32>, %w: tensor<32x32x3x3xf32>) -> (tensor<1x16x4x4xf32>, tensor<1x16x6x8xf32>) {
   %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x32x8x8xf32>, tensor<32x32x3x3xf32>) -> tensor<1x32x6x6xf32>
   %g = "graph.constant"() {value = dense<0.5> : tensor<16x2x3x3xf32>} : () -> tensor<16x2x3x3xf32>
   %1 = "graph.conv"(%0, %g) {dilations = array<i64: 1, 1>, group = 16 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x32x6x6xf32>, tensor<16x2x3x3xf32>) -> tensor<1x16x4x4xf32>
-  return %1 : tensor<1x16x4x4xf32>
+  %k = "graph.constant"() {value = dense<0.5> : tensor<16x32x3x3xf32>} : () -> tensor<16x32x3x3xf32>
+  %2 = "graph.conv"(%x, %k) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 1, 0, 1>, strides = array<i64: 1, 1>} : (tensor<1x32x8x8xf32>, tensor<16x32x3x3xf32>) -> tensor<1x16x6x8xf32>
+  return %1, %2 : tensor<1x16x4x4xf32>, tensor<1x16x6x8xf32>
 }
 
 // -----
@@ -176,6 +178,22 @@ func.func @main(%x: tensor<1x3x6x6xf32>, %p: tensor<1x1x6x6xf32>) -> tensor<1x16
   %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x6x6xf32>
   %1 = "graph.mul"(%0, %p) : (tensor<1x16x6x6xf32>, tensor<1x1x6x6xf32>) -> tensor<1x16x6x6xf32>
   return %1 : tensor<1x16x6x6xf32>
+}
+
+// -----
+
+// Sums over positions that keep their dimensions are made on blocks; those over channels, or that drop dimensions, on plain data.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.reduce_sum"(%{{.*}}) {axes = array<i64: 2, 3>, keepdims = true} : (tensor<1x2x6x6x8xf32>) -> tensor<1x2x1x1x8xf32>
+// CHECK: "graph.reduce_sum"(%{{.*}}) {axes = array<i64: 2, 3>, keepdims = false} : (tensor<1x16x6x6xf32>) -> tensor<1x16xf32>
+// CHECK: "graph.reduce_sum"(%{{.*}}) {axes = array<i64: 1, 2>, keepdims = true} : (tensor<1x16x6x6xf32>) -> tensor<1x1x1x6xf32>
+func.func @main(%x: tensor<1x3x6x6xf32>) -> (tensor<1x16x1x1xf32>, tensor<1x16xf32>, tensor<1x1x1x6xf32>) {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<16x3x1x1xf32>} : () -> tensor<16x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x6x6xf32>
+  %1 = "graph.reduce_sum"(%0) {axes = array<i64: 2, 3>, keepdims = true} : (tensor<1x16x6x6xf32>) -> tensor<1x16x1x1xf32>
+  %2 = "graph.reduce_sum"(%0) {axes = array<i64: 2, 3>, keepdims = false} : (tensor<1x16x6x6xf32>) -> tensor<1x16xf32>
+  %3 = "graph.reduce_sum"(%0) {axes = array<i64: 1, 2>, keepdims = true} : (tensor<1x16x6x6xf32>) -> tensor<1x1x1x6xf32>
+  return %1, %2, %3 : tensor<1x16x1x1xf32>, tensor<1x16xf32>, tensor<1x1x1x6xf32>
 }
 
 // -----

@@ -106,3 +106,14 @@ func.func @main(%x: tensor<12xf32>, %s: tensor<2xi64>) -> tensor<3x4xf32> {
   %y = "graph.dynamic_reshape"(%x, %s) : (tensor<12xf32>, tensor<2xi64>) -> tensor<3x4xf32> loc("reshape")
   return %y : tensor<3x4xf32>
 }
+
+// -----
+
+// Where a size is not known yet, nothing is said of the dimensions beside it either: columns are checked together, once sizes are given.
+// CHECK-NOT: stepwell.checks
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: graph.reduce_max
+func.func @main(%x: tensor<?x4xf32>, %j: tensor<2x2xi64>) -> tensor<2xf32> {
+  %c = "graph.gather_nd"(%x, %j) {batch_dims = 0 : i64} : (tensor<?x4xf32>, tensor<2x2xi64>) -> tensor<2xf32>
+  return %c : tensor<2xf32>
+}
