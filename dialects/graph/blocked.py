@@ -20,7 +20,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.normalization import LrnOp
-from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.windows import expect_window, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import FLOATS, TensorType
@@ -122,7 +122,7 @@ def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilatio
     counts = window_counts(image.shape[2:], taps, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
     view = windows(wide(image), taps, counts, strides=strides, dilations=dilations)
     axes = [*range(2, 2 + spatial)]
-    product = np.tensordot(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
+    product = contract(view, filters, axes=([1, *(t + spatial for t in axes)], [1, *axes]))
     return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), block)), image.dtype)
 
 

@@ -16,7 +16,7 @@ from stepwell.dialects.graph.inference import (
     expect_rank_at_least,
     expect_same_dtype,
 )
-from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.windows import expect_window, padded, window_counts, window_sizes, windows
 from stepwell.dialects.mlir import ir
 from stepwell.dialects.types import NUMERIC, TensorType
@@ -83,7 +83,7 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
         taps = range(2, 2 + spatial)
         parts = []
         for inputs, kernels in zip(np.split(view, group, axis=1), np.split(filters, group, axis=0), strict=True):
-            product = np.tensordot(inputs, kernels, axes=([1, *(t + spatial for t in taps)], [1, *taps]))
+            product = contract(inputs, kernels, axes=([1, *(t + spatial for t in taps)], [1, *taps]))
             parts.append(np.moveaxis(product, -1, 1))
         return narrow(np.concatenate(parts, axis=1), x.dtype)
 
@@ -148,7 +148,7 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
             out = np.zeros((x.shape[0], w.shape[1], *whole), dtype=image.dtype)
             for tap in np.ndindex(*w.shape[2:]):
                 where = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, s, n in zip(tap, dilations, strides, x.shape[2:], strict=True))
-                product = np.tensordot(image, filters[(..., *tap)], axes=([1], [0]))
+                product = contract(image, filters[(..., *tap)], axes=([1], [0]))
                 out[(slice(None), slice(None), *where)] += np.moveaxis(product, -1, 1)
             parts.append(out)
         full = np.concatenate(parts, axis=1)

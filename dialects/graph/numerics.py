@@ -1,7 +1,7 @@
 """Numpy helpers that the reference functions share: how types narrower than f32 are computed, integer division, erf, indices."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -50,6 +50,19 @@ def widened(function: Callable[..., Any]) -> Callable[..., Array]:
         return narrow(np.asarray(function(wide(first), *map(wide, rest), **attributes)), first.dtype)
 
     return reference
+
+
+def contract(a: Array, b: Array, axes: tuple[Sequence[int], Sequence[int]]) -> Array:
+    """The products of the elements of `a` and `b`, summed over pairs of axes: its other axes, then those of `b`.
+
+    As `np.tensordot`, which adds multiples of `a` where `b` has a single element, and none at all where that is 0: of NaN and infinities
+    in `a` it then makes 0. A product of matrices multiplies whatever there is.
+    """
+    rest_a, rest_b = ([i for i in range(x.ndim) if i not in own] for x, own in zip((a, b), axes, strict=True))
+    summed = math.prod(a.shape[i] for i in axes[0])
+    left = a.transpose(*rest_a, *axes[0]).reshape(math.prod(a.shape[i] for i in rest_a), summed)
+    right = b.transpose(*axes[1], *rest_b).reshape(summed, math.prod(b.shape[i] for i in rest_b))
+    return (left @ right).reshape([a.shape[i] for i in rest_a] + [b.shape[i] for i in rest_b])
 
 
 def pointwise(function: Callable[..., Any]) -> Any:

@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
-from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.types import FLOATS, TensorType
 
 ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
@@ -46,7 +46,7 @@ class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):
 
     @staticmethod
     def reference(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-        return narrow(np.tensordot(wide(x), wide(w), axes=([x.ndim - 1], [1])), x.dtype)
+        return narrow(contract(wide(x), wide(w), axes=([x.ndim - 1], [1])), x.dtype)
 
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType) -> int:

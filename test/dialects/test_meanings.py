@@ -116,6 +116,27 @@ def test_softmax_of_large_and_equal_values() -> None:
     np.testing.assert_allclose(run("softmax", np.float32([[1000, 1000], [-1000, 1000]]), axis=1), [[0.5, 0.5], [0, 1]])
 
 
+@pytest.mark.parametrize("channels", [1, 2])
+@pytest.mark.parametrize("filters", [1, 3])
+def test_weights_of_zero_pass_nan_and_infinities_on(channels: int, filters: int) -> None:
+    """What a weight of 0 multiplies is not left out, however few elements there are (BLAS leaves it out of a vector's multiple)."""
+    x, w = np.ones((2, channels, 5), np.float32), np.zeros((filters, channels, 1), np.float32)
+    x[1, 0, 2], x[0, channels - 1, 3] = np.nan, np.inf
+    spread = np.broadcast_to(~np.isfinite(x).all(axis=1, keepdims=True), (2, filters, 5))
+    window = {"strides": [1], "pads": [0, 0], "dilations": [1], "group": 1}
+    by_channel = np.moveaxis(x, 1, -1)
+    results = {
+        "conv": run("conv", x, w, **window),
+        "conv_transpose": run("conv_transpose", x, np.swapaxes(w, 0, 1), **window, output_padding=[0]),
+        "blocked_conv": run("blocked_conv", x, w[..., np.newaxis], strides=[1], dilations=[1], group=1)[..., 0],
+        "panel_matmul": np.moveaxis(run("panel_matmul", by_channel, w)[..., 0], -1, 1),
+        "matmul": np.moveaxis(run("matmul", by_channel, w[:, :, 0].T), -1, 1),
+    }
+    for name, result in results.items():
+        np.testing.assert_array_equal(np.isnan(result), spread, name)
+        np.testing.assert_array_equal(result[~spread], 0, name)
+
+
 def test_reductions_of_nothing() -> None:
     empty = np.zeros((2, 0), np.float32)
     for mnemonic, value in (("reduce_sum", 0), ("reduce_prod", 1), ("reduce_max", -np.inf), ("reduce_min", np.inf)):
