@@ -198,3 +198,19 @@ func.func @f(%x: tensor<2x12x7xf32>) {
   "graph.col2im"(%x) {image = array<i64: 4, 5>, kernel = array<i64: 2, 3>, strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x12x7xf32>) -> tensor<2x2x4x5xf32>
   return
 }
+
+// -----
+
+func.func @f(%x: tensor<2x12x6xf32>) {
+  // expected-error @below {{'graph.col2im' the entries of attribute 'image' must be 0 or more, got [-4, 5]}}
+  "graph.col2im"(%x) {image = array<i64: -4, 5>, kernel = array<i64: 2, 3>, strides = array<i64: 2, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>} : (tensor<2x12x6xf32>) -> tensor<2x2x4x5xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<1x2x4x4xi1>, %w: tensor<3x2x1x1xi1>) {
+  // expected-error @below {{'graph.conv' the element type of operand 'x' must be numeric, got tensor<1x2x4x4xi1>}}
+  "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x2x4x4xi1>, tensor<3x2x1x1xi1>) -> tensor<1x3x4x4xi1>
+  return
+}

@@ -91,6 +91,12 @@ def test_reblocking_that_does_not_fit(attributes, message):
         ReblockOp.infer([TensorType("f32", (2, 3, 5, 4))], **attributes)
 
 
+@pytest.mark.parametrize("other", [(1, 3, 5, 4), (2, 3, 6, 4), (2, 3, 5, 5, 4)])
+def test_reblocking_of_images_that_differ(other: tuple[int, ...]):
+    with pytest.raises(InferenceError, match="operand 1 must have the element type, images and positions of operand 0"):
+        ReblockOp.infer([TensorType("f32", (2, 3, 5, 4)), TensorType("f32", other)], starts=(0,), sizes=(4,), block=4)
+
+
 def test_lanes_of_nothing_are_zeros():
     assert ReblockOp.infer([TensorType("f32", (1, 0, 5, 4))], starts=(-1,), sizes=(8,), block=4).shape == (1, 2, 5, 4)
 
