@@ -106,6 +106,20 @@ def test_where_a_comparison_may_go_either_way_it_does_not_count() -> None:
     np.testing.assert_array_equal(found.stable["more"], [False, True])
 
 
+def test_the_sign_of_a_zero_that_was_chosen_among_zeros_does_not_count() -> None:
+    """The greatest of 0 and -0 is either; the reciprocal of a zero that was only moved is one of the two."""
+    nodes = [node("Max", ["x", "y"], ["most"]), node("Reciprocal", ["most"], ["r"]), node("Reciprocal", ["x"], ["s"])]
+    arrays = {"x": np.float32([0, -0.0, 4]), "y": np.float32([-0.0, 0, 2])}
+    proto = model(nodes, arrays, {"r": floats(3), "s": floats(3)})
+    limits = Limits(import_model(proto, context()), case_of(proto, arrays), winograd=False)
+    inf = np.inf
+    for first in (inf, -inf):
+        for second in (inf, -inf):
+            assert limits.problem({"r": np.float32([first, second, 0.25]), "s": np.float32([inf, -inf, 0.25])}) == ""
+    assert "output s" in limits.problem({"r": np.float32([inf, inf, 0.25]), "s": np.float32([-inf, -inf, 0.25])})
+    assert "output r" in limits.problem({"r": np.float32([inf, inf, 0.26]), "s": np.float32([inf, -inf, 0.25])})
+
+
 def test_a_fault_is_placed_between_levels() -> None:
     from faults import broken
 
