@@ -9,7 +9,7 @@ from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, 
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
 from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import BOOL, FLOATS, NUMERIC, TensorType
+from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
 
 
 def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: bool) -> tuple[int | None, ...]:
@@ -64,7 +64,6 @@ class OrderReduction(Reduction):
 
     @staticmethod
     def infer(x: TensorType, *, axes: Sequence[int], keepdims: bool) -> InferredTypes:
-        expect_dtype("x", x, (BOOL, *NUMERIC))
         expect_axes("axes", axes, x.rank)
         return x.with_shape(without_axes(x.shape, axes, keepdims))
 

@@ -29,3 +29,8 @@ def test_product():
 def test_shapes_that_do_not_fit(x, w):
     with pytest.raises(InferenceError):
         PanelMatmulOp.infer(TensorType("f32", x), TensorType("f32", w))
+
+
+def test_operands_of_two_types_do_not_fit():
+    with pytest.raises(InferenceError, match="element type"):
+        PanelMatmulOp.infer(TensorType("f32", (3, 4)), TensorType("f64", (2, 4, 8)))
