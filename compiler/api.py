@@ -32,7 +32,7 @@ from .native.openmp import openmp as find_openmp
 from .native.pool import compile_units
 from .parts import Parts, assemble
 from .plugins import load_installed
-from .stair import LEVELS, LIBM, check_disable, check_level, last_step, step, steps_between
+from .stair import LEVELS, LIBM, PACKED, check_disable, check_level, last_step, step, steps_between
 from .target import Target, resolve, thread_count
 from .texts import Texts
 
@@ -125,8 +125,8 @@ def read_ir(
         lowered = Lowered(module, level, weights, state, chosen, disable=disable)
         if any(key not in module.operation.attributes for key in SIGNATURE):
             _derive_signature(module)
-        if LEVELS.index(level) < LEVELS.index(CODE_LEVELS[0]):
-            _check_results(lowered)
+        if level != LEVELS[-1]:  # where each argument may be one by itself, or all are one
+            _check_main(lowered)
         lowered.snapshots[level] = module.operation.clone()
     return lowered
 
@@ -286,13 +286,36 @@ def _set_signature(module: ir.Module, *sides: Sequence[tuple[str, TensorType]]) 
         module.operation.attributes[key] = ir.ArrayAttr.get(entries)
 
 
-def _check_results(lowered: Lowered) -> None:
-    """Raise IRError where @main returns something else than the module's attributes say."""
+def _check_main(lowered: Lowered) -> None:
+    """Raise IRError where @main takes or returns something else than the module's attributes and the level say: code reads what it is given."""
     kind, hidden = find_function(lowered.module.operation, "main").type, widths(get_checks(lowered.module.operation))
-    outputs = len(lowered.signature("outputs"))
-    if len(kind.results) != outputs + len(hidden) or [TensorType.from_mlir(t).elements for t in kind.results[outputs:]] != hidden:
-        what = f"{outputs} outputs" + (f" and {len(hidden)} hidden results of {hidden} elements" if hidden else "")
-        raise IRError(f"@main must return {what}, as the module's attributes say; it is a {kind}")
+    sides = [[_plain(t) for _, t in lowered.signature(which)] for which in ("inputs", "outputs")]
+    sides[1] += [f"{n} elements of i64" for n in hidden]
+    place = LEVELS.index(lowered.level)
+    buffers = place >= LEVELS.index(CODE_LEVELS[0])
+    weights = [_ARENA] * ((place >= LEVELS.index(PACKED)) + buffers)  # and where intermediate results go
+    expected = ([*sides[0], *sides[1], *weights], []) if buffers else ([*sides[0], *weights], sides[1])
+    for verb, want, types in zip(("take", "return"), expected, (kind.inputs, kind.results), strict=True):
+        got = [_as(description, t) for description, t in zip(want, types, strict=False)]
+        if len(types) != len(want) or got != want:
+            raise IRError(f"@main must {verb} ({', '.join(want)}), as the module's attributes say; it is a {kind}")
+
+
+_ARENA = "memref<?xi8>"
+
+
+def _plain(kind: TensorType) -> str:
+    """A type without its signedness, which IR loses on the way down."""
+    return f"{'x'.join([*('?' if n is None else str(n) for n in kind.shape), kind.dtype.removeprefix('u')])}"
+
+
+def _as(description: str, kind: ir.Type) -> str:
+    """A type as it is described, if it is that; otherwise the type itself."""
+    if str(kind) == description or not isinstance(kind, (ir.RankedTensorType, ir.MemRefType)):
+        return str(kind)
+    shaped = TensorType.from_mlir(ir.RankedTensorType.get(kind.shape, kind.element_type))
+    elements = f"{shaped.elements} elements of i64" if shaped.is_static and shaped.dtype in ("i64", "ui64") else ""
+    return description if description in (_plain(shaped), elements) else str(kind)
 
 
 def _derive_signature(module: ir.Module) -> None:
