@@ -7,7 +7,7 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from stepwell.dialects.errors import (
+from stepwell.dialects.support.errors import (
     CodegenError,
     IndexRangeError,
     InferenceError,
@@ -22,16 +22,16 @@ from stepwell.dialects.errors import (
     StepwellError,
     UnsupportedError,
 )
-from stepwell.dialects.processes import uninterrupted
+from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
-    from stepwell.api import Lowered, build, compile_ir, descend, lower, read_ir
-    from stepwell.compilation import compile
-    from stepwell.dialects.limits import Limits
-    from stepwell.dynamic import DynamicModel
-    from stepwell.interpretation import compare_levels, interpret
-    from stepwell.model import CompiledModel
-    from stepwell.target import Target
+    from stepwell.analysis.interpretation import compare_levels, interpret
+    from stepwell.dialects.support.limits import Limits
+    from stepwell.dialects.target.host import Target
+    from stepwell.driver.compilation import compile
+    from stepwell.driver.dynamic import DynamicModel
+    from stepwell.driver.lowering import Lowered, build, compile_ir, descend, lower, read_ir
+    from stepwell.runtime.model import CompiledModel
 
 LOADED_AT = time.time()
 """When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
@@ -43,10 +43,10 @@ __all__ = [
 ]  # fmt: skip
 
 _LAZY = {
-    "CompiledModel": "stepwell.model", "DynamicModel": "stepwell.dynamic", "Target": "stepwell.target",
-    "Limits": "stepwell.dialects.limits",
-    "compile": "stepwell.compilation", "compare_levels": "stepwell.interpretation", "interpret": "stepwell.interpretation",
-    **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.api"),
+    "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic", "Target": "stepwell.dialects.target.host",
+    "Limits": "stepwell.dialects.support.limits",
+    "compile": "stepwell.driver.compilation", "compare_levels": "stepwell.analysis.interpretation", "interpret": "stepwell.analysis.interpretation",
+    **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.driver.lowering"),
 }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from stepwell.dialects.errors import InputError, shown
-from stepwell.dialects.extensions import extending_modules
+from stepwell.dialects.support.errors import InputError, shown
+from stepwell.dialects.support.extensions import extending_modules
 
 GROUP = "stepwell.plugins"
 
@@ -209,7 +209,7 @@ def _running() -> Plugin | None:
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__")
-        if name == "stepwell.compilation":
+        if name == "stepwell.driver.compilation":
             return None
         for plugin in _loaded.values():
             if name in plugin.owned:

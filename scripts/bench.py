@@ -126,7 +126,7 @@ def ablate(options: argparse.Namespace) -> int:
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_ablation
-    from stepwell.stair import techniques
+    from stepwell.driver.levels import techniques
 
     known = techniques()
     for name in options.technique or ():
@@ -281,8 +281,8 @@ def seconds(text: str) -> float:
 
 def target(text: str) -> str:
     """The name of a target whose code runs here."""
-    from stepwell.dialects.errors import InputError
-    from stepwell.target import resolve
+    from stepwell.dialects.support.errors import InputError
+    from stepwell.dialects.target.host import resolve
 
     try:
         runs = resolve(text).runs_here

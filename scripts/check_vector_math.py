@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.mlir import ir, make_context
-from stepwell.native.loader import LoadedCode, load
-from stepwell.native.objects import split_module
-from stepwell.native.pool import compile_units
+from stepwell.codegen.objects import split_module
+from stepwell.codegen.pool import compile_units
+from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.driver.levels import step
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
-from stepwell.passes.registry import PassState
-from stepwell.passes.runner import PassRunner
-from stepwell.stair import step
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.runner import PassRunner
+from stepwell.runtime.loader import LoadedCode, load
 
 CHUNK = 1 << 16  # elements that one call of the compiled code takes
 ALL = 1 << 32

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import numpy as np
 
-from stepwell.dialects.files import write_atomically
+from stepwell.dialects.support.files import write_atomically
 
 if TYPE_CHECKING:
     from random_models.comparison import Example

@@ -1,4 +1,4 @@
-"""Find the passes, pipelines and dialects that the bindings register, and write them to passes/upstream_names.py.
+"""Find the passes, pipelines and dialects that the bindings register, and write them to passes/framework/upstream_names.py.
 
 The bindings cannot enumerate these, but their library holds every name as a string: whatever looks like a name (and
 whatever a longer string ends with, as the linker merges strings with equal tails) is tried.
@@ -11,9 +11,9 @@ import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from stepwell.dialects.mlir import ir, make_context, passmanager
+from stepwell.dialects.core.mlir import ir, make_context, passmanager
 
-TARGET = Path(__file__).resolve().parent.parent / "passes" / "upstream_names.py"
+TARGET = Path(__file__).resolve().parent.parent / "passes" / "framework" / "upstream_names.py"
 OURS = ("graph", "sched")
 LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
@@ -44,7 +44,7 @@ def is_dialect(name: str, context: ir.Context) -> bool:
 
 
 def module_text(anchors: dict[str, str], dialects: list[str]) -> str:
-    """The source of passes/upstream_names.py."""
+    """The source of passes/framework/upstream_names.py."""
     lines = [
         '"""Names of upstream\'s passes and pipelines by the operation they run on, and of its dialects; by scripts/list_upstream_passes.py."""',
         "",

@@ -18,7 +18,7 @@ from mutation.edits import Edit, edits, sample
 from mutation.selection import folder_of, folders, select
 from mutation.trial import Copy, FailsUnchangedError, Outcome
 
-from stepwell.dialects.files import write_atomically
+from stepwell.dialects.support.files import write_atomically
 
 ROOT = Path(__file__).resolve().parent.parent
 HARMLESS = Path(__file__).parent / "mutation" / "harmless.json"

@@ -18,8 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.stair import techniques
-from stepwell.target import NAMES, resolve
+from stepwell.dialects.target.host import NAMES, resolve
+from stepwell.driver.levels import techniques
 
 if TYPE_CHECKING:
     from backend_suite.verdicts import Verdict

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import networks
-from stepwell import cache
+from stepwell.cache import disk
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -52,7 +52,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
     for name in ("_modules", "_generating"):  # what other tests have registered by now
-        monkeypatch.setattr(f"stepwell.dialects.extensions.{name}", set())
+        monkeypatch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
     monkeypatch.setattr("stepwell.plugins._loaded", {})
-    cache._note.cache_clear()
+    disk._note.cache_clear()
     return tmp_path / "cache"

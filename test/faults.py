@@ -3,8 +3,8 @@
 from typing import Any
 from unittest import mock
 
-from stepwell.dialects.mlir import ir
-from stepwell.passes.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.framework.rewriting import ops_below
 
 
 def broken(cls: type, name: str, other: str) -> Any:

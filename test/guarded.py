@@ -5,9 +5,9 @@ from math import prod
 
 import numpy as np
 
-from stepwell.model import CompiledModel, TensorInfo
-from stepwell.native.buffers import aligned_empty
-from stepwell.target import NAMES, resolve
+from stepwell.dialects.target.host import NAMES, resolve
+from stepwell.runtime.buffers import aligned_empty
+from stepwell.runtime.model import CompiledModel, TensorInfo
 
 FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors

@@ -1,11 +1,11 @@
 """Small modules written by hand and lowered to the llvm dialect, for the tests of what comes below it."""
 
-from stepwell.dialects.mlir import ir, passmanager
-from stepwell.native.loader import LoadedCode, load
-from stepwell.native.objects import make_engine_context, split_module
-from stepwell.native.pool import compile_units
-from stepwell.passes.registry import PassState
-from stepwell.passes.runner import PassRunner
+from stepwell.codegen.objects import make_engine_context, split_module
+from stepwell.codegen.pool import compile_units
+from stepwell.dialects.core.mlir import ir, passmanager
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.runner import PassRunner
+from stepwell.runtime.loader import LoadedCode, load
 
 PIPELINE = """builtin.module(
   lower-affine,convert-scf-to-openmp,canonicalize,convert-scf-to-cf,convert-vector-to-llvm,expand-strided-metadata,lower-affine,

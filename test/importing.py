@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
 
 import stepwell
+from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.dialects.mlir import ir, make_context
 from stepwell.importer import ImportedModel, import_model
 
 Arrays = Mapping[str, np.ndarray]

@@ -13,16 +13,16 @@ from op_closeness import ADDS_UP, Bound, bound, problem
 from op_random import Case, type_of_array
 from op_sweep import SIZES, Row, Sweep, pairwise
 
-from stepwell import api
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.mlir import func, ir, make_context, operand_fields
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
-from stepwell.dialects.mlir import func, ir, make_context, operand_fields
-from stepwell.dialects.weights import WeightTable
-from stepwell.parts import assemble
-from stepwell.passes.graph.use_winograd import ERRORS
-from stepwell.passes.pipeline import format_pipeline, parse_pipeline
-from stepwell.passes.runner import PassRunner
-from stepwell.stair import step, steps_between
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.driver import lowering
+from stepwell.driver.artifact import assemble
+from stepwell.driver.levels import step, steps_between
+from stepwell.passes.framework.pipeline import format_pipeline, parse_pipeline
+from stepwell.passes.framework.runner import PassRunner
+from stepwell.passes.graph.layout.use_winograd import ERRORS
 
 THREADS = (1, 2)
 RANKS = (0, 1, 2, 3, 4)
@@ -187,15 +187,15 @@ def module_of(batch: Sequence[Instance]) -> tuple[str, WeightTable]:
         return str(module.operation.get_asm(enable_debug_info=True)), weights
 
 
-def lowered(batch: Sequence[Instance]) -> api.Lowered:
+def lowered(batch: Sequence[Instance]) -> lowering.Lowered:
     """The model of the instances, which share target and way, from the level graph down to where code is made of it."""
     text, weights = module_of(batch)
     way = WAYS[batch[0].way]
-    model = api.read_ir(text, "graph", weights, target=batch[0].target, name="ops")
+    model = lowering.read_ir(text, "graph", weights, target=batch[0].target, name="ops")
     model.disable = way.disable
     runner = PassRunner(model.state)
     with model.module.context, ir.Location.name("ops"):
-        for level in steps_between("graph", api.CODE_LEVELS[0]):
+        for level in steps_between("graph", lowering.CODE_LEVELS[0]):
             pipeline = parse_pipeline(step(level, disable=way.disable))
             kept = [element for element in pipeline if way.folding or element.name != "fold-constants"]
             runner.run(model.module, format_pipeline(kept), level=level)
@@ -208,7 +208,7 @@ def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:
 
     Raises AssertionError if something is written beside them, and what the compiler raises.
     """
-    parts = api.make_parts(lowered(batch), None, None)
+    parts = lowering.make_parts(lowered(batch), None, None)
     arrays = [a for i in batch for n, a in enumerate(i.arrays) if n not in i.constants]
     inputs = {info.name: array for info, array in zip(parts.inputs, arrays, strict=True)}
     models = [assemble(parts, threads=threads, texts={}, timings={"obj": 0.0}) for threads in THREADS]

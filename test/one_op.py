@@ -8,17 +8,17 @@ from typing import Any
 import numpy as np
 from op_closeness import Bound, problem
 
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, passmanager
+from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.graph.base import map_groups
-from stepwell.dialects.mlir import ExecutionEngine, func, ir, make_context, passmanager
-from stepwell.dialects.types import TensorType, from_numpy, to_numpy
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import StepwellError
 from stepwell.passes.affine_to_llvm.expand_math import ExpandMath
+from stepwell.passes.bufferize.kernels import copy_generic
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
-from stepwell.passes.linalg_to_affine.kernels import copy_generic
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import ops_below
 
 BUFFERISE = """builtin.module(canonicalize,
   one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map})"""

@@ -10,9 +10,9 @@ import ml_dtypes
 import numpy as np
 from op_random import type_of_array
 
+from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.graph import op_class, winograd
 from stepwell.dialects.graph.inference import no_arithmetic
-from stepwell.dialects.types import FLOATS, from_numpy
 
 SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "panel_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
 ADDS_UP = (*SUMS, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "resize")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from stepwell.dialects.types import NUMERIC, UNSIGNED, TensorType, from_numpy, is_float, to_numpy
+from stepwell.dialects.core.types import NUMERIC, UNSIGNED, TensorType, from_numpy, is_float, to_numpy
 
 
 @dataclass

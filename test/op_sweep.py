@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 from op_random import Random, with_some
 
-from stepwell.dialects.types import is_float, to_numpy
+from stepwell.dialects.core.types import is_float, to_numpy
 
 SIZES = (0, 1, 3, 17, 64, 65)  # nothing, one, and what leaves remainders of vectors, of register tiles and of shares of threads
 ROOM = 1 << 17

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell import ResourceError, StepwellError
-from stepwell.dialects.schedule_file import ScheduleFile
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.plugins import load_file
 
 
@@ -124,7 +124,7 @@ def test_what_the_machine_refuses_has_its_own_error(monkeypatch: pytest.MonkeyPa
     def refused(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("stepwell.api.split_module", refused)
+    monkeypatch.setattr("stepwell.driver.lowering.split_module", refused)
     with pytest.raises(ResourceError, match=re.escape(said)) as caught:
         stepwell.compile(MODEL)
     assert caught.value.__cause__ is raised

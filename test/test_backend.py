@@ -8,9 +8,9 @@ import onnx.backend.test
 import pytest
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
-import stepwell.backend
-from stepwell.backend import StepwellBackend
-from stepwell.dialects.errors import InputError, StepwellError
+import stepwell.integration.onnx_backend
+from stepwell.dialects.support.errors import InputError, StepwellError
+from stepwell.integration.onnx_backend import StepwellBackend
 
 
 def model() -> onnx.ModelProto:
@@ -26,7 +26,7 @@ def arrays() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((2, 3), np.float32), rng.standard_normal((2, 3), np.float32)
 
 
-@pytest.mark.parametrize("backend", [stepwell.backend, StepwellBackend])
+@pytest.mark.parametrize("backend", [stepwell.integration.onnx_backend, StepwellBackend])
 def test_prepare_and_run(backend) -> None:
     x, z = arrays()
     prepared = backend.prepare(model(), "CPU", threads=1)
@@ -42,7 +42,7 @@ def test_prepare_and_run(backend) -> None:
 
 def test_bad_calls_are_typed_errors() -> None:
     x, z = arrays()
-    prepared = stepwell.backend.prepare(model())
+    prepared = stepwell.integration.onnx_backend.prepare(model())
     with pytest.raises(InputError, match="expected 2 inputs"):
         prepared.run([x])
     with pytest.raises(InputError, match="input 'z'"):
@@ -50,19 +50,19 @@ def test_bad_calls_are_typed_errors() -> None:
     with pytest.raises(InputError, match="run: unknown options verbose"):
         prepared.run([x, z], verbose=True)
     with pytest.raises(InputError, match="device: expected 'CPU', got 'CUDA'"):
-        stepwell.backend.prepare(model(), "CUDA")
+        stepwell.integration.onnx_backend.prepare(model(), "CUDA")
     with pytest.raises(StepwellError):
-        stepwell.backend.prepare(onnx.ModelProto())
+        stepwell.integration.onnx_backend.prepare(onnx.ModelProto())
 
 
 @pytest.mark.parametrize(("device", "there"), [("CPU", True), ("CPU:0", True), ("CUDA", False), ("CUDA:1", False), ("TPU", False), ("CPU:x", False)])
 def test_devices(device: str, there: bool) -> None:
-    assert stepwell.backend.supports_device(device) is there
+    assert stepwell.integration.onnx_backend.supports_device(device) is there
 
 
 def test_single_nodes() -> None:
     x, z = arrays()
-    run_node = stepwell.backend.run_node
+    run_node = stepwell.integration.onnx_backend.run_node
     np.testing.assert_array_equal(run_node(helper.make_node("Sub", ["x", "z"], ["y"]), [x, z])[0], x - z)
     np.testing.assert_array_equal(run_node(helper.make_node("Relu", ["x"], ["y"]), x)[0], np.maximum(x, 0))
     np.testing.assert_array_equal(run_node(helper.make_node("Mul", ["x", "x"], ["y"]), [x, x])[0], x * x)
@@ -77,7 +77,7 @@ def test_single_nodes() -> None:
 def test_models_shipped_with_onnx(name: str) -> None:
     folder = Path(onnx.backend.test.__file__).parent / "data" / "pytorch-operator" / f"test_operator_{name}"
     # They are of opset 6, which is older than what we read.
-    prepared = stepwell.backend.prepare(version_converter.convert_version(onnx.load(folder / "model.onnx"), 13))
+    prepared = stepwell.integration.onnx_backend.prepare(version_converter.convert_version(onnx.load(folder / "model.onnx"), 13))
     for data in sorted(folder.glob("test_data_set_*")):
         inputs, expected = ([read(path) for path in sorted(data.glob(f"{side}_*.pb"))] for side in ("input", "output"))
         for got, want in zip(prepared.run(inputs), expected, strict=True):

@@ -26,7 +26,7 @@ from benchmark.process import EngineProcess
 from benchmark.profile import calls_of, profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
-from stepwell.target import host, resolve
+from stepwell.dialects.target.host import host, resolve
 
 RANDOM = np.random.default_rng(11)
 ROOT = Path(__file__).resolve().parent.parent

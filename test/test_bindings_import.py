@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LAYERS = ("dialects", "passes", "compiler")  # each may import the ones before it
-BINDINGS = ROOT / "dialects" / "mlir.py"
+BINDINGS = ROOT / "dialects" / "core" / "mlir.py"
 
 PYTHON_FILES = sorted(p for folder in (*LAYERS, "scripts", "examples") for p in (ROOT / folder).rglob("*.py"))
 MLIR_FILES = sorted((ROOT / "test").rglob("*.mlir"))

@@ -8,7 +8,7 @@ from importing import check_native, model, node
 from onnx import NodeProto
 
 import stepwell
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.weights import WeightTable
 
 BYTES = np.array([0, 1, 2, 255, 128, 3, 0, 1, 77, 254, 16, 0, 0, 64, 9, 1, 2, 4, 0], np.uint8)
 ODD = BYTES.view(np.bool_)

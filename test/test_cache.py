@@ -13,12 +13,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell import cache
-from stepwell.cache import Cache
+from stepwell.cache import disk
+from stepwell.cache.disk import Cache
 from stepwell.cli.main import main as command
-from stepwell.dialects.errors import InputError, ModelError
-from stepwell.model import CompiledModel
-from stepwell.native import pool
+from stepwell.codegen import pool
+from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.runtime.model import CompiledModel
 
 X = np.random.default_rng(11).standard_normal((2, 5, 9, 9), np.float32)
 
@@ -51,7 +51,7 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.extend(unit.name for unit in units)
         return pool.compile_units(units, jobs=0)
 
-    monkeypatch.setattr("stepwell.api.compile_units", watched)
+    monkeypatch.setattr("stepwell.driver.lowering.compile_units", watched)
     return names
 
 
@@ -136,7 +136,7 @@ def test_other_content_is_another_model(cache_folder: Path, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("what", ["_version", "_sources", "described"])
 def test_other_versions_sources_and_machines_are_misses(cache_folder: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
-    from stepwell import fingerprint
+    from stepwell.cache import fingerprint
 
     compiled()
     fingerprint._surroundings.cache_clear()
@@ -149,7 +149,7 @@ def test_other_versions_sources_and_machines_are_misses(cache_folder: Path, monk
 
 
 def test_source_that_changed_since_it_was_loaded_is_not_trusted(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stepwell.fingerprint.LOADED_AT", 0.0)
+    monkeypatch.setattr("stepwell.cache.fingerprint.LOADED_AT", 0.0)
     compiled()
     assert not was_found(compiled())
     assert files(cache_folder, "models") == files(cache_folder, "objects") == []
@@ -247,7 +247,7 @@ print(list(model.timings)[0], model(np.float32([1, -2, 3]))[0].tolist())
 
 
 def test_extensions_that_were_typed_in_are_not_trusted(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepwell.dialects.extensions import _modules
+    from stepwell.dialects.support.extensions import _modules
 
     compiled()
     _modules.add("typed_in")
@@ -272,7 +272,7 @@ def test_kernels_of_another_model_are_found(cache_folder: Path, compiled_units: 
 def test_a_pass_that_is_edited_leaves_kernels_that_do_not_change(
     cache_folder: Path, compiled_units: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stepwell import fingerprint
+    from stepwell.cache import fingerprint
 
     compiled()
     before = list(compiled_units)
@@ -287,8 +287,10 @@ def test_code_generation_imports_nothing_from_other_passes() -> None:
     """What its key covers (see `fingerprint._CODE_GENERATION`) is all that the last step runs."""
     script = """
 import sys
-from stepwell.native import objects, worker
-from stepwell.passes import affine_to_llvm, runner
+from stepwell.codegen import objects
+from stepwell.codegen import worker
+from stepwell.passes import affine_to_llvm
+from stepwell.passes.framework import runner
 others = [name for name in sys.modules if name.startswith("stepwell.passes.") and name.count(".") > 1]
 others = [name for name in others if name.split(".")[2] in ("graph", "graph_to_linalg", "linalg", "linalg_to_affine")]
 print(others)
@@ -396,7 +398,7 @@ def test_full_disk_is_noted_and_leaves_nothing(cache_folder: Path, monkeypatch: 
     def full(source: object, target: object, **folders: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("stepwell.cache.os.replace", full)
+    monkeypatch.setattr("stepwell.cache.disk.os.replace", full)
     with pytest.warns(UserWarning, match="No space left on device"):
         (y,) = compiled()(X)
     assert np.isfinite(y).all()
@@ -410,7 +412,7 @@ def test_what_cannot_be_touched_is_read_all_the_same(cache_folder: Path, monkeyp
         raise PermissionError(30, "Read-only file system")
 
     for name in ("utime", "replace"):
-        monkeypatch.setattr(f"stepwell.cache.os.{name}", refused)
+        monkeypatch.setattr(f"stepwell.cache.disk.os.{name}", refused)
     assert was_found(compiled())
 
 
@@ -474,9 +476,9 @@ def test_nobody_else_may_write_what_is_run(cache_folder: Path) -> None:
 
 
 def test_keys_do_not_run_together() -> None:
-    assert cache.key_of("ab", "c") != cache.key_of("a", "bc")
-    assert cache.key_of("a", b"b") == cache.key_of("a", "b")
-    assert len(cache.key_of()) == 64
+    assert disk.key_of("ab", "c") != disk.key_of("a", "bc")
+    assert disk.key_of("a", b"b") == disk.key_of("a", "b")
+    assert len(disk.key_of()) == 64
 
 
 # --- the command
@@ -514,7 +516,7 @@ def test_run_command_uses_it(cache_folder: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_watching_the_passes_compiles_again(cache_folder: Path) -> None:
-    from stepwell.passes.instrumentation import PassTimings
+    from stepwell.passes.framework.instrumentation import PassTimings
 
     compiled()
     watching = PassTimings()
@@ -529,5 +531,5 @@ def test_records_are_plain_json(cache_folder: Path) -> None:
     """Nothing that is read back is a pickle: what is in the folder cannot run code by being read."""
     compiled()
     (file,) = files(cache_folder, "models")
-    record = json.loads(file.read_bytes()[: -cache._FOOTER_BYTES])
+    record = json.loads(file.read_bytes()[: -disk._FOOTER_BYTES])
     assert set(record) == {"inputs", "outputs", "code"}

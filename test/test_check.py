@@ -6,8 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from stepwell.check import check, compare, run_onnxruntime
-from stepwell.dialects.errors import InputError
+from stepwell.analysis.compare import check, compare, run_onnxruntime
+from stepwell.dialects.support.errors import InputError
 
 
 def one(got: np.ndarray, expected: np.ndarray, tolerance: float | None = None):

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.dialects.errors import IndexRangeError
+from stepwell.dialects.support.errors import IndexRangeError
 
 RANDOM = np.random.default_rng(5)
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from handmade import compile_and_load
 
-from stepwell.dialects.errors import InputError, UnsupportedError
-from stepwell.dialects.weights import WeightTable
-from stepwell.dynamic import DynamicModel, Shapes
-from stepwell.model import CompiledModel, TensorInfo
-from stepwell.native.buffers import pack_arena
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import InputError, UnsupportedError
+from stepwell.driver.dynamic import DynamicModel, Shapes
+from stepwell.runtime.buffers import pack_arena
+from stepwell.runtime.model import CompiledModel, TensorInfo
 
 F32 = np.dtype(np.float32)
 SUM = """func.func @main(%a: memref<{n}xf32>, %b: memref<{n}xf32>, %c: memref<f32>, %y: memref<{n}xf32>, %w: memref<1xi8>, %ws: memref<1xi8>) {{

@@ -9,8 +9,8 @@ from importing import check_native, floats, model, node
 from onnx import helper
 
 import stepwell
-from stepwell.dialects.weights import WeightTable
-from stepwell.native.buffers import pack_arena
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.runtime.buffers import pack_arena
 
 NETWORK = [
     node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1], name="first"),

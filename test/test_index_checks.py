@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.api import compile_ir
-from stepwell.dialects.errors import IndexRangeError, IRError, ModelError
+from stepwell.dialects.core.index_checks import IndexCheck, decoded
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.dialects.index_checks import IndexCheck, decoded
-from stepwell.stair import LEVELS
+from stepwell.dialects.support.errors import IndexRangeError, IRError, ModelError
+from stepwell.driver.levels import LEVELS
+from stepwell.driver.lowering import compile_ir
 
 RANDOM = np.random.default_rng(11)
 FLOAT, I32, I64 = TensorProto.FLOAT, TensorProto.INT32, TensorProto.INT64

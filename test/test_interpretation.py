@@ -13,13 +13,14 @@ from importing import floats, ints, model, node
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell import IndexRangeError, InputError, StepwellError, api, compare_levels, interpret
+from stepwell import IndexRangeError, InputError, StepwellError, compare_levels, interpret
+from stepwell.analysis.interpretation import NATIVE, Step
 from stepwell.dialects.interpreter import MEANINGS
-from stepwell.interpretation import NATIVE, Step
-from stepwell.passes.graph.simplify_algebra import SimplifyAlgebra
+from stepwell.driver import lowering
+from stepwell.driver.levels import LEVELS, MEANT
+from stepwell.passes.graph.simplification.simplify_algebra import SimplifyAlgebra
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
-from stepwell.passes.linalg.assign_schedules import AssignSchedules
-from stepwell.stair import LEVELS, MEANT
+from stepwell.passes.schedule.assign_schedules import AssignSchedules
 
 DIGITS = Path(__file__).parent.parent / "examples" / "digits" / "digits.onnx"
 
@@ -75,7 +76,7 @@ def steps(example: Example, **options: Any) -> list[Step]:
     proto, inputs = example()
     shapes = {name: array.shape for name, array in inputs.items()}
     outputs = stepwell.compile(proto, shapes=shapes, cache=False, threads=1, **options).run(inputs)
-    return compare_levels(api.lower(proto, "graph", shapes=shapes, **options), inputs, outputs)
+    return compare_levels(lowering.lower(proto, "graph", shapes=shapes, **options), inputs, outputs)
 
 
 @pytest.mark.parametrize("example", [convolution, attention, integers, empty, digits], ids=lambda e: e.__name__)
@@ -112,7 +113,7 @@ def test_a_fault_of_native_code_shows_at_the_last_step() -> None:
     outputs = dict(stepwell.compile(proto, cache=False).run(inputs))
     outputs["y"] = outputs["y"].copy()
     outputs["y"][0, 3, 2, 1] += 1
-    wrong = [step for step in compare_levels(api.lower(proto, "graph"), inputs, outputs) if not step.ok]
+    wrong = [step for step in compare_levels(lowering.lower(proto, "graph"), inputs, outputs) if not step.ok]
     assert [(step.above, step.below) for step in wrong] == [("scheduled", NATIVE)]
 
 
@@ -121,7 +122,7 @@ def test_a_fault_of_native_code_shows_at_the_last_step() -> None:
 
 def test_one_function_for_every_level() -> None:
     proto, inputs = integers()
-    lowered = api.lower(proto, "affine")
+    lowered = lowering.lower(proto, "affine")
     results = [interpret(lowered, inputs, level=level) for level in MEANT]
     for result in results:
         assert {name: a.dtype for name, a in result.items()} == {name: a.dtype for name, a in results[0].items()}
@@ -132,7 +133,7 @@ def test_one_function_for_every_level() -> None:
     with pytest.raises(InputError, match=r"unknown level 'cellar'"):
         interpret(lowered, inputs, level="cellar")
     with pytest.raises(InputError, match=r"no snapshot of it at level linalg"):
-        interpret(api.lower(proto, "graph"), inputs, level="linalg")
+        interpret(lowering.lower(proto, "graph"), inputs, level="linalg")
     with pytest.raises(InputError, match=r"input 'x' must be tensor<5x4xui8>, got tensor<4xui8>"):
         interpret(lowered, {"x": inputs["x"][0]}, level="linalg")
     with pytest.raises(InputError, match=r"level affine cannot be interpreted"):
@@ -141,21 +142,21 @@ def test_one_function_for_every_level() -> None:
 
 def test_ir_that_was_read_can_be_interpreted() -> None:
     proto, inputs = attention()
-    lowered = api.lower(proto, "scheduled")
-    again = api.read_ir(lowered.text(), "scheduled", lowered.weights)
+    lowered = lowering.lower(proto, "scheduled")
+    again = lowering.read_ir(lowered.text(), "scheduled", lowered.weights)
     np.testing.assert_array_equal(interpret(again, inputs)["y"], interpret(lowered, inputs)["y"])
     named = lowered.text().replace("math.sqrt", "math.cbrt")  # edited by hand: what is there is what it means
-    assert np.abs(interpret(api.read_ir(named, "scheduled", lowered.weights), inputs)["y"] - interpret(lowered, inputs)["y"]).max() > 0.01
+    assert np.abs(interpret(lowering.read_ir(named, "scheduled", lowered.weights), inputs)["y"] - interpret(lowered, inputs)["y"]).max() > 0.01
 
 
 def test_an_op_without_a_meaning_is_named_with_its_node() -> None:
     proto, inputs = attention()
-    lowered = api.lower(proto, "linalg")
+    lowered = lowering.lower(proto, "linalg")
     edited = lowered.text().replace("math.exp ", "math.log2 ")
     with mock.patch.dict(MEANINGS):
         del MEANINGS["math.log2"]
         with pytest.raises(StepwellError, match=r"math\.log2 of the_softmax has no meaning"):
-            interpret(api.read_ir(edited, "linalg", lowered.weights), inputs)
+            interpret(lowering.read_ir(edited, "linalg", lowered.weights), inputs)
 
 
 def test_levels_are_those_above_memory() -> None:
@@ -164,7 +165,7 @@ def test_levels_are_those_above_memory() -> None:
 
 def test_indices_out_of_range_raise_at_every_level() -> None:
     proto = model([node("Gather", ["x", "i"], axis=1)], {"x": floats(2, 3), "i": ints(0, 1)}, {"y": floats(2, 2)})
-    lowered = api.lower(proto, "scheduled")
+    lowered = lowering.lower(proto, "scheduled")
     good, bad = ({"x": floats(2, 3), "i": ints(-3, last)} for last in (2, 3))
     for level in MEANT:
         np.testing.assert_array_equal(interpret(lowered, good, level=level)["y"], good["x"][:, [0, 2]])
@@ -178,5 +179,5 @@ def test_a_kernel_with_two_results() -> None:
     nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"], "top"), helper.make_node("Neg", ["v"], ["y"], "neg")]
     proto = model(nodes, {"x": floats(3, 5)}, {"y": floats(3, 2), "i": np.zeros((3, 2), np.int64)})
     proto.graph.initializer.append(k)
-    lowered = api.lower(proto, "graph")
+    lowered = lowering.lower(proto, "graph")
     assert all(step.ok for step in compare_levels(lowered, {"x": floats(3, 5, seed=2)}))

@@ -13,10 +13,10 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell import LimitError, Limits
-from stepwell.api import lower
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.support.errors import InputError
+from stepwell.driver.lowering import lower
 from stepwell.importer import import_model
-from stepwell.passes.rewriting import ops_below
+from stepwell.passes.framework.rewriting import ops_below
 
 X = floats(512, 512)
 

@@ -8,12 +8,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.dialects.errors import IRError
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.memory import MemoryPlan, memory_plan
-from stepwell.native.buffers import address
-from stepwell.passes.linalg_to_affine.buffers import Buffer
-from stepwell.passes.linalg_to_affine.packing import ALIGNMENT, Piece
+from stepwell.analysis.memory import MemoryPlan, memory_plan
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.support.errors import IRError
+from stepwell.passes.bufferize.buffers import Buffer
+from stepwell.passes.bufferize.packing import ALIGNMENT, Piece
+from stepwell.runtime.buffers import address
 
 TARGET = "x86-64-v3"
 
@@ -176,7 +176,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
     [workspace] = model._workspaces
     assert address(workspace) % ALIGNMENT == 0
     assert workspace.nbytes == model.memory.workspace_bytes
-    monkeypatch.setattr("stepwell.model.aligned_empty", None)
+    monkeypatch.setattr("stepwell.runtime.model.aligned_empty", None)
     tracemalloc.start()
     try:
         for _ in range(1000):

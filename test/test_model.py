@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from handmade import SOURCE, compile_and_load
 
-from stepwell.dialects.errors import InputError
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
-from stepwell.model import CompiledModel, TensorInfo
-from stepwell.native.buffers import pack_arena
-from stepwell.native.openmp import openmp
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import InputError
+from stepwell.runtime.buffers import pack_arena
+from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.openmp import openmp
 
 F32 = np.dtype(np.float32)
 BIAS = np.random.default_rng(9).standard_normal(8, np.float32)

@@ -14,8 +14,8 @@ from native_ops import NOT_NATIVE, WAYS, instances, problems
 from op_cases import LEFT_OUT, legal_dtypes, with_cases
 from op_sweep import pairwise
 
+from stepwell.dialects.core.types import FLOATS
 from stepwell.dialects.graph import op_class, op_classes
-from stepwell.dialects.types import FLOATS
 from stepwell.plugins import load_file
 
 PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "soft_shrink" / "soft_shrink.py"

@@ -12,7 +12,7 @@ from onnx.backend.test.runner import Runner
 
 import networks
 import stepwell
-from stepwell.memory import memory_plan
+from stepwell.analysis.memory import memory_plan
 
 TOLERANCE = 1e-4  # of the output's scale: the largest difference over the largest value
 LIGHT = sorted(p.stem for p in (Path(DATA_DIR) / "light").glob("light_*.onnx"))

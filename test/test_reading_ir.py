@@ -5,9 +5,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.dialects.errors import IRError
-from stepwell.dialects.weights import WeightTable
-from stepwell.stair import LEVELS
+from stepwell.dialects.support.errors import IRError
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.driver.levels import LEVELS
 
 
 def lowered(level: str) -> stepwell.Lowered:

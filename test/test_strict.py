@@ -11,14 +11,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell import stair
 from stepwell.cli.main import main
-from stepwell.dialects.errors import PipelineError
+from stepwell.dialects.core.mlir import make_context
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.dialects.mlir import make_context
+from stepwell.dialects.support.errors import PipelineError
+from stepwell.dialects.target.host import resolve
+from stepwell.driver import levels
 from stepwell.importer import import_model
-from stepwell.passes.registry import Pass, register_pass
-from stepwell.target import resolve
+from stepwell.passes.framework.registry import Pass, register_pass
 
 SPECIALS = (np.inf, -np.inf, np.nan)
 HOST = resolve("host")
@@ -212,8 +212,8 @@ def test_winograd_spreads_and_is_off_in_strict_code() -> None:
 
 
 def test_what_strict_code_does_without() -> None:
-    assert stair.relaxed() == ("unmasked-lanes", "use-winograd")
-    assert stair.check_disable(("fill-borders", "use-winograd"), strict=True) == ("fill-borders", "use-winograd", "unmasked-lanes")
+    assert levels.relaxed() == ("unmasked-lanes", "use-winograd")
+    assert levels.check_disable(("fill-borders", "use-winograd"), strict=True) == ("fill-borders", "use-winograd", "unmasked-lanes")
     fast, strict = (stepwell.lower(winograd(), "graph-opt", strict=strict).text() for strict in (False, True))
     assert "graph.winograd_conv" in fast
     assert "graph.winograd_conv" not in strict

@@ -11,9 +11,9 @@ import pytest
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell import target
-from stepwell.dialects.errors import InputError
-from stepwell.target import NAMES, resolve
+from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.target import host
+from stepwell.dialects.target.host import NAMES, resolve
 
 
 def test_named_targets() -> None:
@@ -95,26 +95,27 @@ FIRST, SECOND = ("1", "Data", "48K", "0"), ("2", "Unified", "2M", "0")
 
 
 def test_caches_as_the_system_describes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target, "available_cores", lambda: 16)
+    monkeypatch.setattr(host, "available_cores", lambda: 16)
     write_caches(tmp_path, FIRST, ("1", "Instruction", "32K", "0"), SECOND, ("3", "Unified", "32768K", "0-3,8"))
-    assert target._system_caches(str(tmp_path)) == target.Caches(48 << 10, 2 << 20, 32 << 20, 5)
+    assert host._system_caches(str(tmp_path)) == host.Caches(48 << 10, 2 << 20, 32 << 20, 5)
 
 
 def test_a_machine_without_a_third_cache(tmp_path: Path) -> None:
     write_caches(tmp_path, FIRST, SECOND)
-    assert target._system_caches(str(tmp_path)) == target.Caches(48 << 10, 2 << 20, 2 << 20, 1)
+    assert host._system_caches(str(tmp_path)) == host.Caches(48 << 10, 2 << 20, 2 << 20, 1)
 
 
 @pytest.mark.parametrize("entries", [[], [FIRST], [FIRST, ("2", "Unified", "0K", "0")], [FIRST, ("2", "Unified", "many", "0")]])
 def test_caches_that_the_system_does_not_tell(entries: list[tuple[str, str, str, str]], tmp_path: Path) -> None:
     write_caches(tmp_path, *entries)
-    assert target._system_caches(str(tmp_path)) is None
+    assert host._system_caches(str(tmp_path)) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="cannot bind a process to a core here")
 def test_cores_are_those_the_process_may_use() -> None:
     script = (
-        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nfrom stepwell.target import available_cores; print(available_cores())"
+        "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
+        "from stepwell.dialects.target.host import available_cores; print(available_cores())"
     )
     paths = os.pathsep.join(path for path in sys.path if path)
     result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
@@ -125,5 +126,5 @@ def test_cores_are_those_the_process_may_use() -> None:
     ("text", "cores"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("garbage", None)]
 )
 def test_quota_of_the_control_group(text: str, cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(target.Path, "read_text", lambda self: text)
-    assert target._quota() == cores
+    monkeypatch.setattr(host.Path, "read_text", lambda self: text)
+    assert host._quota() == cores

@@ -8,11 +8,11 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell import stair
-from stepwell.dialects.errors import InputError
-from stepwell.passes import registry
-from stepwell.passes.registry import Pass, register_pass
-from stepwell.techniques import techniques_of, without
+from stepwell.dialects.support.errors import InputError
+from stepwell.driver import levels
+from stepwell.driver.techniques import techniques_of, without
+from stepwell.passes.framework import registry
+from stepwell.passes.framework.registry import Pass, register_pass
 
 RANDOM = np.random.default_rng(3)
 
@@ -37,7 +37,7 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("disable", [*([name] for name in stair.techniques()), list(stair.techniques())], ids="+".join)
+@pytest.mark.parametrize("disable", [*([name] for name in levels.techniques()), list(levels.techniques())], ids="+".join)
 def test_the_code_is_right_without(network, disable):
     x = array(1, 3, 7, 5)
     (want,) = onnxruntime.InferenceSession(network.SerializeToString()).run(None, {"x": x})
@@ -55,14 +55,14 @@ def test_folding_and_fusion_are_off(network):
 
 
 def test_what_can_be_switched_off_and_what_strict_code_does_without():
-    assert stair.techniques() == {
+    assert levels.techniques() == {
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
         "use-products": "use-products", "block-channels": "block-channels", "unmasked-lanes": "block-channels",
         "use-winograd": "use-winograd", "use-panels": "use-panels", "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "share-loops": "share-loops", "collapse-dimensions": "collapse-dimensions",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
     }  # fmt: skip
-    assert stair.relaxed() == ("unmasked-lanes", "use-winograd")
+    assert levels.relaxed() == ("unmasked-lanes", "use-winograd")
 
 
 def test_without_leaves_passes_out_and_changes_options(monkeypatch):

@@ -5,13 +5,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from stepwell import api
-from stepwell.dialects.errors import ModelError, PassError
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.weights import Deferred, WeightTable
-from stepwell.native import pool
-from stepwell.native.objects import make_engine_context, split_module
-from stepwell.stair import LEVELS, last_step, step
+from stepwell.codegen import pool
+from stepwell.codegen.objects import make_engine_context, split_module
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.weights import Deferred, WeightTable
+from stepwell.dialects.support.errors import ModelError, PassError
+from stepwell.driver import lowering
+from stepwell.driver.levels import LEVELS, last_step, step
 
 SHAPE = [1, 6, 12, 12]
 
@@ -38,30 +38,30 @@ def model() -> onnx.ModelProto:
 
 
 def test_objects_are_the_same() -> None:
-    alone = api.make_parts(api.lower(model(), "affine"), None, None)
-    together = api.make_parts(api.lower(model(), "llvm"), None, None)
+    alone = lowering.make_parts(lowering.lower(model(), "affine"), None, None)
+    together = lowering.make_parts(lowering.lower(model(), "llvm"), None, None)
     assert list(alone.objects) == list(together.objects)
     assert len(alone.objects) > 3
     assert alone.objects == together.objects
 
 
 def test_weights_are_transformed_for_the_arena_and_kept_nowhere_else() -> None:
-    lowered = api.lower(model(), "affine")
+    lowered = lowering.lower(model(), "affine")
     late = [name for name in lowered.weights if isinstance(lowered.weights.entry(name), Deferred)]
     assert late
     assert any(name in lowered.module.operation.attributes["stepwell.arena"] for name in late)
-    api.start_packing(lowered, None).result()
+    lowering.start_packing(lowered, None).result()
     assert all(isinstance(lowered.weights.entry(name), Deferred) for name in late)
 
 
 def test_a_weight_that_cannot_be_computed_is_told() -> None:
-    lowered = api.lower(model(), "affine")
+    lowered = lowering.lower(model(), "affine")
     [name] = [e.name for e in lowered.module.operation.attributes["stepwell.arena"] if isinstance(lowered.weights.entry(e.name), Deferred)]
     bad = WeightTable({other: lowered.weights.entry(other) for other in lowered.weights if other != name})
     bad.add(name, Deferred(np.dtype(np.float32), lowered.weights.entry(name).shape, list))
     lowered.weights = bad
     with pytest.raises(ModelError, match="was computed as something else"):
-        api.make_parts(lowered, None, None)
+        lowering.make_parts(lowered, None, None)
 
 
 def test_the_last_step_is_divided_without_loss() -> None:
@@ -82,8 +82,8 @@ def test_a_pass_that_fails_names_kernel_level_and_pass(jobs: int) -> None:
 
 
 def test_ir_of_a_model_that_is_built_from_ir() -> None:
-    lowered = api.lower(model(), "affine")
-    made = api.build(lowered)
+    lowered = lowering.lower(model(), "affine")
+    made = lowering.build(lowered)
     assert "affine.for" in made.ir("affine")
     assert "memref<?xi8>" in made.ir("affine"), "as it was before code was made of it"
     assert "llvm.func @main" in made.ir("llvm")

@@ -3,7 +3,7 @@
 import argparse
 import time
 
-from stepwell.cache import KINDS, Cache, cache_folder, is_switched_off, user_cache
+from stepwell.cache.disk import KINDS, Cache, cache_folder, is_switched_off, user_cache
 from stepwell.cli.common import OK, Parser
 from stepwell.cli.display import plural, print_table, quantity
 

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Any
 
-from stepwell.dialects.errors import InputError, PipelineError, StepwellError
-from stepwell.dialects.limits import Limits
-from stepwell.target import check_name
+from stepwell.dialects.support.errors import InputError, PipelineError, StepwellError
+from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.target.host import check_name
 
 OK, FAULT, USAGE = 0, 1, 2
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.display import level_times, plural, quantity, seconds
 from stepwell.cli.session import Session, add_model_options, save_ir
-from stepwell.dialects.files import write_atomically
-from stepwell.stair import ARTIFACTS, LEVELS
+from stepwell.dialects.support.files import write_atomically
+from stepwell.driver.levels import ARTIFACTS, LEVELS
 
 if TYPE_CHECKING:
-    from stepwell.api import Lowered
+    from stepwell.driver.lowering import Lowered
 
 DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
@@ -49,14 +49,14 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
         save_ir(lowered, Path(output))
         return
     write_text(lowered.text() + "\n")
-    from stepwell.passes.ir_files import used_weights
+    from stepwell.passes.framework.ir_files import used_weights
 
     if used_weights(lowered.module):
         print("weights are written only with -o FILE", file=sys.stderr)
 
 
 def _artifact(session: Session, lowered: "Lowered", kind: str) -> str | bytes:
-    from stepwell.native.artifacts import llvm_ir, whole_object
+    from stepwell.codegen.artifacts import llvm_ir, whole_object
 
     if kind == "llvm-ir":
         return llvm_ir(lowered.module)
@@ -66,7 +66,7 @@ def _artifact(session: Session, lowered: "Lowered", kind: str) -> str | bytes:
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
-    from stepwell.passes.ir_files import used_weights
+    from stepwell.passes.framework.ir_files import used_weights
 
     kernels = sum("stepwell.kernel" in op.operation.attributes for op in lowered.module.body.operations)
     weights = sum(lowered.weights.entry(name).nbytes for name in used_weights(lowered.module))

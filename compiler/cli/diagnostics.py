@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from stepwell.dialects.diagnostics import Diagnostic, from_native, line_of
-from stepwell.dialects.errors import StepwellError
-from stepwell.dialects.mlir import ir
-from stepwell.passes.runner import DiagnosedError
+from stepwell.dialects.core.diagnostics import Diagnostic, from_native, line_of
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.passes.framework.runner import DiagnosedError
 
 
 def from_error(error: StepwellError) -> list[Diagnostic]:

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from stepwell.dialects.errors import IRError
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import IRError
 
 
 def read_text(file: str) -> str:

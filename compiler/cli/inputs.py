@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stepwell.cli.common import UsageError
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.support.errors import InputError
 
 if TYPE_CHECKING:
-    from stepwell.model import TensorInfo
+    from stepwell.runtime.model import TensorInfo
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 HELP = """name=FILE.npy|FILE.npz|FILE.pb|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for an .npz file

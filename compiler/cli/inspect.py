@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.common import FAULT, OK, Parser, UsageError
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.cli.session import add_common_options, add_schedule_options, add_shape_option, load_plugins, parse_shapes
-from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.support.errors import UnsupportedError
 
 if TYPE_CHECKING:
     import onnx
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     if options.schedule is not None or options.target is not None:
         name = "--schedule" if options.schedule is not None else "--target"
         raise UsageError(f"{name} goes with --memory, --schedules or --emit-schedule: the rest is the same on all machines")
-    from stepwell.dialects.mlir import make_context
+    from stepwell.dialects.core.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
 
@@ -77,9 +77,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> int:
     """The memory plan; the model goes down as far as it takes to have one. Raises StepwellError."""
-    from stepwell.api import lower
+    from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
-    from stepwell.memory import memory_plan
+    from stepwell.driver.lowering import lower
 
     with Progress() as progress:
         target = options.target or "host"
@@ -90,8 +90,8 @@ def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) 
 
 def _schedules(options: argparse.Namespace, shapes: Mapping[str, Sequence[int]]) -> int:
     """Show or write the schedules of the model's kernels."""
-    from stepwell.api import lower
-    from stepwell.passes.linalg.assign_schedules import schedules_of
+    from stepwell.driver.lowering import lower
+    from stepwell.passes.schedule.assign_schedules import schedules_of
 
     with Progress() as progress:
         target = options.target or "host"
@@ -184,7 +184,7 @@ def _show_graph(imported: "ImportedModel") -> None:
 
 def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":
     from stepwell.dialects.graph import GraphOp
-    from stepwell.passes.rewriting import ops_below
+    from stepwell.passes.framework.rewriting import ops_below
 
     for op in ops_below(imported.module.operation):
         view = op.opview
@@ -194,7 +194,7 @@ def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":
 
 def flops_of(op: "GraphOp") -> int | None:
     """The arithmetic of one op; None where sizes that are not known decide it. Ops with regions count what is in these by itself."""
-    from stepwell.dialects.errors import InferenceError
+    from stepwell.dialects.support.errors import InferenceError
 
     types = op.result_types()
     if len(op.operation.regions) or not types:

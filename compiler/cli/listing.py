@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-from stepwell.dialects.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
-from stepwell.passes.registry import LEVELS, Pass, passes
-from stepwell.passes.upstream import upstream_dialects, upstream_options, upstream_passes
+from stepwell.dialects.core.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
+from stepwell.passes.framework.registry import LEVELS, Pass, passes
+from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes
 
 WIDTH = 120
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.display import console, plural, print_table, quantity
 
 if TYPE_CHECKING:
-    from stepwell.memory import Buffer, MemoryPlan
+    from stepwell.analysis.memory import Buffer, MemoryPlan
 
 ROWS, COLUMNS = 20, 100  # of the drawing, at most
 NODES_SHOWN = 3
@@ -53,7 +53,7 @@ def drawing(plan: "MemoryPlan", rows: int, columns: int) -> list[str]:
 
 
 def _show_totals(plan: "MemoryPlan") -> None:
-    from stepwell.passes.linalg_to_affine.bufferize import COPY
+    from stepwell.passes.bufferize.bufferize import COPY
 
     busiest = max(range(len(plan.live)), key=plan.live.__getitem__, default=None)
     where = f" (call {busiest}, {plan.calls[busiest].kernel})" if busiest is not None else ""

@@ -11,17 +11,17 @@ from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
 from stepwell.cli.session import command_flags
-from stepwell.dialects.diagnostics import PARSED_NAME, Diagnostic
-from stepwell.dialects.errors import InputError, IRError, PipelineError, StepwellError
-from stepwell.dialects.files import write_atomically
-from stepwell.dialects.limits import Budget
-from stepwell.dialects.mlir import make_context, parse_module
-from stepwell.dialects.schedule_file import ScheduleFile
-from stepwell.dialects.weights import WeightTable
-from stepwell.passes.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
-from stepwell.passes.pipeline import flatten, parse_pipeline
-from stepwell.passes.registry import PassState, passes
-from stepwell.passes.runner import PassRunner
+from stepwell.dialects.core.diagnostics import PARSED_NAME, Diagnostic
+from stepwell.dialects.core.mlir import make_context, parse_module
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import InputError, IRError, PipelineError, StepwellError
+from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.support.limits import Budget
+from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
+from stepwell.passes.framework.pipeline import flatten, parse_pipeline
+from stepwell.passes.framework.registry import PassState, passes
+from stepwell.passes.framework.runner import PassRunner
 
 SEPARATOR = "// -----"
 
@@ -115,7 +115,7 @@ def _target(options: argparse.Namespace, pipeline: str) -> object:
     """The target, where a pass of ours may ask for it: finding out about the host takes a while."""
     if options.target == "host" and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
         return None
-    from stepwell.target import resolve
+    from stepwell.dialects.target.host import resolve
 
     return resolve(options.target)
 

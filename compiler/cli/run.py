@@ -15,13 +15,13 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options
-from stepwell.stair import MEANT
-from stepwell.target import MAX_THREADS
+from stepwell.dialects.target.host import MAX_THREADS
+from stepwell.driver.levels import MEANT
 
 if TYPE_CHECKING:
-    from stepwell.check import OutputCheck
-    from stepwell.dynamic import DynamicModel
-    from stepwell.model import CompiledModel
+    from stepwell.analysis.compare import OutputCheck
+    from stepwell.driver.dynamic import DynamicModel
+    from stepwell.runtime.model import CompiledModel
 
 Arrays = Mapping[str, np.ndarray]
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
@@ -107,7 +107,7 @@ def _summary(name: str, array: np.ndarray) -> list[str]:
 
 
 def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, outputs: Arrays) -> int:
-    from stepwell.check import check, compare, run_onnxruntime
+    from stepwell.analysis.compare import check, compare, run_onnxruntime
 
     kind, source = against
     if kind == "levels":
@@ -135,7 +135,7 @@ def _verdict(result: "OutputCheck") -> list[str]:
 
 
 def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
-    from stepwell.interpretation import compare_levels
+    from stepwell.analysis.interpretation import compare_levels
 
     lowered = session.lower(session.options.start or MEANT[0], {name: array.shape for name, array in inputs.items()})
     with Progress() as progress:
@@ -153,8 +153,8 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
     """A function that runs an ONNX model by the meanings of its graph ops."""
 
     def evaluated(inputs: Arrays) -> Arrays:
+        from stepwell.dialects.core.mlir import make_context
         from stepwell.dialects.graph.evaluate import evaluate
-        from stepwell.dialects.mlir import make_context
         from stepwell.importer import import_model
 
         imported = import_model(source, make_context(), shapes={name: array.shape for name, array in inputs.items()})
@@ -164,7 +164,7 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
 
 
 def _interpret_ir(session: Session, inputs: Arrays) -> Arrays:
-    from stepwell.interpretation import interpret
+    from stepwell.analysis.interpretation import interpret
 
     return interpret(session.read(), inputs)
 
@@ -182,7 +182,7 @@ def _repeat(model: "CompiledModel | DynamicModel", inputs: Arrays, count: int) -
 
 
 def _save(outputs: Arrays, where: str) -> None:
-    from stepwell.dialects.files import write_atomically
+    from stepwell.dialects.support.files import write_atomically
 
     path = Path(where)
     if path.suffix == ".npz":

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError, add_limit_option, parse_limits, target_name
 from stepwell.cli.display import Progress
-from stepwell.dialects.errors import InputError, IRError, ModelError
-from stepwell.stair import LEVELS, LIBM, check_disable, techniques
+from stepwell.dialects.support.errors import InputError, IRError, ModelError
+from stepwell.driver.levels import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
-    from stepwell.api import Lowered
-    from stepwell.dynamic import DynamicModel
-    from stepwell.model import CompiledModel
-    from stepwell.passes.instrumentation import Flags, Instrumentation
+    from stepwell.driver.dynamic import DynamicModel
+    from stepwell.driver.lowering import Lowered
+    from stepwell.passes.framework.instrumentation import Flags, Instrumentation
+    from stepwell.runtime.model import CompiledModel
 
 
 def add_model_options(parser: Parser) -> None:
@@ -124,7 +124,7 @@ class Session:
             with Progress(self.options.start) as self.progress:
                 yield None
             return
-        from stepwell.passes.instrumentation import DumpIR, Instruments, PassTimings, PrintIR  # here, because they load the bindings
+        from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, PrintIR  # here, because they load the bindings
 
         timings = PassTimings()
         parts: list[Instrumentation] = [timings]
@@ -141,7 +141,7 @@ class Session:
 
     def _flags(self) -> "Flags":
         """What the commands need that are written to dumped files."""
-        from stepwell.passes.instrumentation import Flags
+        from stepwell.passes.framework.instrumentation import Flags
 
         own = " ".join([*(f"--disable {name}" for name in self.disable), *(["--strict"] if self.options.strict else [])])
 
@@ -158,7 +158,7 @@ class Session:
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
         """The model at a level, with `shapes` for inputs that `--shape` names none for. Raises UsageError if `--from` names a lower one."""
-        from stepwell.api import descend, lower
+        from stepwell.driver.lowering import descend, lower
 
         if self.options.start is not None:
             first, last = LEVELS.index(self.options.start), LEVELS.index(level)
@@ -176,10 +176,10 @@ class Session:
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
         """Code for the model; `cache` is whether it may be one that was compiled before."""
         if self.options.start is not None:
-            from stepwell.api import code_level
+            from stepwell.driver.lowering import code_level
 
             return self.build(self.lower(code_level(self.options.start, watched=self.watches)), threads)
-        from stepwell.compilation import compile
+        from stepwell.driver.compilation import compile
 
         with self.watched() as instrumentation:
             return compile(
@@ -190,16 +190,16 @@ class Session:
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
         """Native code for a model at one of the levels that it is made from."""
-        from stepwell.api import build
+        from stepwell.driver.lowering import build
 
         with Progress(lowered.level) as progress:
             return build(lowered, threads=threads, on_level=progress.level)
 
     def read(self) -> "Lowered":
         """The model given with `--from`, at that level. Raises IRError or ModelError."""
-        from stepwell.api import read_ir
         from stepwell.cli.files import read_text, read_weights
-        from stepwell.passes.ir_files import used_weights
+        from stepwell.driver.lowering import read_ir
+        from stepwell.passes.framework.ir_files import used_weights
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
@@ -218,7 +218,7 @@ class Session:
 
 def save_ir(lowered: "Lowered", file: Path) -> None:
     """Write IR to a file and the weights it uses beside it. Raises IRError or OSError."""
-    from stepwell.passes.ir_files import IRFiles, used_weights
+    from stepwell.passes.framework.ir_files import IRFiles, used_weights
 
     if file.suffix == ".safetensors":
         raise IRError(f"{file}: expected a file for IR, got the name of a weight table")

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto
 
-from stepwell.dialects.limits import Budget, Limits
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion

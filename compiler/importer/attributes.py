@@ -5,7 +5,7 @@ from typing import Any
 
 from onnx import AttributeProto, NodeProto
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.source import copy_without
 from stepwell.importer.tensors import tensor_array
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.known import KnownValues
-from stepwell.dialects.limits import Budget, how_to
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import MAX_RANK, TensorType, to_numpy, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.support.limits import Budget, how_to
 
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value

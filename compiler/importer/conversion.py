@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from stepwell.dialects.errors import InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
-from stepwell.dialects.limits import Budget, over
-from stepwell.dialects.locations import MODEL_FILE, node_location
-from stepwell.dialects.mlir import func, ir
-from stepwell.dialects.types import TensorType, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.locations import MODEL_FILE, node_location
+from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.limits import Budget, over
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types

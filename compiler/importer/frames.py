@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from onnx import FunctionProto, NodeProto, TypeProto, defs, helper
 
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.core.types import TensorType
 from stepwell.importer.tensors import DTYPES
 
 _ELEM_TYPES = {dtype: elem_type for elem_type, dtype in DTYPES.items()}

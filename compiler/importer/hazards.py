@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from onnx import AttributeProto, ModelProto, NodeProto
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.source import nested_nodes
 
 INT32 = 1 << 31

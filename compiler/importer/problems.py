@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 
 SHOWN = 40  # problems spelled out in one message
 

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from stepwell.dialects.errors import StepwellError, UnsupportedError
-from stepwell.dialects.extensions import extension
+from stepwell.dialects.support.errors import StepwellError, UnsupportedError
+from stepwell.dialects.support.extensions import extension
 from stepwell.importer.functions import domain_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -6,9 +6,9 @@ from functools import partial
 import numpy as np
 from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from stepwell.dialects.errors import InputError
+from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import compatible
-from stepwell.dialects.types import TensorType, from_numpy
+from stepwell.dialects.support.errors import InputError
 from stepwell.importer.source import LARGE_BYTES, Source, nested_nodes, subgraphs
 from stepwell.importer.tensors import onnx_tensor_type
 

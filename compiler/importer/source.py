@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
-from stepwell.dialects.errors import InputError, ModelError, UnsupportedError
+from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.importer.tensors import ExternalData, data_bytes, read_file, tensor_array, view_raw
 from stepwell.importer.text import check_text
 from stepwell.importer.wire import cut_tensors

@@ -9,10 +9,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.files import open_plain, read_into
-from stepwell.dialects.types import TensorType, to_numpy
-from stepwell.native.buffers import aligned_empty
+from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.files import open_plain, read_into
+from stepwell.runtime.buffers import aligned_empty
 
 DTYPES: dict[int, str] = {
     TensorProto.BOOL: "i1",

@@ -5,7 +5,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from onnx import TensorProto
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.support.errors import ModelError
 
 
 def check_text(message: Any) -> None:

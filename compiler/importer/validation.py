@@ -7,8 +7,8 @@ from functools import cache
 import onnx
 from onnx import FunctionProto, ModelProto, NodeProto, defs
 
-from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
-from stepwell.dialects.limits import Limits, over
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.limits import Limits, over
 from stepwell.importer.functions import domain_of, has_schema_function, schema_of
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule

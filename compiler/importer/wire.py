@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.support.errors import ModelError
 
 # Field numbers of onnx.proto, which are fixed for good.
 MODEL_GRAPH, GRAPH_INITIALIZER, TENSOR_RAW_DATA = 7, 5, 9

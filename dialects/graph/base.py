@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.attributes import to_attribute, to_python
-from stepwell.dialects.errors import InferenceError, StepwellError
-from stepwell.dialects.extensions import extension
-from stepwell.dialects.mlir import (
+from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.mlir import (
     Dialect,
     Operand,
     Operation,
@@ -27,7 +25,9 @@ from stepwell.dialects.mlir import (
     register_dialect,
     result_fields,
 )
-from stepwell.dialects.types import TensorType, to_numpy
+from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.support.errors import InferenceError, StepwellError
+from stepwell.dialects.support.extensions import extension
 
 __all__ = [
     "Graph", "GraphOp", "InferredTypes", "Operand", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult",

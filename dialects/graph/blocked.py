@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
 from stepwell.dialects.graph.inference import (
@@ -22,8 +23,7 @@ from stepwell.dialects.graph.inference import (
 from stepwell.dialects.graph.normalization import LrnOp
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.windows import expect_window, window_counts, window_sizes, windows
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 
 def unblocked(x: np.ndarray) -> np.ndarray:

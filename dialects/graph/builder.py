@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, from_numpy, type_of
+from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
 from stepwell.dialects.graph.known import constant_value
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, from_numpy, type_of
-from stepwell.dialects.weights import Deferred, WeightTable
+from stepwell.dialects.support.errors import StepwellError
 
 LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into the IR's text
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from stepwell.dialects.attributes import to_python
+from stepwell.dialects.core.attributes import to_python
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, from_numpy
 
 
 class ConstantOp(GraphOp, name="constant", traits=[Pure]):

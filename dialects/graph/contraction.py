@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.inference import (
     expect_at_least,
@@ -18,8 +19,7 @@ from stepwell.dialects.graph.inference import (
 )
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 from stepwell.dialects.graph.windows import expect_window, padded, window_counts, window_sizes, windows
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import NUMERIC, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 
 class MatmulOp(GraphOp, name="matmul", traits=[Pure]):

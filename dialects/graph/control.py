@@ -1,9 +1,9 @@
 """Operations with regions: fused groups, conditionals and loops, and the terminator they share."""
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import BOOL, TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import BOOL, TensorType, type_of
+from stepwell.dialects.support.errors import InferenceError
 
 REASON = "stepwell.reason"  # on an op that may not be lowered: why there is not something simpler in its place
 

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, truncating_divide, widened
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
+from stepwell.dialects.support.errors import InferenceError
 
 
 class Unary(GraphOp, traits=[Pure]):

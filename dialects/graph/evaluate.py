@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.core.index_checks import get_checks, widths
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, from_numpy, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
-from stepwell.dialects.index_checks import get_checks, widths
-from stepwell.dialects.locations import nodes_text
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, from_numpy, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
 
 NAME = "stepwell.name"
 Values = MutableMapping[ir.Value, Any]

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError, StepwellError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -21,8 +22,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import BOOL, NUMERIC, TensorType
+from stepwell.dialects.support.errors import InferenceError, StepwellError
 
 _REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 

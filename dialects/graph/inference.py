@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
 from stepwell.dialects.graph.base import broadcast
-from stepwell.dialects.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 INDEX = ("i32", "i64")
 _KINDS = {

@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.attributes import to_python
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.attributes import to_python
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
-from stepwell.dialects.limits import Budget
-from stepwell.dialects.mlir import defining_op, ir
-from stepwell.dialects.types import TensorType, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.limits import Budget
 
 FOLD_ELEMENTS = 1 << 16  # no op with a larger result is evaluated here: this is for shapes, axes and scalars
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
+from stepwell.dialects.support.errors import InferenceError
 
 
 class Comparison(Binary):

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 
 class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):

@@ -7,8 +7,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.errors import IndexRangeError
-from stepwell.dialects.index_checks import out_of_range
+from stepwell.dialects.core.index_checks import out_of_range
+from stepwell.dialects.support.errors import IndexRangeError
 
 Array = np.ndarray
 _NARROW = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))

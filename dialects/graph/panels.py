@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import contract, narrow, wide
-from stepwell.dialects.types import FLOATS, TensorType
 
 ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
 

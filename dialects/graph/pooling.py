@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
 from stepwell.dialects.graph.windows import expect_window, overhang, padded, window_counts, window_sizes, windows
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 
 def infer_pooling(

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, NUMERIC, TensorType
 
 
 def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: bool) -> tuple[int | None, ...]:

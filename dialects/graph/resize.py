@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_at_least, expect_choice, expect_dtype, expect_floats, expect_length
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import NUMERIC, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")

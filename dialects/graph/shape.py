@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError, StepwellError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -20,8 +21,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import MAX_RANK, NUMERIC, TensorType
+from stepwell.dialects.support.errors import InferenceError, StepwellError
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
 from stepwell.dialects.graph.inference import expect_at_least, expect_length
+from stepwell.dialects.support.errors import InferenceError
 
 
 def expect_window(spatial: int, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 TAPS = 3
 POINTS = {2: (0, 1, -1), 4: (0, 1, -1, 2, -2)}  # where the polynomials of F(m, 3) are evaluated, beside infinity

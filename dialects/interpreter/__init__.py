@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import IRError
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.interpreter import control, scalars, structured, tensors  # noqa: F401  (they register meanings)
 from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, meaning
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.support.errors import IRError
 
 __all__ = ["MEANINGS", "Interpreter", "interpret", "meaning"]
 

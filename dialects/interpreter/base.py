@@ -6,12 +6,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.dtypes import to_numpy
-from stepwell.dialects.errors import IRError, StepwellError
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import dtype_of
 from stepwell.dialects.graph.evaluate import last_uses
-from stepwell.dialects.locations import node_names
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import dtype_of
+from stepwell.dialects.support.errors import IRError, StepwellError
 
 Values: TypeAlias = dict[ir.Value, Any]
 Meaning: TypeAlias = Callable[["Interpreter", Any, list[Any], Values], Sequence[Any]]

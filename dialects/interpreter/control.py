@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
 from stepwell.dialects.interpreter.tensors import owned, undefined
-from stepwell.dialects.mlir import ir
 
 
 @meaning("func.call")

@@ -6,10 +6,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.attributes import dense_value
+from stepwell.dialects.core.attributes import dense_value
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import numerics
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype
-from stepwell.dialects.mlir import ir
 
 Array = np.ndarray
 Function = Callable[..., Any]

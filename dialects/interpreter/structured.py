@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, use_count
 from stepwell.dialects.graph import numerics
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning
 from stepwell.dialects.interpreter.scalars import greater, lesser
-from stepwell.dialects.mlir import defining_op, ir, linalg, use_count
 
 POINTS = 1 << 21  # of the iteration space at once: what keeps the arrays of a body in memory
 Array = np.ndarray

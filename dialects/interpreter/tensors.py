@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import defining_op, ir, use_count
 from stepwell.dialects.graph import numerics
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, entries, meaning, scalar_dtype, segments, sizes_of
-from stepwell.dialects.mlir import defining_op, ir, use_count
 
 Array = np.ndarray
 

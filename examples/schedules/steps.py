@@ -23,7 +23,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.cli.main import main as command
-from stepwell.model import CompiledModel
+from stepwell.runtime.model import CompiledModel
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -5,15 +5,15 @@ Use it with `--load examples/soft_shrink/soft_shrink.py`, or from an installed p
 
 import numpy as np
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype
 from stepwell.dialects.graph.numerics import widened
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import FLOATS, TensorType
+from stepwell.dialects.support.errors import InferenceError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
-from stepwell.passes.graph.categories import Category, set_category
+from stepwell.passes.graph.fusion.categories import Category, set_category
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import func, ir, use_count
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import find_function, functions, ops_below
+from stepwell.dialects.core.mlir import func, ir, use_count
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import find_function, functions, ops_below
 
 BYTES = "stepwell.bytes"
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from stepwell.dialects.mlir import arith, defining_op, ir, math
+from stepwell.dialects.core.mlir import arith, defining_op, ir, math
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.affine_to_llvm.vector_math.by_libm import BY_LIBM
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Shape
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, pattern
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, pattern
 
 
 def element_type(kind: ir.Type) -> ir.Type:

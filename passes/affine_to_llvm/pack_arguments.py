@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.mlir import ir, llvm
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, llvm
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("pack-arguments", level="llvm")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.mlir import arith, defining_op, ir
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
+from stepwell.dialects.core.mlir import arith, defining_op, ir
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
 
 
 @register_pass("select-bounds", level="affine", optional=True)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, type_of
 
 SIZED = ("graph.dynamic_reshape", "graph.dynamic_expand", "graph.dynamic_slice")
 

@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.core.index_checks import IndexCheck, get_checks, out_of_range, set_checks, widths
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.numerics import first_out_of_range
-from stepwell.dialects.index_checks import IndexCheck, get_checks, out_of_range, set_checks, widths
-from stepwell.dialects.locations import nodes_text
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import type_of
+from stepwell.dialects.support.errors import ModelError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ANY, Range, ranges
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import find_function
 
 NAME = "stepwell.name"
 BY_AXIS = ("graph.gather", "graph.gather_elements", "graph.scatter_elements")
@@ -33,7 +33,7 @@ class CheckIndices(Pass):
 
     Constant indices are looked at here and now, and a ModelError names the nodes, the index and its place. Others are looked at by the
     model itself: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
-    what they may be (dialects/index_checks.py). Who runs the model compares them when it has run.
+    what they may be (dialects/core/index_checks.py). Who runs the model compares them when it has run.
 
     rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.numerics import lowest, narrow
 from stepwell.dialects.graph.windows import overhang
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import to_numpy, type_of
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import new_weight
-from stepwell.passes.registry import Declined, Pass, PassState, register_pass
-from stepwell.passes.rewriting import ops_below
 
 WINDOWED = ("graph.conv", "graph.max_pool", "graph.avg_pool")
 

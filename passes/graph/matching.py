@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import is_float, to_numpy, type_of
+from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_classes
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.logic import SelectOp
-from stepwell.dialects.mlir import defining_op, ir
-from stepwell.dialects.types import is_float, to_numpy, type_of
-from stepwell.dialects.weights import Deferred, WeightTable
-from stepwell.passes.rewriting import Pattern, Rewriter
+from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
 ELEMENTWISE = (Unary, Binary, SelectOp)
 SPLAT_ELEMENTS = 1 << 16  # larger arrays are not searched for being all equal

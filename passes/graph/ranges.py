@@ -6,9 +6,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import is_float, to_numpy, type_of
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import is_float, to_numpy, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.passes.graph.matching import SPLAT_ELEMENTS, stored
 
 Range: TypeAlias = tuple[float, float]

@@ -6,13 +6,13 @@ from itertools import accumulate
 from typing import Any
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import ir, tensor
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, ReblockOp, sharing
-from stepwell.dialects.mlir import ir, tensor
-from stepwell.dialects.types import type_of
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
-from stepwell.passes.rewriting import NoMatch
 
 
 @lowering(BlockedConvOp)

@@ -1,7 +1,7 @@
 """Conversion of one scalar between element types, with defined results for every input."""
 
-from stepwell.dialects.mlir import arith, ir, math
-from stepwell.dialects.types import BOOL, is_float, is_unsigned
+from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.types import BOOL, is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import NARROW, LinalgBuilder, element, highest, lowest
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 

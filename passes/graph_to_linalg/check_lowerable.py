@@ -3,15 +3,15 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.control import REASON
-from stepwell.dialects.locations import nodes_text
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import type_of
+from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph_to_linalg.lowerings import conversions
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import ops_below
 
 SHOWN = 40  # problems spelled out in the message
 _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield")

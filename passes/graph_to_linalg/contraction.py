@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.attributes import to_attribute
+from stepwell.dialects.core.attributes import to_attribute
+from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.dialects.graph.windows import window_counts
-from stepwell.dialects.mlir import arith, defining_op, ir
+from stepwell.dialects.sched.shared_loops import AXES
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.reshaping import reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
-from stepwell.passes.linalg.shared_loops import AXES
-from stepwell.passes.rewriting import NoMatch
 
 
 def contract(
@@ -31,7 +31,7 @@ def contract(
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
     Narrow floats are multiplied and summed in f32 and rounded once at the end. `axes` names loops that the contraction has in common
-    with others of its kernel (see passes/linalg/share_loops.py).
+    with others of its kernel (see passes/schedule/share_loops.py).
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)

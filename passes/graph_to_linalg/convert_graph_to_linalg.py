@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import convert, functions
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.signless import remove_signs
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import convert, functions
 
 KERNEL = "stepwell.kernel"
 LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched")

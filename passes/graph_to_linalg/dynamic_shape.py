@@ -3,14 +3,14 @@
 from typing import TypeAlias
 
 from stepwell.dialects import graph
-from stepwell.dialects.mlir import arith, ir, math, tensor
-from stepwell.dialects.types import type_of
+from stepwell.dialects.core.mlir import arith, ir, math, tensor
+from stepwell.dialects.core.types import type_of
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
-from stepwell.passes.rewriting import NoMatch
 
 _CMP = arith.CmpIPredicate
 _Place: TypeAlias = tuple[ir.Value, ir.Value, ir.Value]

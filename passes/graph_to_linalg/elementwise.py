@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import arith, ir, math, scf
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.mlir import arith, ir, math, scf
-from stepwell.dialects.types import TensorType, type_of
 from stepwell.passes.graph_to_linalg.casts import cast
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering

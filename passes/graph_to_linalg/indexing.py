@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.mlir import arith, ir, scf
+from stepwell.dialects.core.mlir import arith, ir, scf
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed

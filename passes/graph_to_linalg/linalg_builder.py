@@ -5,11 +5,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.attributes import dense, dense_value
-from stepwell.dialects.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
-from stepwell.dialects.sched import BoundaryOp
-from stepwell.dialects.types import is_float, is_integer
-from stepwell.passes.registry import PassState
+from stepwell.dialects.core.attributes import dense, dense_value
+from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
+from stepwell.dialects.core.types import is_float, is_integer
+from stepwell.dialects.sched.dialect import BoundaryOp
+from stepwell.passes.framework.registry import PassState
 
 Size: TypeAlias = "int | ir.Value"
 NARROW = ("f16", "bf16")

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.extensions import extension
+from stepwell.dialects.core.mlir import defining_op, ir, tensor
+from stepwell.dialects.core.types import TensorType, element_type, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
-from stepwell.dialects.mlir import defining_op, ir, tensor
-from stepwell.dialects.types import TensorType, element_type, type_of
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.extensions import extension
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import Conversion, NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.signless import CAST, cast_sign, is_unsigned_tensor, signless_type
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import Conversion, NoMatch
 
 Operands: TypeAlias = Sequence[ir.Value]
 Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Sequence[ir.Value] | NoMatch"]

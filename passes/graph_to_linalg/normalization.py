@@ -6,14 +6,14 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import ir, math
+from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.graph.blocked import BlockedLrnOp
-from stepwell.dialects.mlir import ir, math
-from stepwell.dialects.types import to_numpy
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import padded
-from stepwell.passes.rewriting import NoMatch
 
 
 @lowering(graph.BatchNormOp)

@@ -1,7 +1,7 @@
 """Lowerings of what depends on the order of elements: extremes' places, running sums, the k greatest."""
 
 from stepwell.dialects import graph
-from stepwell.dialects.mlir import arith, ir
+from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.attributes import to_python
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, bufferization, ir, memref
-from stepwell.dialects.types import from_numpy, type_of
+from stepwell.dialects.core.attributes import to_python
+from stepwell.dialects.core.mlir import arith, bufferization, ir, memref
+from stepwell.dialects.core.types import from_numpy, type_of
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph_to_linalg.signless import cast_sign, signless_type
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import find_function
 
 ARENA = "stepwell.arena"
 BYTES = "stepwell.weights_bytes"

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.windows import overhang
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, to_numpy
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import padded
-from stepwell.passes.rewriting import NoMatch
 
 
 @lowering(graph.MaxPoolOp)

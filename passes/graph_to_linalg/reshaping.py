@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stepwell.dialects.mlir import arith, ir, tensor
+from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from stepwell.dialects.mlir import arith, ir, math
-from stepwell.dialects.types import is_float, is_unsigned
+from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.types import is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, element
 
 # op: (float, signed, unsigned)

@@ -4,13 +4,13 @@ import math
 from typing import Any
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.mlir import arith, ir, tensor
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
 from stepwell.passes.graph_to_linalg.windows import padded
-from stepwell.passes.rewriting import NoMatch
 
 KERNEL = "stepwell.kernel"
 

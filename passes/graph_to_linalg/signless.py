@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from stepwell.dialects.mlir import ir
-from stepwell.passes.rewriting import functions, ops_below
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.framework.rewriting import functions, ops_below
 
 CAST = "builtin.unrealized_conversion_cast"
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.dialects.mlir import ir, tensor
+from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 
 

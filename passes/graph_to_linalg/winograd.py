@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, block_axes, matrices
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import to_numpy
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
-from stepwell.passes.rewriting import NoMatch
 
 
 @lowering(WinogradConvOp)

@@ -1,5 +1,5 @@
-"""Passes on linalg: destinations, in-place epilogues, shared loops, schedules."""
+"""Passes on linalg: destinations, in-place epilogues, borders, dimensions that are walked as one."""
 
-from stepwell.passes.linalg import assign_schedules, collapse_dimensions, fill_borders, remove_boundaries, share_loops, use_destinations
+from stepwell.passes.linalg import collapse_dimensions, fill_borders, remove_boundaries, use_destinations
 
-__all__ = ["assign_schedules", "collapse_dimensions", "fill_borders", "remove_boundaries", "share_loops", "use_destinations"]
+__all__ = ["collapse_dimensions", "fill_borders", "remove_boundaries", "use_destinations"]

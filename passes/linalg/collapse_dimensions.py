@@ -5,12 +5,12 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from stepwell.dialects.mlir import defining_op, ir, linalg, tensor
-from stepwell.passes.linalg.shared_loops import ATTRIBUTE, to_shared_attribute
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor
+from stepwell.dialects.sched.shared_loops import ATTRIBUTE, to_shared_attribute
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Access, Structured
 from stepwell.passes.linalg.tensor_chains import tensor_chains
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import clone_into
 
 Groups = list[list[int]]  # dimensions that become one, in order
 

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from math import prod
 
-from stepwell.dialects.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import ops_below
 
 Window = tuple[list[int], list[int]]  # offsets and sizes
 

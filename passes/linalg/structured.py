@@ -5,10 +5,10 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import defining_op, ir, use_count
-from stepwell.passes.linalg.shared_loops import SharedLoop, shared_loops
-from stepwell.passes.rewriting import ops_below
+from stepwell.dialects.core.mlir import defining_op, ir, use_count
+from stepwell.dialects.sched.shared_loops import SharedLoop, shared_loops
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.rewriting import ops_below
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")

@@ -1,7 +1,7 @@
 """Structured ops on tensors that continue each other's output: what bufferisation makes one nest of."""
 
-from stepwell.dialects.mlir import ir
-from stepwell.passes.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.framework.rewriting import ops_below
 
 
 def tensor_chains(op: ir.Operation) -> list[list[ir.Operation]]:

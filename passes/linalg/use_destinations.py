@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import clone_into, ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import clone_into, ops_below
 
 
 @register_pass("use-destinations", level="linalg", anchor="func.func")

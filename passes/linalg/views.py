@@ -1,6 +1,6 @@
 """Views of memrefs and of tensors, seen through."""
 
-from stepwell.dialects.mlir import defining_op, ir
+from stepwell.dialects.core.mlir import defining_op, ir
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")

@@ -1,5 +1,5 @@
-"""The step from linalg to affine loops with vector ops: bufferisation, buffer assignment, the generic lowering."""
+"""The step from linalg to affine loops with vector ops."""
 
-from stepwell.passes.linalg_to_affine import bufferize, lower_to_affine
+from stepwell.passes.linalg_to_affine import lower_to_affine
 
-__all__ = ["bufferize", "lower_to_affine"]
+__all__ = ["lower_to_affine"]

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.mlir import arith, ir, vector
-from stepwell.passes.linalg.intrinsics import Use
+from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector
+from stepwell.passes.schedule.intrinsics import Use
 
 
 def emit_block(use: Use, acc: ir.Value, sides: Sequence[Sequence[ir.Value]]) -> ir.Value:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.mlir import affine, ir
-from stepwell.passes.linalg.schedules import Nest
-from stepwell.passes.linalg.segments import Segment, segments, vector_segments
+from stepwell.dialects.core.mlir import affine, ir
 from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.segments import Segment, segments, vector_segments
 
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 

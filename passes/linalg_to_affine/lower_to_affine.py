@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from stepwell.dialects.locations import leading
-from stepwell.dialects.mlir import affine, arith, defining_op, ir, memref
-from stepwell.passes.linalg.intrinsics import available
-from stepwell.passes.linalg.schedules import Nest
-from stepwell.passes.linalg.segments import Segment
+from stepwell.dialects.core.locations import leading
+from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
+from stepwell.passes.bufferize.chains import Chain, chains
+from stepwell.passes.bufferize.sharing import Sharing, Slice, rounds
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.structured import Structured, structured_ops, walk
 from stepwell.passes.linalg.views import RESHAPES, origin
-from stepwell.passes.linalg_to_affine.chains import Chain, chains
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
-from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice, rounds
-from stepwell.passes.registry import Pass, PassState, register_pass
+from stepwell.passes.schedule.intrinsics import available
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.segments import Segment
 
 
 @register_pass("lower-to-affine", level="scheduled", anchor="func.func")

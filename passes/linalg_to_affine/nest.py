@@ -4,16 +4,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import affine, arith, ir, vector
-from stepwell.passes.linalg.intrinsics import Use
-from stepwell.passes.linalg.schedules import Nest
-from stepwell.passes.linalg.segments import Segment, vector_segments
+from stepwell.dialects.core.mlir import affine, arith, ir, vector
+from stepwell.dialects.support.errors import PassError
 from stepwell.passes.linalg.structured import COMBINERS, Access, Structured, element_bits
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, known_array, load, neutral
+from stepwell.passes.schedule.intrinsics import Use
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.segments import Segment, vector_segments
 
 LINE = 64  # bytes that a cache fetches at a time
 NEAR = 3  # the locality of a prefetch into the first cache

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 
-from stepwell.dialects.mlir import defining_op, ir, vector
+from stepwell.dialects.core.mlir import defining_op, ir, vector
+from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Structured, may_contract
-from stepwell.passes.rewriting import clone_into
 
 
 def as_vector(value: ir.Value, width: int) -> ir.Value:

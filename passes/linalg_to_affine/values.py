@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.attributes import dense_value
-from stepwell.dialects.mlir import affine, arith, defining_op, ir, vector
+from stepwell.dialects.core.attributes import dense_value
+from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
 from stepwell.passes.linalg.structured import Access
 
 FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code

@@ -52,7 +52,7 @@ class _Stepwell:
 
         of = job.contestant
         model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=of.disable, target=of.target)
-        pool = sys.modules.get("stepwell.native.pool")
+        pool = sys.modules.get("stepwell.codegen.pool")
         if pool is not None:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here
         if not isinstance(model, stepwell.CompiledModel):
@@ -144,7 +144,7 @@ _LOADERS: dict[str, Callable[[Job], Engine]] = {"stepwell": _Stepwell, "onnxrunt
 
 
 def _import_stepwell() -> str:
-    importlib.import_module("stepwell.compilation")  # what is needed to load a model from the cache; the rest on demand
+    importlib.import_module("stepwell.driver.compilation")  # what is needed to load a model from the cache; the rest on demand
     try:
         return importlib.metadata.version("stepwell")
     except importlib.metadata.PackageNotFoundError:

@@ -51,7 +51,7 @@ def module(elements: int, parallel: int) -> str:
 def measure(threads: int, rounds: int) -> list[ForkJoin]:
     """The times of each of `SIZES`, serial and threaded in turn, `rounds` times."""
     import stepwell
-    from stepwell.dialects.weights import WeightTable
+    from stepwell.dialects.core.weights import WeightTable
 
     found = []
     for elements in SIZES:

@@ -2,9 +2,9 @@
 
 import time
 
-from stepwell.api import compile_ir
-from stepwell.dialects.weights import WeightTable
-from stepwell.target import Target, resolve
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.target.host import Target, resolve
+from stepwell.driver.lowering import compile_ir
 
 __all__ = ["peak_flops", "source"]
 

@@ -8,16 +8,16 @@ import numpy as np
 
 from benchmark.jobs import Failure, Feed, KernelTime, Profile
 from benchmark.peak import peak_flops
-from stepwell.calls import Call, kernel_calls
+from stepwell.analysis.calls import Call, kernel_calls
 from stepwell.cli.inspect import flops_of
-from stepwell.dialects.errors import IRError
+from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.graph import GraphOp
-from stepwell.dialects.mlir import make_context, parse_module
-from stepwell.model import CompiledModel
-from stepwell.native.buffers import address, aligned_empty
-from stepwell.native.loader import load
-from stepwell.native.openmp import openmp
-from stepwell.passes.rewriting import functions, ops_below
+from stepwell.dialects.support.errors import IRError
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.loader import load
+from stepwell.runtime.model import CompiledModel
+from stepwell.runtime.openmp import openmp
 
 __all__ = ["calls_of", "kernel_flops", "profile"]
 

@@ -57,8 +57,11 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/test_techniques.py", "test/test_model.py", "test/test_strict.py", "test/test_random_models.py")), *_NATIVE[-2:]),
     ),
     "passes/graph_to_linalg": ((_OPS, Stage(("test/lowering/graph_to_linalg", "test/passes/graph_to_linalg"))), _NATIVE),
-    "passes/linalg": ((_OPS, Stage(("test/passes/linalg", "test/lowering/linalg_to_affine"))), _NATIVE),
-    "passes/linalg_to_affine": ((_OPS, _CHAINS, Stage(("test/lowering/linalg_to_affine", "test/passes/linalg"))), _NATIVE),
+    **dict.fromkeys(("passes/linalg", "passes/schedule"), ((_OPS, Stage(("test/passes/linalg", "test/lowering/linalg_to_affine"))), _NATIVE)),
+    **dict.fromkeys(
+        ("passes/bufferize", "passes/linalg_to_affine"),
+        ((_OPS, _CHAINS, Stage(("test/lowering/linalg_to_affine", "test/passes/linalg"))), _NATIVE),
+    ),
     "passes/affine_to_llvm": ((_OPS, Stage(("test/lowering/affine_to_llvm", "test/lowering/test_vector_math.py"))), _NATIVE),
     "dialects/graph": ((Stage(("test/dialects",)), _OPS), (Stage(("test/lowering/graph_to_linalg", "test/passes/graph")), *_NATIVE)),
     "compiler/importer": ((Stage(("test/importer",)),), _NATIVE[-1:]),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 import stepwell
-from stepwell.dialects.errors import UnsupportedError
+from stepwell.dialects.support.errors import UnsupportedError
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from hypothesis import assume, given, settings
 from op_cases import cases, legal_dtypes, with_cases
 from op_random import Case, type_of_array
 
+from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, is_float, to_numpy
 from stepwell.dialects.graph import op_class, op_classes
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.elementwise import FloatUnary
-from stepwell.dialects.types import DTYPES, FLOATS, NUMERIC, is_float, to_numpy
 
 # Ops without a single ONNX op of that meaning; each has tests of its own.
 BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op"

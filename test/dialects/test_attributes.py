@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.dialects.attributes import to_attribute, to_python
-from stepwell.dialects.errors import InferenceError, StepwellError
-from stepwell.dialects.mlir import ir, make_context
-from stepwell.dialects.types import DTYPES, FLOATS, from_numpy, is_float, to_numpy
+from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.types import DTYPES, FLOATS, from_numpy, is_float, to_numpy
+from stepwell.dialects.support.errors import InferenceError, StepwellError
 
 
 @pytest.fixture(autouse=True, scope="module")

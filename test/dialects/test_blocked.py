@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ConvOp, LrnOp, MaxPoolOp, ReblockOp
 from stepwell.dialects.graph.blocked import blocked, unblocked
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 WINDOW = {"strides": (2, 1), "dilations": (1, 2)}
 RNG = np.random.default_rng(11)

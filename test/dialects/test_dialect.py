@@ -9,12 +9,12 @@ import pytest
 
 import stepwell.dialects
 from stepwell.dialects import graph
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.mlir import ir, make_context, operand_fields, result_fields
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class, op_classes
 from stepwell.dialects.graph.base import attribute_names
-from stepwell.dialects.mlir import ir, make_context, operand_fields, result_fields
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import StepwellError
 
 OURS = {name: cls for name, cls in op_classes().items() if cls.__module__.startswith("stepwell.dialects.")}
 NO_REFERENCE = {
@@ -84,7 +84,7 @@ def test_builder_names_what_does_not_fit() -> None:
 
 
 def test_pure_ops_are_folded_away_by_upstream() -> None:
-    from stepwell.dialects.mlir import parse_module, passmanager
+    from stepwell.dialects.core.mlir import parse_module, passmanager
 
     text = """func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {
       %0 = "graph.exp"(%x) : (tensor<2xf32>) -> tensor<2xf32>

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
 
 RANDOM = np.random.default_rng(11)
 

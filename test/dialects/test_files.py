@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepwell.dialects.files import read_into, replacing, write_atomically
+from stepwell.dialects.support.files import read_into, replacing, write_atomically
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o000])

@@ -8,10 +8,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import IRError, StepwellError
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
 from stepwell.dialects.interpreter import MEANINGS, interpret, structured
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.dialects.types import TensorType, from_numpy, to_numpy
+from stepwell.dialects.support.errors import IRError, StepwellError
 
 INF, NAN = np.inf, np.nan
 

@@ -1,7 +1,7 @@
 """Locations that name nodes, read through fusion and inlining."""
 
-from stepwell.dialects.locations import node_index, node_location, node_names
-from stepwell.dialects.mlir import ir, make_context
+from stepwell.dialects.core.locations import node_index, node_location, node_names
+from stepwell.dialects.core.mlir import ir, make_context
 
 
 def test_names_and_indices_come_back() -> None:

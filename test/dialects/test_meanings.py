@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
 from stepwell.dialects.graph import op_class
 from stepwell.dialects.graph.numerics import narrow
-from stepwell.dialects.types import FLOATS, TensorType, to_numpy
+from stepwell.dialects.support.errors import StepwellError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph import PanelMatmulOp
 from stepwell.dialects.graph.panels import in_panels
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 RNG = np.random.default_rng(12)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.weights import Deferred, WeightTable
+from stepwell.dialects.core.weights import Deferred, WeightTable
+from stepwell.dialects.support.errors import ModelError
 
 ROWS = np.arange(24, dtype=np.int32).reshape(4, 3, 2)
 

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.graph import BlockedConvOp, WinogradConvOp
 from stepwell.dialects.graph.winograd import matrices, transformed_filters
-from stepwell.passes.graph.use_winograd import ERRORS
+from stepwell.passes.graph.layout.use_winograd import ERRORS
 
 RNG = np.random.default_rng(17)
 

@@ -11,7 +11,7 @@ from backend_suite.cases import cases
 from importing import context, floats, model, node, run
 from onnx import AttributeProto, ModelProto, TensorProto, helper, numpy_helper
 
-from stepwell.dialects.errors import InputError, LimitError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.errors import InputError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.importer import import_model
 
 X = floats(2, 3)

@@ -6,8 +6,8 @@ import pytest
 from importing import check, context, floats, ints, model, node, ops
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from stepwell.dialects.errors import UnsupportedError
-from stepwell.dialects.locations import node_names
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer import ImportedModel, import_model
 
 X = floats(2, 3)

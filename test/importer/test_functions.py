@@ -6,9 +6,9 @@ import pytest
 from importing import assert_close, check, context, floats, model, node, run
 from onnx import AttributeProto, FunctionProto, NodeProto, helper
 
-from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
-from stepwell.dialects.locations import node_names
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
 from stepwell.importer import find_rule, import_model
 from stepwell.importer.functions import schema_function, schema_of
 

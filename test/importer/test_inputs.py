@@ -6,7 +6,7 @@ import pytest
 from importing import check, context, floats, model, node, run
 from onnx import TensorProto, helper
 
-from stepwell.dialects.errors import InputError, LimitError, ModelError, UnsupportedError
+from stepwell.dialects.support.errors import InputError, LimitError, ModelError, UnsupportedError
 from stepwell.importer import import_model
 
 

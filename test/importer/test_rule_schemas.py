@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import FunctionProto, NodeProto, defs, helper
 
-from stepwell.dialects.types import TensorType
+from stepwell.dialects.core.types import TensorType
 from stepwell.importer.functions import schema_function
 from stepwell.importer.registry import Rule, all_rules, find_rule
 

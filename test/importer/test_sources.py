@@ -10,7 +10,7 @@ import pytest
 from importing import assert_close, context, floats, model, node, rng, run
 from onnx import TensorProto, helper, numpy_helper
 
-from stepwell.dialects.errors import InputError, ModelError, UnsupportedError
+from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
 from stepwell.importer import import_model
 
 X = floats(3, 40)

@@ -6,9 +6,9 @@ import pytest
 from importing import check, context, floats, model, node, ops, run
 from onnx import helper, numpy_helper
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.locations import node_index, node_names
-from stepwell.dialects.mlir import ir
+from stepwell.dialects.core.locations import node_index, node_names
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer import ImportedModel, import_model
 
 X = floats(2, 3)

@@ -5,7 +5,7 @@ import pytest
 from importing import context, floats, model, node
 from onnx import NodeProto, TensorProto, helper
 
-from stepwell.dialects.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.importer import find_rule, import_model, onnx_rule
 from stepwell.importer import registry as registry_module
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from importing import floats, model, node, rng
 from onnx import ModelProto, TensorProto
 
-from stepwell.dialects.errors import ModelError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.wire import cut_tensors
 
 SIZES = (0, 1, 3, 40, 2000)

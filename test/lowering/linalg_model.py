@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 import stepwell
-from stepwell.dialects.types import TensorType, from_numpy
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.types import TensorType, from_numpy
+from stepwell.dialects.core.weights import WeightTable
 
 
 def run_kernel(body: str, inputs: Sequence[np.ndarray], result: TensorType, *, maps: str = "", threads: int = 1) -> np.ndarray:

@@ -8,9 +8,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lowering.linalg_model import run_kernel
 
-from stepwell.dialects.errors import ScheduleError
-from stepwell.dialects.types import TensorType
-from stepwell.passes.linalg.segments import segments, vector_segments
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import ScheduleError
+from stepwell.passes.schedule.segments import segments, vector_segments
 
 EPSILON = np.finfo(np.float32).eps
 

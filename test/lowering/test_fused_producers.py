@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.passes.linalg import share_loops
-from stepwell.passes.linalg.share_loops import ShareLoops
+from stepwell.passes.schedule import share_loops
+from stepwell.passes.schedule.share_loops import ShareLoops
 
 EPSILON = np.finfo(np.float32).eps
 

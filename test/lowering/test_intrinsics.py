@@ -7,12 +7,12 @@ import pytest
 from lowering.linalg_model import kernel_text
 
 import stepwell
-from stepwell.dialects.errors import ScheduleError
-from stepwell.dialects.mlir import arith, ir, vector
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
-from stepwell.passes.linalg import intrinsics
-from stepwell.target import host
+from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target.host import host
+from stepwell.passes.schedule import intrinsics
 
 RNG = np.random.default_rng(17)
 HERE = [i for i in intrinsics._INTRINSICS.values() if i.features <= host().features]

@@ -9,10 +9,10 @@ import pytest
 from importing import check_native, expected_outputs, floats, model, node
 
 import stepwell
-from stepwell.api import lower
-from stepwell.dialects.weights import WeightTable
-from stepwell.memory import memory_plan
-from stepwell.model import CompiledModel
+from stepwell.analysis.memory import memory_plan
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.driver.lowering import lower
+from stepwell.runtime.model import CompiledModel
 
 SHAPE = "tensor<4x9xf32>"
 Values = Sequence[tuple[str, str]]

@@ -6,17 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lowering.linalg_model import run_kernel
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.dialects.types import TensorType
-from stepwell.passes.linalg.share_loops import ShareLoops
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.chains import chains
+from stepwell.passes.bufferize.kernels import _pack_slots
+from stepwell.passes.bufferize.packing import Lifetime
+from stepwell.passes.bufferize.sharing import Sharing, Slice
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.linalg_to_affine.chains import chains
-from stepwell.passes.linalg_to_affine.kernels import _pack_slots
-from stepwell.passes.linalg_to_affine.packing import Lifetime
-from stepwell.passes.linalg_to_affine.sharing import Sharing, Slice
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import ops_below
+from stepwell.passes.schedule.share_loops import ShareLoops
 
 EPSILON = np.finfo(np.float32).eps
 

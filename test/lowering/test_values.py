@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepwell.dialects.mlir import ir, make_context
+from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.passes.linalg_to_affine.values import neutral
 
 SIGNED: dict[str, Callable[[Any, Any], Any]] = {

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.weights import Deferred, WeightTable
-from stepwell.native.buffers import ALIGNMENT, address, aligned_empty, arena_chunks, dense, pack_arena
+from stepwell.dialects.core.weights import Deferred, WeightTable
+from stepwell.dialects.support.errors import ModelError
+from stepwell.runtime.buffers import ALIGNMENT, address, aligned_empty, arena_chunks, dense, pack_arena
 
 
 @pytest.mark.parametrize("size", [0, 1, 63, 64, 1000, 1 << 20])

@@ -6,10 +6,10 @@ import llvmlite.binding as llvm
 import pytest
 from handmade import NODES, lower
 
-from stepwell.dialects.errors import CodegenError
-from stepwell.native.disassemble import disassemble
-from stepwell.native.objects import split_module, whole_module
-from stepwell.native.pool import compile_units
+from stepwell.codegen.disassemble import disassemble
+from stepwell.codegen.objects import split_module, whole_module
+from stepwell.codegen.pool import compile_units
+from stepwell.dialects.support.errors import CodegenError
 
 
 @pytest.fixture(scope="module")

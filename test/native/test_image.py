@@ -8,11 +8,11 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import CodegenError
-from stepwell.native import elf, jit
-from stepwell.native.buffers import address
-from stepwell.native.image import Image
-from stepwell.native.loader import LoadedCode, load
+from stepwell.dialects.support.errors import CodegenError
+from stepwell.runtime import elf, jit
+from stepwell.runtime.buffers import address
+from stepwell.runtime.image import Image
+from stepwell.runtime.loader import LoadedCode, load
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="images are for x86-64")
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from handmade import compile_and_load, llvm_module, lower
 
-from stepwell.dialects.errors import CodegenError
-from stepwell.native.buffers import address, aligned_empty
-from stepwell.native.loader import LoadedCode, load
-from stepwell.native.objects import split_module
-from stepwell.native.pool import compile_units
-from stepwell.target import host
+from stepwell.codegen.objects import split_module
+from stepwell.codegen.pool import compile_units
+from stepwell.dialects.support.errors import CodegenError
+from stepwell.dialects.target.host import host
+from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.loader import LoadedCode, load
 
 TABLE = np.array([1.5, -2.0, 3.25, 4.0] * 2, np.float32)
 
@@ -216,7 +216,7 @@ def test_the_end_of_the_program_is_quiet() -> None:
     """Code that is held by a module which outlives the loader's: as where a C extension keeps references."""
     script = """
 import ctypes, json
-import stepwell.native.loader as loader
+import stepwell.runtime.loader as loader
 for module in (loader, json):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(module))
 json.code = loader.LoadedCode({}, lambda: print("unloaded"))

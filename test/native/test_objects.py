@@ -3,11 +3,11 @@
 import pytest
 from handmade import llvm_module, lower
 
-from stepwell.dialects.errors import CodegenError
-from stepwell.dialects.mlir import ir
-from stepwell.native import elf
-from stepwell.native.objects import Unit, compile_unit, make_engine_context, split_module, whole_module
-from stepwell.native.openmp import openmp
+from stepwell.codegen.objects import Unit, compile_unit, make_engine_context, split_module, whole_module
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import CodegenError
+from stepwell.runtime import elf
+from stepwell.runtime.openmp import openmp
 
 LIBRARIES = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from handmade import compile_and_load
 
-from stepwell.native.buffers import address
-from stepwell.native.openmp import find_libomp, openmp
+from stepwell.runtime.buffers import address
+from stepwell.runtime.openmp import find_libomp, openmp
 
 # Every iteration notes the thread that ran it.
 WHO = """
@@ -53,7 +53,7 @@ def run(script: str, **environment: str) -> str:
 
 
 def test_without_a_library_there_is_one_clear_note() -> None:
-    script = "from stepwell.native.openmp import openmp\nprint(openmp(), openmp())"
+    script = "from stepwell.runtime.openmp import openmp\nprint(openmp(), openmp())"
     text = run(script, STEPWELL_LIBOMP="/nowhere/libomp.so")
     assert "None None" in text
     assert text.count("no libomp was found; models run on one thread. `pip install cmeel-libomp`") == 1
@@ -62,7 +62,7 @@ def test_without_a_library_there_is_one_clear_note() -> None:
 def test_a_library_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     path = tmp_path / "libomp.so"
     path.write_bytes(b"not a library")
-    text = run("from stepwell.native.openmp import openmp\nprint(openmp())", STEPWELL_LIBOMP=str(path))
+    text = run("from stepwell.runtime.openmp import openmp\nprint(openmp())", STEPWELL_LIBOMP=str(path))
     assert "None" in text
     assert f"{path} cannot be used: " in text
 
@@ -74,7 +74,7 @@ def test_a_runtime_that_is_loaded_already_is_taken() -> None:
     other = Path(packaged).with_name("libiomp5.so")
     if not other.exists():
         pytest.skip("the package has no second name of the library")
-    script = f"import ctypes; ctypes.CDLL({str(other)!r})\nfrom stepwell.native.openmp import find_libomp\nprint(find_libomp())"
+    script = f"import ctypes; ctypes.CDLL({str(other)!r})\nfrom stepwell.runtime.openmp import find_libomp\nprint(find_libomp())"
     assert run(script).strip() == str(other)
 
 

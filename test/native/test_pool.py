@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from handmade import llvm_module, lower
 
-from stepwell.dialects.errors import CodegenError
-from stepwell.native import pool
-from stepwell.native.objects import Unit, split_module
-from stepwell.native.pool import compile_units
+from stepwell.codegen import pool
+from stepwell.codegen.objects import Unit, split_module
+from stepwell.codegen.pool import compile_units
+from stepwell.dialects.support.errors import CodegenError
 
 # Selecting instructions of another CPU is a fatal error inside of LLVM: it aborts.
 FATAL = """llvm.func @fatal_12(%a: vector<4xf32>) -> vector<4xf32> {
@@ -116,9 +116,9 @@ def test_worker_imports_only_what_it_needs() -> None:
 def test_script_without_main_guard_runs_once(tmp_path: Path) -> None:
     script = """
 print("start")
-from stepwell.native import pool
-from stepwell.native.objects import Unit
-from stepwell.native.pool import compile_units
+from stepwell.codegen import pool
+from stepwell.codegen.objects import Unit
+from stepwell.codegen.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }")
 print(len(compile_units([unit], jobs=2)), pool._pool._workers[0]._process.pid)
 """
@@ -136,7 +136,7 @@ def test_worker_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
 import os, signal, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", '''
 import time
-from stepwell.native import pool
+from stepwell.codegen import pool
 pool.prestart(2)
 print(pool._pool._workers[0]._process.pid, flush=True)
 time.sleep(600)
@@ -163,9 +163,9 @@ for _ in range(100):
 def test_forked_child_has_processes_and_a_lock_of_its_own(tmp_path: Path) -> None:
     script = """
 import os, signal, threading
-from stepwell.native import pool
-from stepwell.native.objects import Unit
-from stepwell.native.pool import compile_units
+from stepwell.codegen import pool
+from stepwell.codegen.objects import Unit
+from stepwell.codegen.pool import compile_units
 unit = Unit("f", b"llvm.func @f() { llvm.return }")
 first = compile_units([unit], jobs=1)
 worker = pool._pool._workers[0]._process.pid

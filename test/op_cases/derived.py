@@ -6,10 +6,10 @@ import numpy as np
 from op_random import Case, Random, type_of_array
 
 from op_cases.table import DOMAINS
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.mlir import attribute_fields, ir, operand_fields
+from stepwell.dialects.core.types import BOOL, DTYPES
 from stepwell.dialects.graph.base import GraphOp, map_groups
-from stepwell.dialects.mlir import attribute_fields, ir, operand_fields
-from stepwell.dialects.types import BOOL, DTYPES
+from stepwell.dialects.support.errors import InferenceError
 
 TRIES = 24
 

@@ -10,10 +10,10 @@ from op_sweep import Row, Sweep
 
 from op_cases.derived import derive
 from op_cases.table import CASES
-from stepwell.dialects.errors import InferenceError
+from stepwell.dialects.core.types import DTYPES
 from stepwell.dialects.graph import op_class, op_classes
 from stepwell.dialects.graph.base import map_groups
-from stepwell.dialects.types import DTYPES
+from stepwell.dialects.support.errors import InferenceError
 
 REGION = "its region is made of other ops"
 LEFT_OUT = {

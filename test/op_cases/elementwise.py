@@ -4,7 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import DOMAINS, case
-from stepwell.dialects.types import DTYPES, UNSIGNED, from_numpy, is_float, to_numpy
+from stepwell.dialects.core.types import DTYPES, UNSIGNED, from_numpy, is_float, to_numpy
 
 DOMAINS.update({**dict.fromkeys(("sqrt", "rsqrt", "log"), (0.1, 9)), **dict.fromkeys(("asin", "acos", "atanh"), (-0.9, 0.9)), "acosh": (1.1, 9)})
 

@@ -4,7 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
-from stepwell.dialects.types import from_numpy, to_numpy
+from stepwell.dialects.core.types import from_numpy, to_numpy
 
 
 def indices(r: Random, shape: tuple[int, ...], size: int) -> np.ndarray:

@@ -4,7 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
-from stepwell.dialects.types import UNSIGNED, is_float, to_numpy
+from stepwell.dialects.core.types import UNSIGNED, is_float, to_numpy
 
 ENDS = (-(2**31), 2**31 - 1)  # what ONNX models give as the bounds of slices that have none
 

@@ -4,7 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
-from stepwell.dialects.types import is_float, to_numpy
+from stepwell.dialects.core.types import is_float, to_numpy
 
 
 @case("reduce_sum", "reduce_max", "reduce_min")

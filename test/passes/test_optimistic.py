@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell.dialects.errors import IRError, PassError
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.passes import registry
-from stepwell.passes.registry import Pass, PassState, find_pass, register_pass
-from stepwell.passes.runner import PassRunner
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.support.errors import IRError, PassError
+from stepwell.passes.framework import registry
+from stepwell.passes.framework.registry import Pass, PassState, find_pass, register_pass
+from stepwell.passes.framework.runner import PassRunner
 
 RUNS: list[str] = []
 

@@ -8,14 +8,14 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from stepwell.dialects.errors import IRError, PassError, PipelineError, StepwellError
-from stepwell.dialects.mlir import ir, make_context, parse_module
-from stepwell.passes import registry
-from stepwell.passes.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, Reproducer
-from stepwell.passes.pipeline import Element, Step, flatten, format_pipeline, parse_options, parse_pipeline, plain_value
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.runner import PassRunner
-from stepwell.passes.upstream import pass_manager, upstream_dialects, upstream_options, upstream_passes
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.support.errors import IRError, PassError, PipelineError, StepwellError
+from stepwell.passes.framework import registry
+from stepwell.passes.framework.instrumentation import DumpIR, Instrumentation, Instruments, PassTimings, PrintIR, Reproducer
+from stepwell.passes.framework.pipeline import Element, Step, flatten, format_pipeline, parse_options, parse_pipeline, plain_value
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.runner import PassRunner
+from stepwell.passes.framework.upstream import pass_manager, upstream_dialects, upstream_options, upstream_passes
 
 TWO_FUNCTIONS = """
 func.func @a(%x: i32) -> i32 {

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import arith, defining_op, func, ir, linalg, make_context, parse_module, tensor
-from stepwell.dialects.weights import WeightTable
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import (
+from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, make_context, parse_module, tensor
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import (
     Conversion,
     NoMatch,
     Pattern,

@@ -14,9 +14,9 @@ from random_graphs.operators import OPERATORS, grow
 from random_graphs.shrinking import MOST_TRIES, shrink
 from watchdog import Watchdog
 
-from stepwell.dialects.errors import StepwellError
-from stepwell.dialects.files import write_atomically
-from stepwell.stair import techniques
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.files import write_atomically
+from stepwell.driver.levels import techniques
 
 SECONDS = 120.0  # for one graph
 FINE = ("right", "refused")

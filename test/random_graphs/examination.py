@@ -13,12 +13,12 @@ from onnx_ops import session
 from random_graphs.net import Case
 from random_graphs.noise import MORE_RUNS, RUNS, Bounds, bounds
 
-from stepwell import api
-from stepwell.dialects.errors import StepwellError, UnsupportedError
+from stepwell.analysis.interpretation import interpret
+from stepwell.dialects.support.errors import StepwellError, UnsupportedError
+from stepwell.driver import lowering
+from stepwell.driver.artifact import assemble
+from stepwell.driver.levels import MEANT
 from stepwell.importer import import_model
-from stepwell.interpretation import interpret
-from stepwell.parts import assemble
-from stepwell.stair import MEANT
 
 THREADS = (1, 2)
 Finding = dict[str, str]
@@ -37,8 +37,8 @@ def examine(case: Case) -> list[Finding]:
     found: list[Finding] = []
     say("compile")
     try:
-        lowered = api.lower(case.model, "affine", target=case.target, disable=case.disable, strict=case.strict)
-        parts = api.make_parts(lowered, None, None)
+        lowered = lowering.lower(case.model, "affine", target=case.target, disable=case.disable, strict=case.strict)
+        parts = lowering.make_parts(lowered, None, None)
     except UnsupportedError as error:
         return [{"kind": "refused", "text": error.args[0]}]
     except StepwellError as error:
@@ -98,7 +98,7 @@ class Limits:
 def between(case: Case, limits: Limits) -> str:
     """Between which levels the meaning changes."""
     try:
-        lowered = api.lower(case.model, "scheduled", target=case.target, disable=case.disable, strict=case.strict)
+        lowered = lowering.lower(case.model, "scheduled", target=case.target, disable=case.disable, strict=case.strict)
         for above, level in itertools.pairwise(MEANT):
             with np.errstate(all="ignore"):
                 problem = limits.problem(interpret(lowered, case.inputs, level=level))

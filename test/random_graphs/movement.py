@@ -7,7 +7,7 @@ import numpy as np
 from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 
-from stepwell.dialects.dtypes import to_numpy
+from stepwell.dialects.core.dtypes import to_numpy
 
 ANY = ["f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64", "i1"]
 

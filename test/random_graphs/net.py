@@ -11,9 +11,9 @@ from importing import context
 from onnx import defs, helper, numpy_helper
 from op_sweep import Row, Sweep
 
-from stepwell.dialects.dtypes import DTYPES, from_numpy, is_float
-from stepwell.dialects.errors import StepwellError
+from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_float
 from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.support.errors import StepwellError
 from stepwell.importer import import_model
 
 OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)

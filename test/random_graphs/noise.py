@@ -15,13 +15,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.dtypes import from_numpy as dtype_of
-from stepwell.dialects.dtypes import is_float
+from stepwell.dialects.core.dtypes import from_numpy as dtype_of
+from stepwell.dialects.core.dtypes import is_float
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.graph.evaluate import Evaluator
-from stepwell.dialects.mlir import ir
 
 # Ops that round nothing: they move data, choose among it, look at it, or compute on integers.
 EXACT = frozenset((

@@ -7,7 +7,7 @@ from onnx import helper
 from random_graphs.net import TENSORS, Declined, Net, Value
 from random_graphs.operators import operator
 
-from stepwell.dialects.dtypes import is_float, to_numpy
+from stepwell.dialects.core.dtypes import is_float, to_numpy
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity", "IsNaN",

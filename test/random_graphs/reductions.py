@@ -6,7 +6,7 @@ from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 from random_graphs.pointwise import operand
 
-from stepwell.dialects.dtypes import is_float
+from stepwell.dialects.core.dtypes import is_float
 
 REDUCTIONS = (
     "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",

@@ -16,9 +16,9 @@ from random_models.bounded_net import BoundedNet
 from random_models.convolutions import convolution_net
 from random_models.matmuls import matmul_net
 
-from stepwell import api
-from stepwell.parts import assemble
-from stepwell.stair import techniques
+from stepwell.driver import lowering
+from stepwell.driver.artifact import assemble
+from stepwell.driver.levels import techniques
 
 NETS: dict[str, Callable[[Random], BoundedNet]] = {"convolutions": convolution_net, "matmuls": matmul_net}
 THREADS = (1, 2)
@@ -75,8 +75,8 @@ def examine(example: Example) -> float | None:
 def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)
-    lowered = api.lower(example.model, "affine", target=example.target, disable=example.disable)
-    parts = api.make_parts(lowered, None, None)
+    lowered = lowering.lower(example.model, "affine", target=example.target, disable=example.disable)
+    parts = lowering.make_parts(lowered, None, None)
     results = {}
     for threads in THREADS:
         model = assemble(parts, threads=threads, texts={}, timings={})

@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 from watchdog import address_space
 
 import stepwell
-from stepwell.native.openmp import find_libomp, openmp
+from stepwell.runtime.openmp import find_libomp, openmp
 
 ROWS = 600  # with its 64 columns, enough work for a loop to be dealt out to threads
 X = np.random.default_rng(5).standard_normal((ROWS, 64), np.float32)

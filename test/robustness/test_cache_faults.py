@@ -19,10 +19,10 @@ import pytest
 from robustness.programs import X, check, network
 
 import stepwell
-from stepwell import cache
-from stepwell.cache import Cache, Kept
-from stepwell.dialects.errors import CodegenError, InputError
-from stepwell.native import pool
+from stepwell.cache import disk
+from stepwell.cache.disk import Cache, Kept
+from stepwell.codegen import pool
+from stepwell.dialects.support.errors import CodegenError, InputError
 
 KEY, OTHER = "aa11", "bb22"
 
@@ -30,7 +30,7 @@ KEY, OTHER = "aa11", "bb22"
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Cache]:
     """A cache with one entry. A test that waits for anybody fails."""
-    cache._note.cache_clear()
+    disk._note.cache_clear()
     store = Cache(tmp_path / "cache")
     assert store.put("objects", KEY, b"code")
     signal.alarm(30)
@@ -142,7 +142,7 @@ def test_a_folder_that_others_may_write_to_is_not_used(store: Cache, level: int,
     store.folder.joinpath(*parts).chmod(mode)
     with pytest.warns(UserWarning, match="is not used: others may write to .*chmod go-w"):
         assert store.get("objects", KEY) is None
-    cache._note.cache_clear()
+    disk._note.cache_clear()
     with pytest.warns(UserWarning, match="is not used: others may write"):
         assert not store.put("objects", KEY, b"again")
     store.folder.joinpath(*parts).chmod(0o700)
@@ -157,7 +157,7 @@ def test_a_folder_of_somebody_else_is_not_used(store: Cache, monkeypatch: pytest
         status[stat.ST_UID] = os.geteuid() + 1
         return os.stat_result(status)
 
-    monkeypatch.setattr("stepwell.cache.os.fstat", of_another)
+    monkeypatch.setattr("stepwell.cache.disk.os.fstat", of_another)
     with pytest.warns(UserWarning, match="is not used: .* belongs to another user"):
         assert store.get("objects", KEY) is None
     assert not store.put("objects", OTHER, b"more")
@@ -171,16 +171,16 @@ def test_a_folder_of_somebody_else_is_not_used(store: Cache, monkeypatch: pytest
 
 
 def entry_bytes(data: bytes) -> int:
-    return len(data) + cache._FOOTER_BYTES
+    return len(data) + disk._FOOTER_BYTES
 
 
 def test_a_users_folder_goes_on_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("STEPWELL_CACHE_DIR", "XDG_CACHE_HOME", "HOME"):
         monkeypatch.delenv(name, raising=False)
-    assert cache.cache_folder().is_absolute()
+    assert disk.cache_folder().is_absolute()
     monkeypatch.setattr("platformdirs.user_cache_path", lambda *a, **k: Path("~/.cache/stepwell"))  # a user that the system does not know
-    assert cache.cache_folder().is_absolute()
-    assert cache.cache_folder().name == f"stepwell-{os.geteuid()}"
+    assert disk.cache_folder().is_absolute()
+    assert disk.cache_folder().name == f"stepwell-{os.geteuid()}"
 
 
 # --- files that change

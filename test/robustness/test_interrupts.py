@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from watchdog import Watchdog
 
-from stepwell.dialects.processes import Lock, uninterrupted
+from stepwell.dialects.support.processes import Lock, uninterrupted
 
 ROUNDS = int(os.environ.get("STEPWELL_TEST_ROUNDS", "5"))
 

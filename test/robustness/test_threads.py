@@ -9,8 +9,8 @@ from watchdog import Outcome, Watchdog
 
 import stepwell
 from stepwell.cli.main import main as command
-from stepwell.dialects.weights import WeightTable
-from stepwell.target import MAX_THREADS, available_cores, thread_count
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.target.host import MAX_THREADS, available_cores, thread_count
 
 
 @pytest.fixture

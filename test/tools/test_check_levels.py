@@ -9,7 +9,7 @@ from commands import Commands
 from faults import broken
 from importing import floats, model, node
 
-from stepwell.passes.linalg.assign_schedules import AssignSchedules
+from stepwell.passes.schedule.assign_schedules import AssignSchedules
 
 DIGITS = Path(__file__).parent.parent.parent / "examples" / "digits" / "digits.onnx"
 

@@ -4,7 +4,7 @@ import pytest
 
 from stepwell.cli.diagnostics import expectations, mismatches
 from stepwell.cli.optimize import pieces
-from stepwell.dialects.diagnostics import Diagnostic
+from stepwell.dialects.core.diagnostics import Diagnostic
 
 TEXT = """first
 // expected-error @+2 {{two below}}

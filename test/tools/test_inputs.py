@@ -11,8 +11,8 @@ from PIL import Image
 
 from stepwell.cli.common import UsageError
 from stepwell.cli.inputs import gather, load, random_array
-from stepwell.dialects.errors import InputError
-from stepwell.model import TensorInfo
+from stepwell.dialects.support.errors import InputError
+from stepwell.runtime.model import TensorInfo
 
 random = np.random.default_rng(5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from commands import INPUTS, Commands, process
 
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.weights import WeightTable
 
 FINE = "func.func private @f()\n"
 PLUGIN = ("--load", INPUTS / "plugin.py")
@@ -174,7 +174,7 @@ class TestWeights:
 
 
 def test_every_pass_of_ours_is_listed_with_its_page(commands: Commands) -> None:
-    from stepwell.passes.registry import passes
+    from stepwell.passes.framework.registry import passes
 
     text = commands.opt("--list-passes").out
     for name, cls in passes().items():

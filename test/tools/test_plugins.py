@@ -6,8 +6,8 @@ import pytest
 from commands import INPUTS, Commands, process
 
 from stepwell import plugins
-from stepwell.dialects.errors import InputError
-from stepwell.passes import registry
+from stepwell.dialects.support.errors import InputError
+from stepwell.passes.framework import registry
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
         ("def f():\n    return 1 / 0\n\nf()\n", 2, "ZeroDivisionError"),
         ("import nothing_of_that_name\n", 1, "ModuleNotFoundError"),
         ("\nimport json\njson.loads('{')\n", 3, "JSONDecodeError"),  # raised elsewhere: the plugin's own line
-        ("from stepwell.passes.registry import register_pass\nregister_pass('x', level='cellar')\n", 2, "level must be one of"),
+        ("from stepwell.passes.framework.registry import register_pass\nregister_pass('x', level='cellar')\n", 2, "level must be one of"),
     ],
 )
 def test_a_failing_file_is_named_with_its_line(tmp_path: Path, code: str, line: int, message: str) -> None:

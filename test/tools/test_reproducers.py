@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from commands import DIGITS, Commands
 
-from stepwell.dialects.weights import WeightTable
+from stepwell.dialects.core.weights import WeightTable
 
 SHAPE = ("--shape", "image=1x1x8x8")
 PASSES = {
@@ -21,8 +21,8 @@ PASSES = {
 # A mistake in one pass, whose message depends on the weights that are there and on the target.
 MISTAKE = """
 import hashlib, os
-from stepwell.passes.ir_files import used_weights
-from stepwell.passes.registry import passes
+from stepwell.passes.framework.ir_files import used_weights
+from stepwell.passes.framework.registry import passes
 
 def run(self, op, state):
     while op.name != "builtin.module":
@@ -39,7 +39,7 @@ FAILING = """
 import os, sys
 from stepwell import plugins
 from stepwell.cli.main import main
-from stepwell.passes.registry import passes
+from stepwell.passes.framework.registry import passes
 
 model, shape, mistake, folder, *failing = sys.argv[1:]
 for name in failing:

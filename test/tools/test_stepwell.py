@@ -12,8 +12,8 @@ from commands import DIGITS, Commands, process
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.dialects.weights import WeightTable
-from stepwell.stair import LEVELS
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.driver.levels import LEVELS
 
 SHAPE = ("--shape", "image=3x1x8x8")
 

@@ -2,8 +2,8 @@
 
 import math
 
-from stepwell.dialects.errors import UnsupportedError
-from stepwell.dialects.types import is_float, type_of
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import truth

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
-from stepwell.dialects.types import TensorType, from_numpy, to_numpy, type_of
+from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, listed, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, sizes_of

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import is_float, type_of
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import counting, with_new_axes, without_axes

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import GraphProto
 
-from stepwell.dialects.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import REASON, IfOp, LoopOp
-from stepwell.dialects.mlir import ir
-from stepwell.dialects.types import TensorType, type_of
+from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 

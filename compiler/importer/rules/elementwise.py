@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.errors import UnsupportedError
-from stepwell.dialects.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
+from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.tensors import our_dtype

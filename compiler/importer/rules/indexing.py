@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.indexing import slice_bounds
-from stepwell.dialects.types import type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, listed, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64

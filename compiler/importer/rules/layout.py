@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import TensorType, is_float, type_of
+from stepwell.dialects.core.types import TensorType, is_float, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, listed, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import to_numpy, type_of
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes

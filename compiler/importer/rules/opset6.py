@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules import activations, contractions, normalizations

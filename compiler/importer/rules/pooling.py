@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.windows import overhang, window_counts
-from stepwell.dialects.types import type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.convolutions import Window, window

@@ -6,8 +6,8 @@ from typing import cast as typed
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import TensorType, is_float, type_of
+from stepwell.dialects.core.types import TensorType, is_float, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import counting, flattened, reshaped_like, slice_axis

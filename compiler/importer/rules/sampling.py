@@ -5,8 +5,8 @@ import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError, UnsupportedError
-from stepwell.dialects.types import type_of
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import slice_axis

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.errors import ModelError
-from stepwell.dialects.types import MAX_RANK, TensorType, type_of
+from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
+from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
 
 COUNTED = 1 << 16  # `counting` is data up to this size, then an op

@@ -6,7 +6,7 @@ W. Kahan's formulas correct the rounding of `1 + x` and of `exp(x)` by what the 
 from collections.abc import Callable
 from math import inf
 
-from stepwell.dialects.mlir import math
+from stepwell.dialects.core.mlir import math
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 
 

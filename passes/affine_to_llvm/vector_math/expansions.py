@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from stepwell.dialects.extensions import extension
+from stepwell.dialects.support.extensions import extension
 from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
 
 

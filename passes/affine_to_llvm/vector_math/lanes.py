@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
 
-from stepwell.dialects.mlir import arith, ir, math, scf, vector
+from stepwell.dialects.core.mlir import arith, ir, math, scf, vector
 
 F = arith.CmpFPredicate
 

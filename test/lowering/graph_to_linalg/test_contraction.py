@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from one_op import check_op, reference, run_kernel, run_op
 
-from stepwell.dialects.errors import PassError
+from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.types import FLOATS, TensorType, to_numpy
+from stepwell.dialects.support.errors import PassError
 
 RNG = np.random.default_rng(13)
 DTYPES = ("f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "i64")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from one_op import Literal, check_op, run_op
 
-from stepwell.dialects.types import DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType, to_numpy
+from stepwell.dialects.core.types import DTYPES, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType, to_numpy
 
 RNG = np.random.default_rng(11)
 SHAPE = (3, 5, 8)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from one_op import Literal, check_op, run_op
 
-from stepwell.dialects.types import DTYPES, FLOATS, NUMERIC, TensorType, to_numpy
+from stepwell.dialects.core.types import DTYPES, FLOATS, NUMERIC, TensorType, to_numpy
 
 RNG = np.random.default_rng(14)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from one_op import Literal, check_op, reference, run_op
 
-from stepwell.dialects.types import FLOATS, TensorType, to_numpy
+from stepwell.dialects.core.types import FLOATS, TensorType, to_numpy
 
 RNG = np.random.default_rng(12)
 DTYPES = ("f32", "f64", "f16", "bf16", "i8", "ui8", "i32", "i64", "ui64")

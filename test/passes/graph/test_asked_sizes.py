@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from importing import context
 
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
-from stepwell.dialects.mlir import defining_op, ir
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
 from stepwell.passes.graph.asked_sizes import asked_sizes
 
 SIZES = st.integers(0, 4)

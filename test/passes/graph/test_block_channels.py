@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
+from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.dialects.mlir import func, ir, make_context
-from stepwell.dialects.types import TensorType
-from stepwell.dialects.weights import WeightTable
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import ops_below
-from stepwell.passes.runner import PassRunner
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.framework.runner import PassRunner
 
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
 Build = Callable[["Net", ir.Value], ir.Value]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.dialects.graph import ReblockOp
-from stepwell.passes.graph.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
+from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 
 RNG = np.random.default_rng(5)
 

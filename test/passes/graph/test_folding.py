@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
+from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.types import TensorType, from_numpy
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.graph.known import KnownValues
-from stepwell.dialects.mlir import func, ir, make_context
-from stepwell.dialects.types import TensorType, from_numpy
-from stepwell.dialects.weights import WeightTable
-from stepwell.passes.registry import PassState
-from stepwell.passes.rewriting import ops_below
-from stepwell.passes.runner import PassRunner
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.framework.runner import PassRunner
 
 CONTEXT = make_context()
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import Evaluator
-from stepwell.dialects.mlir import func, ir, make_context
-from stepwell.dialects.types import TensorType, is_float, to_numpy, type_of
-from stepwell.dialects.weights import WeightTable
 from stepwell.passes.graph.ranges import ranges
 
 DTYPES = ("i8", "ui8", "i32", "i64", "f32")

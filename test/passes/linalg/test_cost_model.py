@@ -7,17 +7,17 @@ from math import inf
 
 import pytest
 
-from stepwell.dialects.mlir import ir, make_context
-from stepwell.passes.linalg import schedules
-from stepwell.passes.linalg.cost_model import CostModel, room, widths
-from stepwell.passes.linalg.default_schedules import contraction
-from stepwell.passes.linalg.schedules import Nest, choose
-from stepwell.passes.linalg.search import GAIN, cuts, improve, steps
-from stepwell.passes.linalg.search import blocked as blocks
-from stepwell.passes.linalg.segments import vector_segments
+from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.target.host import Caches, resolve
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.rewriting import ops_below
-from stepwell.target import Caches, resolve
+from stepwell.passes.schedule import nest
+from stepwell.passes.schedule.cost_model import CostModel, room, widths
+from stepwell.passes.schedule.defaults import contraction
+from stepwell.passes.schedule.nest import Nest, choose
+from stepwell.passes.schedule.search import GAIN, cuts, improve, steps
+from stepwell.passes.schedule.search import blocked as blocks
+from stepwell.passes.schedule.segments import vector_segments
 
 V3, V4 = resolve("x86-64-v3"), resolve("x86-64-v4")
 FOLD = "%p = arith.mulf %x, %y : f32\n %s = arith.addf %acc, %p : f32\n linalg.yield %s : f32"
@@ -153,9 +153,9 @@ def test_steps_are_those_that_make_a_difference() -> None:
 
 
 def test_a_family_of_targets_has_its_own_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "_SCHEDULERS", dict(schedules._SCHEDULERS))
+    monkeypatch.setattr(nest, "_SCHEDULERS", dict(nest._SCHEDULERS))
     plain = Nest((1, 0), 0, (1, 1, 1), -1, 1)
-    schedules.schedule("contraction", "aarch64")(lambda op, target: plain)
+    nest.schedule("contraction", "aarch64")(lambda op, target: plain)
     with product(64, 64, 64) as op:
         assert choose(op, resolve("aarch64-neon")) == plain  # as it is: without `start` nothing is searched
         assert choose(op, V3) != plain

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell.dialects.errors import ScheduleError
-from stepwell.dialects.mlir import ir, make_context
-from stepwell.passes.linalg.knobs import Choice, Permutation, Range, knobs, to_json
-from stepwell.passes.linalg.schedules import Nest, sums_in_blocks
+from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target.host import resolve
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.rewriting import ops_below
-from stepwell.target import resolve
+from stepwell.passes.schedule.nest import Nest, sums_in_blocks
+from stepwell.passes.schedule.space import Choice, Permutation, Range, knobs, to_json
 
 TARGET = resolve("x86-64-v3")
 PRODUCT = """

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.passes.linalg_to_affine import packing
-from stepwell.passes.linalg_to_affine.packing import (
+from stepwell.passes.bufferize import packing
+from stepwell.passes.bufferize.packing import (
     ALIGNMENT,
     Lifetime,
     Piece,

@@ -11,9 +11,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.cli.main import main as command
-from stepwell.dialects.errors import InputError, ScheduleError
-from stepwell.dialects.schedule_file import ScheduleFile
-from stepwell.passes.linalg.assign_schedules import schedules_of
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import InputError, ScheduleError
+from stepwell.passes.schedule.assign_schedules import schedules_of
 
 RNG = np.random.default_rng(3)
 A, W = RNG.standard_normal((5, 24), np.float32), RNG.standard_normal((24, 40), np.float32)
@@ -152,9 +152,9 @@ def test_commands_say_what_is_wrong(model: Path, tmp_path: Path, capsys: pytest.
 
 
 def test_the_pass_takes_a_file_of_its_own(tmp_path: Path) -> None:
-    from stepwell.dialects.mlir import ir, make_context
-    from stepwell.passes.registry import PassState
-    from stepwell.passes.runner import PassRunner
+    from stepwell.dialects.core.mlir import ir, make_context
+    from stepwell.passes.framework.registry import PassState
+    from stepwell.passes.framework.runner import PassRunner
 
     text = """func.func @k(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
       %z = arith.constant 0.0 : f32

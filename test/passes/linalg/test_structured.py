@@ -1,8 +1,8 @@
 """What `Structured` says of a linalg.generic: which op sums, and whether its sum may be cut into blocks."""
 
-from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.rewriting import ops_below
 
 MAPS = "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>"
 ROWS = f'indexing_maps = [{MAPS}], iterator_types = ["parallel", "reduction"]'

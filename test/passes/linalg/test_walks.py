@@ -2,9 +2,9 @@
 
 import pytest
 
-from stepwell.dialects.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured, Walk, walk
-from stepwell.passes.rewriting import ops_below
 
 SIZES = {"n": 2, "y": 4, "x": 5, "k": 3, "l": 2}  # of the loops
 

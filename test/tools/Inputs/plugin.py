@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.errors import PassError
-from stepwell.dialects.mlir import ir
-from stepwell.passes.registry import Pass, PassState, register_pass
-from stepwell.passes.rewriting import NoMatch, PatternPass, Rewriter, ops_below, pattern
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, ops_below, pattern
 
 
 @register_pass("tag", level="graph", anchor="func.func")

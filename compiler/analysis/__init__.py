@@ -1,0 +1,1 @@
+"""Looking at models: the plan of memory, the calls of kernels, the levels interpreted, results compared."""

@@ -1,0 +1,84 @@
+"""The calls of @main at level affine: which kernels, for which ONNX nodes, and where their operands lie."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import IRError
+from stepwell.passes.bufferize.kernels import SCRATCH, memref_bytes, result_count
+from stepwell.passes.framework.rewriting import find_function, functions
+
+_SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Where an operand of a call lies: which argument of @main, how many bytes into it, how many bytes; and its type, as `2x3xf32`."""
+
+    argument: int
+    offset: int
+    size: int
+    type: str
+
+    @staticmethod
+    def of(argument: int, offset: int, memref_type: Any) -> "Operand":
+        """The operand of that type."""
+        text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
+        return Operand(argument, offset, memref_bytes(memref_type), text)
+
+    @property
+    def end(self) -> int:
+        """The first byte behind it."""
+        return self.offset + self.size
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call in @main: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if it has any."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    sources: tuple[Operand, ...]
+    destinations: tuple[Operand, ...]
+    """One for each result."""
+    scratch: Operand | None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """As the kernel takes them."""
+        return (*self.sources, *self.destinations, *([] if self.scratch is None else [self.scratch]))
+
+
+def kernel_calls(module: ir.Operation) -> list[Call]:
+    """The calls of @main in order. Raises IRError for a @main that is more than a list of calls on views of its arguments."""
+    kernels = {f.sym_name.value: f for f in functions(module)}
+    places: dict[Any, tuple[int, int]] = {}
+    calls = []
+    block = find_function(module, "main").regions[0].blocks[0]
+    places |= {argument: (i, 0) for i, argument in enumerate(block.arguments)}
+    for operation in block.operations:
+        op = operation.operation
+        if op.name == "func.call":
+            kernel = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            operands = [Operand.of(*places[v], v.type) for v in op.operands]
+            scratch = operands.pop() if SCRATCH in kernels[kernel].attributes else None
+            first = len(operands) - result_count(kernels[kernel])
+            calls.append(Call(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
+        elif op.name == "memref.view":
+            argument, offset = places[op.operands[0]]
+            places[op.results[0]] = (argument, offset + _constant(op.operands[1]))
+        elif op.name in _SAME_ADDRESS:
+            if op.name == "memref.reinterpret_cast" and list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"])) != [0]:
+                raise IRError(f"@main has a view whose offset cannot be told: {op}")
+            places[op.results[0]] = places[op.operands[0]]
+        elif op.name not in ("arith.constant", "func.return"):
+            raise IRError(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
+    return calls
+
+
+def _constant(value: Any) -> int:
+    op = value.owner
+    if op.name != "arith.constant":
+        raise IRError(f"@main has a view at an offset that is no constant: {op}")
+    return int(ir.IntegerAttr(op.attributes["value"]).value)

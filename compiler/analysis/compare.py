@@ -1,0 +1,119 @@
+"""Compare a model's outputs with those of ONNX Runtime or of the ops' reference meanings."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+
+from stepwell.dialects.core.types import FLOATS, from_numpy
+from stepwell.dialects.support.errors import InputError
+
+Arrays = Mapping[str, np.ndarray]
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto
+
+# Largest error in units of the output's largest magnitude that still counts as equal: rounding, over a network's worth of operations.
+# Integers and booleans have to be equal.
+TOLERANCES = {"f64": 1e-10, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
+
+
+@dataclass(frozen=True)
+class OutputCheck:
+    """How far an output is from what was expected."""
+
+    name: str
+    max_abs: float
+    """Largest |got - expected|; infinite where one is NaN or infinite and the other is not the same."""
+    max_rel: float
+    """Largest |got - expected| / |expected|, where expected is not 0."""
+    scale_rel: float
+    """Largest |got - expected| over the largest |expected|: the measure of the verdict."""
+    tolerance: float
+    """What `scale_rel` may be; 0 for integers and booleans."""
+    problem: str | None = None
+    """What is wrong with the output as such (missing, its shape, its dtype)."""
+
+    @property
+    def ok(self) -> bool:
+        """The verdict."""
+        return self.problem is None and self.scale_rel <= self.tolerance
+
+    def __str__(self) -> str:
+        if self.problem is not None:
+            return f"{self.name}: {self.problem}: WRONG"
+        errors = f"max abs error {self.max_abs:.3g}, max rel error {self.max_rel:.3g}, relative to scale {self.scale_rel:.3g}"
+        return f"{self.name}: {errors} (tolerance {self.tolerance:.3g}): {'ok' if self.ok else 'WRONG'}"
+
+
+def check(
+    model: Source, outputs: Arrays, inputs: Arrays, against: str | Callable[[Arrays], Arrays] = "onnxruntime", tolerance: float | None = None
+) -> list[OutputCheck]:
+    """Compare `outputs`, which `model` gave for `inputs`, with `against`: "onnxruntime", or a function from inputs to outputs by name.
+
+    `tolerance` replaces the one for the dtype of floating-point outputs. Raises InputError if the other side cannot run the model.
+    """
+    if callable(against):
+        expected = against(inputs)
+    elif against == "onnxruntime":
+        expected = run_onnxruntime(model, inputs)
+    else:
+        raise InputError(f"expected a check against 'onnxruntime' or 'reference', got '{against}'")
+    return compare(outputs, expected, tolerance)
+
+
+def compare(outputs: Arrays, expected: Arrays, tolerance: float | None = None) -> list[OutputCheck]:
+    """One record for each array in `expected`, in its order."""
+    return [_compare(name, outputs.get(name), array, tolerance) for name, array in expected.items()]
+
+
+def _compare(name: str, got: np.ndarray | None, expected: np.ndarray, tolerance: float | None) -> OutputCheck:
+    expected = np.asarray(expected)
+    kind = from_numpy(expected.dtype)
+    inexact = kind in FLOATS
+    allowed = (TOLERANCES[kind] if tolerance is None else tolerance) if inexact else 0.0
+    if got is None or got.shape != expected.shape or got.dtype != expected.dtype:
+        came = "nothing" if got is None else f"{got.dtype.name}{list(got.shape)}"
+        problem = f"expected {expected.dtype.name}{list(expected.shape)}, got {came}"
+        return OutputCheck(name, np.inf, np.inf, np.inf, allowed, problem)
+    if inexact:
+        a, b = got.astype(np.float64).ravel(), expected.astype(np.float64).ravel()
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        with np.errstate(invalid="ignore"):  # inf - inf is where they are the same, or not a number and so infinitely wrong
+            error = np.where(same, 0.0, _nan_as_infinity(np.abs(a - b)))
+        size = np.abs(b)
+    else:
+        # In Python's integers where a difference could overflow: exact, and only where there is one.
+        wrong = np.flatnonzero(got.ravel() != expected.ravel())
+        error = np.array([float(abs(int(got.flat[i]) - int(expected.flat[i]))) for i in wrong])
+        size = np.abs(expected.ravel()[wrong].astype(np.float64))
+    largest = float(error.max(initial=0.0))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        relative = np.where(error == 0, 0.0, error / size)[size > 0]
+    finite = size[np.isfinite(size)] if inexact else np.abs(expected.astype(np.float64)).ravel()
+    scale = float(finite.max(initial=0.0))
+    scaled = 0.0 if largest == 0 else (largest / scale if scale > 0 else np.inf)
+    return OutputCheck(name, largest, float(_nan_as_infinity(relative).max(initial=0.0)), scaled, allowed)
+
+
+def _nan_as_infinity(errors: np.ndarray) -> np.ndarray:
+    return np.where(np.isnan(errors), np.inf, errors)
+
+
+def run_onnxruntime(model: Source, inputs: Arrays) -> dict[str, np.ndarray]:
+    """ONNX Runtime's outputs by name. Raises InputError if it is not installed or cannot run the model."""
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InputError("a check against onnxruntime needs the package onnxruntime: pip install onnxruntime") from None
+    if isinstance(model, onnx.ModelProto):
+        model = model.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    try:
+        session = onnxruntime.InferenceSession(model if isinstance(model, bytes) else os.fspath(model), options, providers=["CPUExecutionProvider"])
+        used = {node.name for node in session.get_inputs()}
+        outputs: Sequence[np.ndarray] = session.run(None, {name: array for name, array in inputs.items() if name in used})
+    except Exception as error:  # its exceptions have no common base
+        raise InputError(f"onnxruntime cannot run the model: {str(error).strip()}") from None
+    return dict(zip((node.name for node in session.get_outputs()), outputs, strict=True))

@@ -1,0 +1,85 @@
+"""Run a model by what its IR at a level means, without native code; find between which levels its meaning changed."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.analysis.compare import OutputCheck, compare
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.index_checks import get_checks
+from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
+from stepwell.dialects.interpreter import interpret as run_module
+from stepwell.dialects.support.errors import InputError
+from stepwell.driver.arguments import checked
+from stepwell.driver.levels import LEVELS, MEANT, PACKED, check_level
+from stepwell.driver.lowering import Lowered, arena_offsets, descend, module_bytes
+from stepwell.runtime.buffers import pack_arena
+from stepwell.runtime.model import IndexChecks
+
+Arrays = Mapping[str, np.ndarray]
+NATIVE = "native code"
+
+
+@checked
+def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
+    """The outputs by name that a model's IR means for `inputs`: at its level, or at one passed before of which there is a snapshot.
+
+    At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
+    of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
+    that has no such meaning, and StepwellError, naming op and node, where an op has none.
+    """
+    level = check_level(level or lowered.level)
+    if level not in MEANT:
+        raise InputError(f"IR at level {level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    if level != lowered.level and level not in lowered.snapshots:
+        raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
+    module: Any = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
+    with lowered.module.context:
+        if LEVELS.index(level) < LEVELS.index(PACKED):
+            return evaluate(module, lowered.weights, inputs)
+        taken, given = lowered.signature("inputs"), lowered.signature("outputs")
+        arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
+        arena = pack_arena(lowered.weights, arena_offsets(module), module_bytes(module, "stepwell.weights_bytes"))
+        results = run_module(module, [*map(_signless, arrays), arena])
+        checks = IndexChecks(get_checks(module.operation))
+    if checks.checks:
+        checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
+    return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
+
+
+def _signless(array: np.ndarray) -> np.ndarray:
+    return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array
+
+
+@dataclass(frozen=True)
+class Step:
+    """How far what a level means is from what the level above means; of the last step, how far native code is."""
+
+    above: str
+    below: str
+    outputs: Sequence[OutputCheck]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the outputs are the same, up to rounding."""
+        return all(output.ok for output in self.outputs)
+
+
+@checked
+def compare_levels(lowered: Lowered, inputs: Arrays, outputs: Arrays | None = None) -> list[Step]:
+    """Take a model down to the last level that can be interpreted, and compare each level with the one above, and `outputs` with the last.
+
+    `outputs` are those of native code. The first step that is not ok is the one whose passes (or code generation) changed what the model
+    means. Raises InputError for a model below those levels, and as `interpret`.
+    """
+    if lowered.level not in MEANT:
+        raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    first = lowered.level
+    descend(lowered, MEANT[-1])
+    levels = MEANT[MEANT.index(first) :]
+    meant = {level: interpret(lowered, inputs, level=level) for level in levels}
+    found: list[tuple[str, Arrays]] = [*meant.items(), *([(NATIVE, outputs)] if outputs is not None else [])]
+    return [Step(above, below, compare(got, expected)) for (above, expected), (below, got) in itertools.pairwise(found)]

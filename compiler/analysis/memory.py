@@ -1,0 +1,139 @@
+"""The memory plan of a model: what lies where, and when. Read from the calls of @main, so it is what runs, not what was meant to."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from stepwell.analysis.calls import Call, Operand, kernel_calls
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import IRError
+from stepwell.passes.bufferize.bufferize import BYTES, NAME
+from stepwell.passes.bufferize.packing import aligned
+from stepwell.passes.framework.rewriting import find_function
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A stretch of memory from the call that writes it to the last that reads it; steps are the numbers of calls in @main."""
+
+    where: Operand
+    first: int
+    last: int
+    kernel: str  # whose result or scratch it is; "" for an input
+    nodes: tuple[str, ...]
+    scratch: bool = False
+    in_place_of: "Buffer | None" = None
+    """The buffer that the call read and overwrote."""
+    joined: Operand | None = None
+    """What it is a part of for who reads it together with others: the result of a concatenation."""
+    read_as: set[str] = field(default_factory=set)
+    """Other types that it is read as: reshapes."""
+
+
+@dataclass
+class MemoryPlan:
+    """All buffers, inputs first, then in the order of their first step. Sizes are in bytes."""
+
+    calls: list[Call]
+    buffers: list[Buffer]
+    names: list[str]
+    """Of the arguments of @main: inputs, outputs."""
+    weights_bytes: int
+    workspace_bytes: int
+    live: list[int]
+    """At each step, the bytes of the workspace that hold something which is still needed, scratch included, in whole cache lines."""
+
+    def is_in_workspace(self, buffer: Buffer) -> bool:
+        """Whether it lies in the workspace, and not in memory of the caller."""
+        return buffer.where.argument == len(self.names) + 1
+
+    @property
+    def lower_bound(self) -> int:
+        """The live set at the busiest step: no layout of these buffers takes less."""
+        return max(self.live, default=0)
+
+    @property
+    def ratio(self) -> float:
+        """The workspace over its lower bound."""
+        return self.workspace_bytes / self.lower_bound if self.lower_bound else 1.0
+
+
+def memory_plan(module: ir.Operation) -> MemoryPlan:
+    """The plan of a module at level affine.
+
+    Raises IRError where a call reads bytes of the workspace or of an output that no call wrote, or that another one overwrote.
+    """
+    main = find_function(module, "main")
+    attributes = [ir.DictAttr(a) for a in main.attributes["arg_attrs"]] if "arg_attrs" in main.attributes else []
+    sizes = [ir.IntegerAttr(a[BYTES]).value for a in attributes if BYTES in a]
+    types = list(main.type.inputs)
+    count = len(types)
+    if len(sizes) != 2 or len(attributes) != count:
+        raise IRError(f"@main is expected to end in weights and workspace, arguments with {BYTES}")
+    names = [ir.StringAttr(a[NAME]).value if NAME in a else f"argument {i}" for i, a in enumerate(attributes[:-2])]
+    calls = kernel_calls(module)
+    outputs = {destination.argument for call in calls for destination in call.destinations}
+    inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]
+    buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(calls), key=lambda b: b.first)]
+    workspace = [b for b in buffers if b.where.argument == count - 1]
+    return MemoryPlan(calls, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(calls)))
+
+
+def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
+    """At each step the bytes of whole cache lines that live buffers cover; memory that several share counts once."""
+    alive: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
+    for buffer in buffers:
+        for step in range(buffer.first, buffer.last + 1):
+            alive[step].append((buffer.where.offset, buffer.where.end))
+    totals = []
+    for spans in alive:
+        total = reached = 0
+        for start, end in sorted(spans):
+            total += max(0, aligned(end) - max(reached, start))
+            reached = max(reached, aligned(end))
+        totals.append(total)
+    return totals
+
+
+class _Reader:
+    """Goes through the calls and keeps, for each argument of @main, the buffers whose content is there now."""
+
+    def __init__(self, inputs: Sequence[Buffer], weights: int) -> None:
+        self.content = {buffer.where.argument: [buffer] for buffer in inputs}
+        self.weights = weights
+
+    def buffers(self, calls: Sequence[Call]) -> Iterator[Buffer]:
+        """What each call writes."""
+        for step, call in enumerate(calls):
+            read = [b for source in call.sources if source.argument != self.weights for b in self._read(source, call, step)]
+            if call.scratch is not None:
+                yield self._write(Buffer(call.scratch, step, step, call.kernel, call.nodes, scratch=True))
+            for destination in call.destinations:
+                made = Buffer(destination, step, step, call.kernel, call.nodes)
+                made.in_place_of = next((b for b in read if _overlap(b.where, made.where)), None)
+                yield self._write(made)
+
+    def _read(self, source: Operand, call: Call, step: int) -> list[Buffer]:
+        """The buffers that a source consists of, which live until now at least."""
+        found = sorted((b for b in self.content.get(source.argument, []) if _overlap(b.where, source)), key=lambda b: b.where.offset)
+        reached = source.offset
+        for buffer in found:
+            if buffer.scratch or buffer.where.offset > reached:
+                break
+            reached = max(reached, buffer.where.end)
+            buffer.last = step
+            if source.size > buffer.where.size:
+                buffer.joined = source
+            elif source.type != buffer.where.type:
+                buffer.read_as.add(source.type)
+        if reached < source.end:
+            raise IRError(f"call {step} of @{call.kernel} reads {source.type} at byte {source.offset}, but byte {reached} is not written then")
+        return found
+
+    def _write(self, buffer: Buffer) -> Buffer:
+        before = self.content.get(buffer.where.argument, [])
+        self.content[buffer.where.argument] = [*(b for b in before if not _overlap(b.where, buffer.where)), buffer]
+        return buffer
+
+
+def _overlap(a: Operand, b: Operand) -> bool:
+    return a.argument == b.argument and a.offset < b.end and b.offset < a.end

@@ -1,0 +1,384 @@
+"""The cache on disk: entries by key in one folder, safe with several processes at once, checked when read, bounded in size."""
+
+import os
+import secrets
+import stat
+import tempfile
+import time
+import warnings
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+import numpy as np
+from blake3 import blake3
+
+from stepwell.dialects.support.errors import CodegenError, InputError, shown
+from stepwell.dialects.support.files import open_plain, read_into
+from stepwell.runtime.buffers import aligned_empty
+
+Buffer: TypeAlias = bytes | memoryview
+KINDS = ("models", "weights", "objects")
+DEFAULT_BYTES = 8 << 30
+_FORMATS = ("v1", "v2")  # of all releases; the last one is this one's
+_MAGIC = b"stepwel2"
+_FOOTER_BYTES = len(_MAGIC) + 32
+_ABANDONED_SECONDS = 3600.0
+_BLOCK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the cache."""
+
+    kind: str
+    path: Path
+    size: int
+    used: float
+    """When it was last used, in seconds since the epoch."""
+
+
+class Kept:
+    """An entry that was just written. Its content can be read once, also when the entry has gone away meanwhile."""
+
+    def __init__(self, key: str, descriptor: int, size: int, digest: bytes) -> None:
+        self.key = key
+        self.nbytes = size
+        self._descriptor = descriptor
+        self._digest = digest
+        self._close = weakref.finalize(self, os.close, descriptor)
+
+    def read(self) -> np.ndarray:
+        """The content, in memory of its own. Raises CodegenError if somebody has written to the file."""
+        content = aligned_empty(self.nbytes)
+        read = os.lseek(self._descriptor, 0, os.SEEK_SET) + read_into(self._descriptor, content)
+        self._close()
+        if read < self.nbytes or digest_of(content.data) != self._digest:
+            raise CodegenError(f"entry {self.key} of the cache was changed by somebody just after it was written; compile the model again")
+        content.flags.writeable = False
+        return content
+
+
+class Cache:
+    """Entries of several kinds by key (hexadecimal digits) in a folder, at most `limit` bytes of them.
+
+    A file is written under another name and then renamed, so that what is there is whole; it ends in a digest of its kind, key and
+    content, and one that does not fit (the disk or the machine failed, somebody edited or moved it) is taken away and counts as not
+    there. What is read lies in memory of its own: nothing that happens to the file later matters. Processes need no lock: whoever
+    renames last wins, and both have written the same. A folder that cannot be written to is read all the same.
+
+    What is in here is run as code. So nothing is read from or written to a folder that others own (the superuser excepted) or may
+    write to, links inside of it are not followed, and only plain files are opened.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
+        self.folder = Path(folder)
+        self.limit = limit
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """The content of an entry, or None if there is none (any more) or it is damaged."""
+        content = self.read(kind, key)
+        return None if content is None else content.tobytes()
+
+    def read(self, kind: str, key: str) -> np.ndarray | None:
+        """The content of an entry as read-only bytes, aligned as compiled code wants weights to be. As `get` otherwise."""
+        with self._entered(kind, key[:2]) as folder:
+            return None if folder is None else _read(folder, kind, key)
+
+    def put(self, kind: str, key: str, data: bytes) -> bool:
+        """Keep an entry; returns whether that was possible."""
+        return self._write(kind, key, [data], len(data)) is not None
+
+    def put_chunks(self, kind: str, chunks: Iterable[Buffer], size: int) -> Kept | None:
+        """Keep an entry of `size` bytes whose key is the digest of its content; None if it cannot be kept."""
+        return self._write(kind, None, chunks, size)
+
+    def entries(self) -> list[Entry]:
+        """Everything that is kept, the least recently used first."""
+        found = [Entry(kind, path, size, used) for kind in KINDS for path, size, used in self._files(_FORMATS[-1], kind)]
+        return sorted(found, key=lambda entry: entry.used)
+
+    def trim(self) -> int:
+        """Take the least recently used entries away until the rest is within the limit; returns how many went."""
+        entries = self.entries()
+        excess = sum(entry.size for entry in entries) - self.limit
+        removed = 0
+        for entry in entries:
+            if excess <= 0:
+                break
+            self._remove(entry.path)
+            excess -= entry.size
+            removed += 1
+        for path, _, used in list(self._files(_FORMATS[-1], "new")):
+            if used < time.time() - _ABANDONED_SECONDS:  # by a process that was killed
+                self._remove(path)
+        return removed
+
+    def clear(self) -> tuple[int, int]:
+        """Take everything away, also what other releases left; returns the number of entries and of bytes.
+
+        Raises OSError if something cannot be removed, InputError if the folder is not one to work in.
+        """
+        refused = self.refused()
+        if refused:
+            raise InputError(f"the cache in {self.folder} is not used: {refused}")
+        files = [file for layout in _FORMATS for file in self._files(layout)]
+        for path, _, _ in files:
+            with suppress(FileNotFoundError):
+                self._remove(path, loudly=True)
+        return len(files), sum(size for _, size, _ in files)
+
+    def refused(self) -> str | None:
+        """Why the folder, or one inside of it, must not be used; None if nothing speaks against it."""
+        for names in ((), _FORMATS[-1:], *((_FORMATS[-1], kind) for kind in (*KINDS, "new"))):
+            try:
+                os.close(self._open_folder(names))
+            except _Refused as error:
+                return str(error)
+            except OSError:
+                pass  # it is not there, or cannot be opened
+        return None
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.folder / _FORMATS[-1] / kind / key[:2] / key[2:]
+
+    def _open_folder(self, names: Iterable[str], *, make: bool = False) -> int:
+        """A descriptor of the folder that is reached by `names`. Raises OSError, among them _Refused."""
+        if make:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        inside = _checked(os.open(self.folder, _FOLDER_FLAGS), self.folder)
+        path = self.folder
+        for name in names:
+            outside, path = inside, path / name
+            try:
+                if make:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=outside)
+                inside = _checked(os.open(name, _FOLDER_FLAGS | os.O_NOFOLLOW, dir_fd=outside), path)
+            finally:
+                os.close(outside)
+        return inside
+
+    @contextmanager
+    def _entered(self, *names: str) -> Iterator[int | None]:
+        """A descriptor of a folder of this release's; None if there is none to read from."""
+        descriptor = None
+        try:
+            descriptor = self._open_folder((_FORMATS[-1], *names))
+        except _Refused as error:
+            _note(f"the cache in {self.folder} is not used: {error}")
+        except OSError:
+            pass
+        try:
+            yield descriptor
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def _files(self, *names: str) -> Iterator[tuple[Path, int, float]]:
+        """The files in a folder and in those inside of it, with size and time of last use; those that go away meanwhile are left out."""
+        try:
+            top = self._open_folder(names)
+        except OSError:
+            return
+        try:
+            for folder, _, files, descriptor in os.fwalk(".", dir_fd=top):
+                for name in files:
+                    with suppress(OSError):
+                        status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                        yield Path(self.folder, *names, folder, name), status.st_size, status.st_mtime
+        finally:
+            os.close(top)
+
+    def _remove(self, path: Path, *, loudly: bool = False) -> None:
+        """Take a file away. What fails is told only `loudly`: it is gone, or we may not."""
+        try:
+            folder = self._open_folder(path.relative_to(self.folder).parts[:-1])
+            try:
+                os.unlink(path.name, dir_fd=folder)
+            finally:
+                os.close(folder)
+        except OSError:
+            if loudly:
+                raise
+
+    def _write(self, kind: str, key: str | None, chunks: Iterable[Buffer], size: int) -> Kept | None:
+        """Write an entry, under the digest of its content if it has no key. What goes wrong on disk is told and is no error."""
+        if size > self.limit:
+            return None
+        opened: list[int] = []
+        temporary = f"{os.getpid()}-{secrets.token_hex(8)}"
+        try:
+            new = self._open_folder((_FORMATS[-1], "new"), make=True)
+            opened.append(new)
+            file = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=new)
+            opened.append(file)
+            digest = blake3(max_threads=_threads(size))
+            for chunk in chunks:
+                _write_all(file, chunk)
+                digest.update(chunk)
+            key = key or digest.hexdigest()
+            _write_all(file, _footer(kind, key, digest.digest()))
+            os.fchmod(file, 0o400)  # nobody has a reason to write to it any more
+            folder = self._open_folder((_FORMATS[-1], kind, key[:2]), make=True)
+            opened.append(folder)
+            os.replace(temporary, key[2:], src_dir_fd=new, dst_dir_fd=folder)
+            temporary = ""
+            return Kept(key, os.dup(file), size, digest.digest())
+        except _Refused as error:
+            _note(f"the cache in {self.folder} is not used: {error}")
+            return None
+        except OSError as error:
+            _note(f"the cache in {self.folder} cannot be written to ({error.strerror or error}): what is compiled now is not kept")
+            return None
+        finally:
+            if temporary and opened:
+                _unlink(temporary, opened[0])
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class _Refused(OSError):
+    """A folder that somebody else might have put code into."""
+
+
+def _checked(descriptor: int, folder: Path) -> int:
+    """The descriptor of a folder that nobody else may write to. Raises _Refused, and closes it, for another one."""
+    status = os.fstat(descriptor)
+    reason = None
+    if status.st_uid not in (os.geteuid(), 0):
+        reason = f"{folder} belongs to another user"
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        reason = f"others may write to {folder} (chmod go-w, if only you have written to it)"
+    if reason is not None:
+        os.close(descriptor)
+        raise _Refused(reason)
+    return descriptor
+
+
+def _read(folder: int, kind: str, key: str) -> np.ndarray | None:
+    """The content of an entry in its folder, marked as used; None, and taken away, if it is not what it should be."""
+    name = key[2:]
+    try:
+        file = open_plain(name, dir_fd=folder, links=False)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        _unlink(name, folder)
+        return None
+    try:
+        size = os.fstat(file).st_size
+        if size >= _FOOTER_BYTES:
+            content = aligned_empty(size)
+            if read_into(file, content) == size:
+                footer, content = content[-_FOOTER_BYTES:].tobytes(), content[:-_FOOTER_BYTES]
+                if footer == _footer(kind, key, digest_of(content.data)):
+                    with suppress(OSError):  # somebody else's, or on a medium that is only read
+                        os.utime(file)
+                    content.flags.writeable = False
+                    return content
+    except OSError:  # the medium fails
+        return None
+    finally:
+        os.close(file)
+    _unlink(name, folder)
+    return None
+
+
+def _footer(kind: str, key: str, digest: bytes) -> bytes:
+    return _MAGIC + bytes.fromhex(key_of(kind, key, digest))
+
+
+def _write_all(descriptor: int, chunk: Buffer) -> None:
+    rest = memoryview(chunk).cast("B")
+    while len(rest):
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _unlink(name: str, folder: int) -> None:
+    with suppress(OSError):  # it is gone, or we may not, or it is a folder
+        os.unlink(name, dir_fd=folder)
+
+
+def user_cache() -> Cache:
+    """The cache that the environment describes.
+
+    STEPWELL_CACHE_DIR is its folder (default: the user's folder for caches),
+    STEPWELL_CACHE_BYTES its limit. Raises InputError if that is no number.
+    """
+    return Cache(cache_folder(), _limit())
+
+
+def is_switched_off() -> bool:
+    """Whether the environment says that no cache is to be used. Raises InputError if it says neither 0 nor 1."""
+    text = os.environ.get("STEPWELL_CACHE") or "1"
+    if text not in ("0", "1"):
+        raise InputError(f"STEPWELL_CACHE: expected 0 or 1, got {shown(text)} (the folder is STEPWELL_CACHE_DIR's to say)")
+    return text == "0"
+
+
+def cache_folder() -> Path:
+    """The folder of the cache, whether it is there or not."""
+    chosen = os.environ.get("STEPWELL_CACHE_DIR")
+    if chosen:
+        try:
+            return Path(chosen).expanduser().absolute()
+        except RuntimeError:
+            raise InputError(f"STEPWELL_CACHE_DIR: the home folder in '{chosen}' is not known") from None
+    from platformdirs import user_cache_path  # not needed where the folder is given
+
+    path = user_cache_path("stepwell", appauthor=False)
+    # A user without a home has no folder for caches either.
+    return path if path.is_absolute() else Path(tempfile.gettempdir()).absolute() / f"stepwell-{os.geteuid()}"
+
+
+def _limit() -> int:
+    text = os.environ.get("STEPWELL_CACHE_BYTES", "")
+    if not text:
+        return DEFAULT_BYTES
+    if not text.isdecimal():
+        raise InputError(f"STEPWELL_CACHE_BYTES: expected a number of bytes, got '{text}'")
+    return int(text)
+
+
+def key_of(*parts: str | bytes) -> str:
+    """A key made of `parts`: the same for the same parts in the same order only."""
+    digest = blake3()
+    for part in parts:
+        data = part.encode(errors="surrogateescape") if isinstance(part, str) else part
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def digest_of(data: Buffer) -> bytes:
+    """The digest of some bytes: BLAKE3, which is fast on large ones (it takes all cores) and safe against forgery."""
+    return blake3(data, max_threads=_threads(len(data))).digest()
+
+
+def stream_digest(descriptor: int) -> bytes | None:
+    """The digest of what a file holds, which is not in memory as a whole; None if that is nothing. Raises OSError."""
+    size = os.fstat(descriptor).st_size
+    digest = blake3(max_threads=_threads(size))
+    block = np.empty(min(max(size, 1), _BLOCK_BYTES), np.uint8)
+    total = 0
+    while count := read_into(descriptor, block):
+        digest.update(block[:count].data)
+        total += count
+    return digest.digest() if total else None
+
+
+def _threads(size: int) -> int:
+    return blake3.AUTO if size > 1 << 20 else 1
+
+
+@cache
+def _note(text: str) -> None:
+    warnings.warn(text, stacklevel=3)

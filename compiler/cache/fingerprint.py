@@ -1,0 +1,127 @@
+"""What compiled code depends on, as keys of the cache: the model, our own source, extensions, versions of libraries, the machine."""
+
+import importlib.util
+import os
+import sys
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stepwell import LOADED_AT
+from stepwell.cache.disk import digest_of, key_of, stream_digest
+from stepwell.dialects.support.extensions import extending_modules
+from stepwell.dialects.support.files import open_plain
+from stepwell.dialects.target.host import Target, identity
+from stepwell.plugins import loaded, modules_beside, of_code_generation
+from stepwell.runtime.openmp import openmp
+
+if TYPE_CHECKING:
+    import onnx
+
+# Folding is numpy's arithmetic; reading and checking models is onnx's; the rest translates, compiles and links.
+_LIBRARIES = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "onnx", "cmeel-libomp")
+_ALL = (("stepwell", "**/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "**/*.py"))
+# What runs on a kernel once it is cut out of its model, where that is not upstream's.
+_CODE_GENERATION = (
+    ("stepwell", "codegen/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "framework/*.py"),
+    ("stepwell.passes", "affine_to_llvm/**/*.py"),
+)  # fmt: skip
+
+
+def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> bytes | None:
+    """The digest of a model's bytes, which are not looked at otherwise; None if they cannot be had."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return digest_of(memoryview(source).cast("B"))
+    if isinstance(source, (str, os.PathLike)):
+        return file_digest(Path(source))
+    try:
+        return digest_of(source.SerializeToString(deterministic=True))
+    except (AttributeError, ValueError):  # something else altogether, or a message above the limit of 2 GB
+        return None
+
+
+def file_digest(path: Path) -> bytes | None:
+    """The digest of a plain file's content; None if it cannot be read or is empty."""
+    try:
+        file = open_plain(path)
+        try:
+            return stream_digest(file)
+        finally:
+            os.close(file)
+    except (OSError, ValueError):  # among them a path with a zero in it
+        return None
+
+
+def everything(target: str | Target) -> str | None:
+    """A key of all that a model's code depends on beside the model and its options; None if that cannot be told."""
+    return _key("model", _ALL, target)
+
+
+def code_generation(target: Target) -> str | None:
+    """As `everything`, for the code of a kernel whose IR and pipeline are given: changes to other passes of ours do not change it."""
+    return _key("object", _CODE_GENERATION, target)
+
+
+def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target) -> str | None:
+    sources, extensions = _sources(patterns), _extensions(code_generation=kind == "object")
+    if sources is None or extensions is None:
+        return None
+    return key_of(kind, sources, extensions, *_surroundings(), described(target))
+
+
+def described(target: str | Target) -> str:
+    """A target as text: its name, which means the same wherever the machine is the same, or all its fields."""
+    if isinstance(target, str):
+        return target
+    return repr({name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(target).items()})
+
+
+@cache
+def _surroundings() -> tuple[str, ...]:
+    """Versions, the OpenMP runtime and the machine, for which the code is where the target does not ask for less."""
+    runtime = openmp()
+    versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
+    return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
+
+
+def _sources(patterns: tuple[tuple[str, str], ...]) -> bytes | None:
+    """The digest of our own source, which in a checkout changes more often than its version; None if it changed since it was loaded."""
+    files = []
+    for package, pattern in patterns:
+        spec = importlib.util.find_spec(package)  # of these it imports none but `stepwell`
+        for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+            files += [(package, str(file.relative_to(folder)), file) for file in sorted(Path(folder).glob(pattern))]
+    if any(file.stat().st_mtime > LOADED_AT for _, _, file in files):
+        return None
+    return _content(tuple(files))
+
+
+@cache
+def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
+    return digest_of(b"\0".join(f"{package} {name}".encode() + b"\0" + file.read_bytes() for package, name, file in files))
+
+
+def _extensions(*, code_generation: bool) -> bytes | None:
+    """The digest of the plugins and of other modules that extend us, of what they have beside them and of files they read.
+
+    None if one has no file (it was typed in). For `code_generation` only those that may have a say in it.
+    """
+    plugins = of_code_generation() if code_generation else loaded()
+    names = {*extending_modules(code_generation=code_generation), *(plugin.module for plugin in plugins)}
+    reads = {path for plugin in plugins for path in plugin.reads}
+    files: set[tuple[str, bytes]] = set()
+    for name in names:
+        found = list(modules_beside(name))
+        if not found:
+            return None
+        files |= {(file.name, file.read_bytes()) for _, file in found}
+    files |= {(file.name, file_digest(file) or b"") for file in reads}
+    return key_of(*(part for file in sorted(files) for part in file)).encode()

@@ -1,0 +1,199 @@
+"""Split a module into units of one function each, and compile a unit to an object."""
+
+import ctypes
+import io
+import re
+import sys
+import tempfile
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
+from stepwell.dialects.support.errors import CodegenError, PassError
+from stepwell.dialects.support.files import nameless_file
+from stepwell.dialects.target.host import Target
+
+_REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
+_FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
+_VARIABLES = ("llvm.mlir.global", "memref.global")
+_LOWERED = ("llvm.func", "llvm.mlir.global")
+_KEPT_ON_DECLARATIONS = ("sym_name", "sym_visibility", "function_type", "CConv", "arg_attrs", "res_attrs", "memory_effects", "passthrough")
+# An address for callees that live in other objects: the engine wants one, and nothing is ever called through it.
+_NOWHERE = 0x1000
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What one object is compiled from: plain data, so that it can be hashed, kept and sent to another process."""
+
+    name: str
+    """The function that the object defines."""
+    bytecode: bytes
+    """The module as MLIR bytecode, locations included: the function, its private helpers and constants, declarations of its callees."""
+    pipeline: str = ""
+    """The passes that it still has to go through down to the llvm dialect."""
+    target: Target | None = None
+    """What these passes lower for."""
+
+
+def split_module(module: ir.Module, pipeline: str = "", target: Target | None = None) -> list[Unit]:
+    """One unit for each function with external linkage that `module` defines, in the order of the module.
+
+    The module is in the llvm dialect, or `pipeline` takes each of its functions there, for `target`. Private functions of the llvm dialect
+    and constants go along with each of their users. Raises CodegenError for what cannot be in several objects (a variable that several
+    functions share) and for operations that have no place in such a module.
+    """
+    symbols = {_symbol(op.operation, lowered=not pipeline): op.operation for op in module.body.operations}
+    units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_unit(op)]
+    owners: dict[str, str] = {}
+    for name, used in units:
+        for other in used:
+            if _is_variable(symbols[other]) and owners.setdefault(other, name) != name:
+                raise CodegenError(f"the variable @{other} is used by @{owners[other]} and by @{name}: variables cannot be in two objects")
+    return [Unit(name, _part(module, name, used, symbols), pipeline, target) for name, used in units]
+
+
+def whole_module(module: ir.Module, name: str = "main") -> Unit:
+    """The module as one unit, to have all of it in one object."""
+    return Unit(name, _bytecode(module))
+
+
+def _symbol(op: ir.Operation, *, lowered: bool = True) -> str:
+    allowed = _LOWERED if lowered else (*_FUNCTIONS, *_VARIABLES)
+    if op.name not in allowed:
+        raise CodegenError(f"'{op.name}' at {op.location}: expected only {' and '.join(allowed)} at the top of the module")
+    return ir.StringAttr(op.attributes["sym_name"]).value
+
+
+def _is_function(op: ir.Operation) -> bool:
+    return op.name in _FUNCTIONS
+
+
+def _is_defined(op: ir.Operation) -> bool:
+    return len(op.regions[0].blocks) > 0
+
+
+def _is_external(op: ir.Operation) -> bool:
+    return "linkage" not in op.attributes or str(op.attributes["linkage"]) == "#llvm.linkage<external>"
+
+
+def _is_unit(op: ir.Operation) -> bool:
+    return _is_function(op) and _is_defined(op) and _is_external(op)
+
+
+def _is_variable(op: ir.Operation) -> bool:
+    return op.name in _VARIABLES and "constant" not in op.attributes
+
+
+def _references(op: ir.Operation) -> set[str]:
+    # Printing is done in C++ and takes a tenth of the time of a walk in Python; constants are elided.
+    text = str(op.get_asm(large_elements_limit=8, assume_verified=True, use_local_scope=True))
+    return {quoted or plain for quoted, plain in _REFERENCE.findall(text)}
+
+
+def _closure(name: str, symbols: dict[str, ir.Operation]) -> list[str]:
+    """The symbols that the unit of `name` has to hold beside it, through private helpers and constants, in the module's order."""
+    found: set[str] = set()
+    work = [name]
+    while work:
+        used = _references(symbols[work.pop()]) & symbols.keys()
+        for other in used - found - {name}:
+            found.add(other)
+            if not _is_function(symbols[other]) or not _is_external(symbols[other]):
+                work.append(other)
+    return [symbol for symbol in symbols if symbol in found]
+
+
+def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> bytes:
+    """The bytecode of a module with the function `name`, copies of the constants and private functions it uses, declarations of the others."""
+    with module.context, module.operation.location:
+        part = ir.Module.create()
+        for attribute in module.operation.attributes:
+            if attribute.startswith("llvm."):
+                part.operation.attributes[attribute] = module.operation.attributes[attribute]
+        with ir.InsertionPoint(part.body):
+            for other in used:
+                op = symbols[other]
+                if _is_function(op) and (_is_external(op) or not _is_defined(op)):
+                    _declare(op)
+                else:
+                    _make_private(op.clone().operation)
+            function = symbols[name].clone().operation
+            # The engine adds a wrapper that calls the function: a second copy of its body in there would be waste.
+            function.attributes[_FUNCTIONS[function.name]] = ir.UnitAttr.get()
+        return _bytecode(part)
+
+
+def _declare(op: ir.Operation) -> None:
+    attributes = {key: op.attributes[key] for key in _KEPT_ON_DECLARATIONS if key in op.attributes}
+    # Not the location of the definition: a subprogram's definition may not be attached to a declaration.
+    declaration = ir.Operation.create(op.name, attributes=attributes, regions=1)
+    if op.name == "func.func":
+        declaration.attributes["sym_visibility"] = ir.StringAttr.get("private")  # or it would have to have a body
+
+
+def _make_private(op: ir.Operation) -> None:
+    if op.name.startswith("llvm."):
+        op.attributes["linkage"] = ir.Attribute.parse("#llvm.linkage<internal>")
+    else:
+        op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+
+
+def _bytecode(module: ir.Module) -> bytes:
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def make_engine_context() -> ir.Context:
+    """A context for `compile_unit`: the llvm dialect needs none of ours."""
+    return bare_context()
+
+
+def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:
+    """The object of `unit`, for the CPU that its functions name or else this machine's, at the highest optimisation level. Holds the GIL.
+
+    `libraries` are shared libraries whose functions the code may call (OpenMP's). Raises CodegenError or PassError, naming the
+    function.
+    """
+    with diagnostics(context) as lines:
+        try:
+            module = ir.Module.parse(unit.bytecode, context)
+            if unit.pipeline:
+                _lower(module, unit)
+            # Looked up first, because the engine crashes when it is asked for the object of nothing.
+            if not any(_symbol(op.operation) == unit.name and _is_defined(op.operation) for op in module.body.operations):
+                raise CodegenError(f"@{unit.name} cannot be translated to LLVM: its module does not define it")
+            with context:
+                engine = ExecutionEngine(module, opt_level=3, shared_libs=list(libraries))
+        except (ir.MLIRError, RuntimeError) as error:
+            raise CodegenError(f"@{unit.name} cannot be translated to LLVM: {'; '.join(lines) or error}") from None
+    for op in module.body.operations:
+        if _is_function(op.operation) and not _is_defined(op.operation):
+            engine.raw_register_runtime(_symbol(op.operation), ctypes.c_void_p(_NOWHERE))
+    # Compiles. If a function is missing then the lookup fails, but after that; it is the loader that says which one.
+    engine.raw_lookup(unit.name)
+    data = _dump(engine)
+    if not data:
+        raise CodegenError(f"@{unit.name}: LLVM emitted no object")
+    return data
+
+
+def _lower(module: ir.Module, unit: Unit) -> None:
+    from stepwell.passes.framework.registry import PassState  # here, because a unit in the llvm dialect needs no passes
+    from stepwell.passes.framework.runner import PassRunner
+
+    try:
+        PassRunner(PassState(target=unit.target), optimistic=True).run(module, unit.pipeline, level="llvm")
+    except PassError as error:  # without the diagnostics, which cannot go from process to process
+        raise PassError(f"@{unit.name}: {error.args[0]}", code=error.code, details=error.details) from None
+
+
+def _dump(engine: ExecutionEngine) -> bytes:
+    """The engine's object. It only goes by way of a file; LLVM ends the process where a disk is full, so that is one in memory if possible."""
+    if sys.platform == "linux":
+        with nameless_file() as unnamed:
+            engine.dump_to_object_file(f"/proc/self/fd/{unnamed.fileno()}")
+            return unnamed.read()
+    with tempfile.NamedTemporaryFile(suffix=".o") as file:
+        engine.dump_to_object_file(file.name)
+        return file.read()

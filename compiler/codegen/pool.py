@@ -1,0 +1,249 @@
+"""Compile many units in several processes, kept warm between models."""
+
+import atexit
+import collections
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import BinaryIO, cast
+
+from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
+from stepwell.codegen.worker import receive, send
+from stepwell.dialects.support.errors import CodegenError, StepwellError
+from stepwell.dialects.support.extensions import extending_modules
+from stepwell.dialects.support.files import nameless_file
+from stepwell.dialects.support.processes import Lock
+from stepwell.dialects.target.host import available_cores
+from stepwell.plugins import of_code_generation
+from stepwell.runtime.openmp import openmp
+
+# Below this many units the start of a process (0.5 s) costs more than compiling here.
+_WORTH_A_PROCESS = 6
+_IDLE_SECONDS = 60.0
+# The worker sees the modules of this process, wherever they come from, and not those of the current folder; __main__ is left alone.
+_START = "import sys; sys.path[:] = {path!r}; from stepwell.codegen.worker import main; main()"
+
+Progress = Callable[[str], None]
+
+
+class Worker:
+    """One compiler process and the pipes to it."""
+
+    def __init__(self) -> None:
+        self._log = nameless_file()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _START.format(path=sys.path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            bufsize=0,  # a forked child, which has these pipes too, must find nothing in a buffer that it would write once more
+            # Ctrl-C in the terminal is for us, and we end the worker; should we be gone, its input ends.
+            start_new_session=True,
+        )
+        self._requests = cast(BinaryIO, self._process.stdin)
+        self._answers = cast(BinaryIO, self._process.stdout)
+        self._poll = select.poll()
+        self._poll.register(self._answers, select.POLLIN)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
+        """The object of `unit`. Raises what `compile_unit` does, and CodegenError if the process crashes or is not done in time."""
+        self._log.seek(0)  # the process writes at the same place: what it said about earlier units goes
+        self._log.truncate()
+        try:
+            send(self._requests, (unit, libraries))
+            if not self._poll.poll(timeout * 1000):
+                self.kill()
+                raise CodegenError(f"@{unit.name}: the compiler process was stopped: it was not done in time")
+            answer = receive(self._answers)
+        except (EOFError, BrokenPipeError):
+            raise CodegenError(f"@{unit.name}: the compiler process ended {self._end()}") from None
+        if isinstance(answer, StepwellError):
+            raise answer
+        return bytes(answer)
+
+    def _end(self) -> str:
+        code = self._process.wait()
+        how = f"with status {code}"
+        if code < 0:
+            known = {int(s): s.name for s in signal.Signals}
+            how = f"by {known.get(-code, f'signal {-code}')}"
+        self._log.seek(0)
+        lines = self._log.read().decode(errors="replace").strip().splitlines()[-5:]
+        return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how
+
+    def close(self) -> None:
+        """End the process and let go of its pipes."""
+        self.kill()
+        for pipe in (self._requests, self._answers):
+            with contextlib.suppress(BrokenPipeError):  # from an unsent request
+                pipe.close()
+        self._log.close()
+
+    def kill(self) -> None:
+        """End the process now, whatever it is doing."""
+        self._process.kill()
+        self._process.wait()
+
+
+class Pool:
+    """Worker processes, started on demand, ended after a minute without work and at the end of the program."""
+
+    def __init__(self) -> None:
+        self._workers: list[Worker] = []
+        self._lock = Lock()
+        self._timer: threading.Timer | None = None
+
+    def start(self, jobs: int, *, wait: bool = True) -> None:
+        """Have `jobs` processes running, or starting up while the caller does something else.
+
+        Without `wait` it does nothing while another thread uses them: then they are there.
+        """
+        if not self._lock.acquire(blocking=wait):
+            return
+        try:
+            self._drop([worker for worker in self._workers if not worker.alive])
+            while len(self._workers) < jobs:
+                self._workers.append(Worker())
+            self._watch()
+        finally:
+            self._lock.release()
+
+    @property
+    def warm(self) -> bool:
+        """Whether a process is there."""
+        return any(worker.alive for worker in self._workers)
+
+    def compile(self, units: Sequence[Unit], jobs: int, libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> list[bytes]:
+        """The objects of `units`, in order. The first error stops the work. One call at a time."""
+        with self._lock:
+            self.start(jobs)
+            job = _Job(units, libraries, progress, timeout)
+            threads = [threading.Thread(target=job.work, args=(worker,), daemon=True) for worker in self._workers[:jobs]]
+            for thread in threads:
+                thread.start()
+            try:
+                for thread in threads:
+                    thread.join()
+            except BaseException:  # an interrupt: what the processes are at is of no use any more
+                job.stop()
+                for worker in self._workers:
+                    worker.kill()
+                raise
+            finally:
+                self._watch()
+            if job.error is not None:
+                raise job.error
+            return [job.objects[i] for i in range(len(units))]
+
+    def close(self) -> None:
+        """End all processes."""
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._drop(list(self._workers))
+
+    def forget(self) -> None:
+        """Leave the processes to the parent from which this process was forked."""
+        self.__init__()  # type: ignore[misc]
+
+    def _drop(self, workers: list[Worker]) -> None:
+        for worker in workers:
+            self._workers.remove(worker)
+            worker.close()
+
+    def _watch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = threading.Timer(_IDLE_SECONDS, self.close)
+        self._timer.daemon = True
+        self._timer.start()
+
+
+class _Job:
+    """Units that several threads, one for each worker, take from; the objects they come back with."""
+
+    def __init__(self, units: Sequence[Unit], libraries: tuple[str, ...], progress: Progress | None, timeout: float) -> None:
+        self.objects: dict[int, bytes] = {}
+        self.error: Exception | None = None
+        # The longest first, so that the workers end together.
+        order = sorted(range(len(units)), key=lambda i: -len(units[i].bytecode))
+        self._todo = collections.deque(order)
+        self._units = units
+        self._libraries = libraries
+        self._progress = progress
+        self._timeout = timeout
+
+    def work(self, worker: Worker) -> None:
+        while True:
+            try:
+                index = self._todo.popleft()
+            except IndexError:
+                return
+            try:
+                self.objects[index] = worker.compile(self._units[index], self._libraries, self._timeout)
+                if self._progress is not None:
+                    self._progress(self._units[index].name)
+            except Exception as error:  # handed to the thread that waits
+                if self.error is None:
+                    self.error = error
+                self.stop()
+
+    def stop(self) -> None:
+        self._todo.clear()
+
+
+_pool = Pool()
+atexit.register(_pool.close)
+os.register_at_fork(after_in_child=_pool.forget)
+
+
+def prestart(jobs: int | None = None) -> None:
+    """Start the compiler processes now, so that they are there when the units are: worth it before a big model's passes run."""
+    if sys.executable and _jobs(jobs) > 1 and not _extended():
+        _pool.start(_jobs(jobs), wait=False)
+
+
+def shut_down() -> None:
+    """End the compiler processes; they start again when they are needed."""
+    _pool.close()
+
+
+def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: Progress | None = None, timeout: float = 600.0) -> dict[str, bytes]:
+    """The object of each unit, by its name, in order.
+
+    `jobs` processes do it (default: one for each core, if there are enough units for that to pay and no plugin changes code generation;
+    0: this process). `progress` is called with the name of each finished unit, from any thread. Raises CodegenError or PassError naming
+    the function if one cannot be compiled, CodegenError if its compiler process crashes or takes more than `timeout` seconds.
+    """
+    libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
+    if jobs is None:
+        elsewhere = (len(units) >= _WORTH_A_PROCESS or _pool.warm) and not _extended()
+        jobs = _jobs(None) if elsewhere else 0
+    if jobs == 0 or not sys.executable:
+        context = make_engine_context()
+        objects = []
+        for unit in units:
+            objects.append(compile_unit(unit, context, libraries))
+            if progress is not None:
+                progress(unit.name)
+    else:
+        objects = _pool.compile(units, min(jobs, len(units)), libraries, progress, timeout)
+    return dict(zip((unit.name for unit in units), objects, strict=True))
+
+
+def _extended() -> bool:
+    """Whether plugins may have a say in the last passes: the compiler processes do not have them."""
+    return bool(extending_modules(code_generation=True) or of_code_generation())
+
+
+def _jobs(jobs: int | None) -> int:
+    return available_cores() if jobs is None else jobs

@@ -1,0 +1,63 @@
+"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends."""
+
+import os
+import pickle
+import struct
+import sys
+from typing import Any, BinaryIO
+
+# Every message: its length in 8 bytes, then a pickle. Both ends are processes of the same program and user.
+_LENGTH = struct.Struct("<Q")
+
+
+def send(stream: BinaryIO, message: Any) -> None:
+    """Write one message. The stream may be one without a buffer, as in `receive`."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    rest = memoryview(_LENGTH.pack(len(data)) + data)
+    while len(rest):
+        rest = rest[stream.write(rest) :]
+    stream.flush()
+
+
+def receive(stream: BinaryIO) -> Any:
+    """Read one message. Raises EOFError where the stream ends, within a message too."""
+    (length,) = _LENGTH.unpack(_read(stream, _LENGTH.size))
+    return pickle.loads(_read(stream, length))
+
+
+def _read(stream: BinaryIO, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        part = stream.read(size - len(data))
+        if not part:
+            raise EOFError
+        data += part
+    return data
+
+
+def main() -> None:
+    """Serve until the other end closes the pipe or is gone."""
+    requests = sys.stdin.buffer
+    # What LLVM or anybody prints must not get between the answers: standard output becomes standard error.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    from stepwell.codegen.objects import compile_unit, make_engine_context
+    from stepwell.dialects.support.errors import StepwellError
+    from stepwell.passes import affine_to_llvm  # noqa: F401  (units will need it, and now there is time)
+    from stepwell.passes.framework import runner  # noqa: F401  (and this)
+
+    context = make_engine_context()
+    try:
+        while True:
+            unit, libraries = receive(requests)
+            try:
+                answer: bytes | StepwellError = compile_unit(unit, context, libraries)
+            except StepwellError as error:
+                answer = error
+            send(answers, answer)
+    except (EOFError, BrokenPipeError):
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+"""What the public functions take: each argument is checked by its name, and what Python or the system raise comes out as a StepwellError."""
+
+import functools
+import inspect
+import operator
+import os
+from collections.abc import Callable, Mapping, Set
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import InputError, ResourceError, shown
+from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.target.host import Target, check_name, thread_count
+from stepwell.driver.levels import check_level
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a public function check what it is given, by the names of its parameters.
+
+    It then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError where the machine gives it
+    no memory, stack or file.
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = signature.bind(*args, **kwargs).arguments  # a TypeError for a call that is no call of this function, as Python's own
+        for name, value in given.items():
+            if name in _CHECKS and (value is not None or signature.parameters[name].default is not None):
+                _CHECKS[name](name, value)
+        try:
+            return function(*args, **kwargs)
+        except MemoryError as error:
+            raise ResourceError(f"{function.__name__}: out of memory{f': {error}' if str(error) else ''}") from error
+        except RecursionError as error:
+            raise ResourceError(f"{function.__name__}: nested too deeply for Python's stack (sys.setrecursionlimit)") from error
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename is not None else ""
+            raise ResourceError(f"{function.__name__}: {where}{error.strerror or error}") from error
+
+    return call
+
+
+def wrong(name: str, expected: str, value: Any) -> InputError:
+    """The error for an argument that is something else than expected."""
+    return InputError(f"{name}: expected {expected}, got {shown(value)}")
+
+
+def check_shapes(name: str, value: Any) -> None:
+    """Raise InputError unless `value` gives a list of sizes for each of some names."""
+    if not isinstance(value, Mapping):
+        raise wrong(name, "shapes by the names of inputs, as in {'image': (1, 3, 224, 224)}", value)
+    for key, shape in value.items():
+        if not isinstance(key, str):
+            raise wrong(name, "the name of an input, which is a string", key)
+        try:
+            fits = not isinstance(shape, (str, bytes, Mapping)) and all(size is None or operator.index(size) >= 0 for size in shape)
+        except TypeError:
+            fits = False
+        if not fits:
+            raise wrong(name, f"the sizes of '{key}', as in (1, 3, 224, 224)", shape)
+
+
+def _arrays(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise wrong(name, "arrays by name, as a dict", value)
+    for key, array in value.items():
+        if not isinstance(array, (np.ndarray, np.generic)):
+            raise wrong(name, f"an array for '{key}'", array)
+
+
+def _source(name: str, value: Any) -> None:
+    if isinstance(value, (str, os.PathLike)):
+        _path(name, value)
+    elif not isinstance(value, (bytes, bytearray, memoryview)) and type(value).__name__ != "ModelProto":
+        raise wrong(name, "a model: a path, bytes or an onnx.ModelProto", value)
+
+
+def _path(name: str, value: Any) -> None:
+    text = os.fspath(value)
+    if not text or (b"\0" if isinstance(text, bytes) else "\0") in text:
+        raise wrong(name, "the path of a file", value)
+
+
+def _target(name: str, value: Any) -> None:
+    if isinstance(value, str):
+        check_name(value)
+    elif not isinstance(value, Target):
+        raise wrong(name, "the name of a target or a stepwell.Target", value)
+
+
+def _names(name: str, value: Any) -> None:
+    if not isinstance(value, str) and (not isinstance(value, (list, tuple, Set)) or not all(isinstance(entry, str) for entry in value)):
+        raise wrong(name, "names of techniques to switch off", value)  # of a string somebody else says how to write it
+
+
+def _schedule(name: str, value: Any) -> None:
+    if isinstance(value, (str, os.PathLike)):
+        _path(name, value)
+    elif not isinstance(value, ScheduleFile):
+        raise wrong(name, "the path of a schedule file or a ScheduleFile", value)
+
+
+def _flag(name: str, value: Any) -> None:
+    if type(value).__name__ not in ("bool", "bool_"):  # numpy's too
+        raise wrong(name, "True or False", value)
+
+
+def _callable(name: str, value: Any) -> None:
+    if not callable(value):
+        raise wrong(name, "a function of a level and seconds", value)
+
+
+def _instrumentation(name: str, value: Any) -> None:
+    from stepwell.passes.framework.instrumentation import Instrumentation
+
+    if not isinstance(value, Instrumentation):
+        raise wrong(name, "an Instrumentation", value)
+
+
+def _text(name: str, value: Any) -> None:
+    if not isinstance(value, str):
+        raise wrong(name, "a string", value)
+    if "\0" in value or value.encode(errors="replace").decode() != value:
+        raise InputError(f"{name}: expected text in Unicode, got a zero byte or half a character in it")
+
+
+def _weights(name: str, value: Any) -> None:
+    from stepwell.dialects.core.weights import WeightTable
+
+    if not isinstance(value, WeightTable):
+        raise wrong(name, "a WeightTable", value)
+
+
+def _limits(name: str, value: Any) -> None:
+    if not isinstance(value, Limits):
+        raise wrong(name, "a stepwell.Limits", value)
+
+
+def _lowered(name: str, value: Any) -> None:
+    from stepwell.driver.lowering import Lowered
+
+    if not isinstance(value, Lowered):
+        raise wrong(name, "a Lowered, as lower and read_ir give it", value)
+
+
+_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    "source": _source,
+    "threads": lambda name, value: thread_count(value),
+    "target": _target,
+    "shapes": check_shapes,
+    "disable": _names,
+    "schedule": _schedule,
+    "on_level": _callable,
+    "instrumentation": _instrumentation,
+    "text": _text,
+    "name": _text,
+    "weights": _weights,
+    "limits": _limits,
+    "lowered": _lowered,
+    **dict.fromkeys(("inputs", "outputs"), _arrays),
+    **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),
+    **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
+}
+"""What each parameter has to be. None is taken where it is the default."""

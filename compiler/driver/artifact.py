@@ -1,0 +1,130 @@
+"""What a compiled model is made of: put together to run, kept in the cache, found there again."""
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.cache.disk import Cache, Kept, key_of
+from stepwell.cache.fingerprint import file_digest
+from stepwell.dialects.core.dtypes import from_numpy, to_numpy
+from stepwell.dialects.core.index_checks import IndexCheck
+from stepwell.dialects.target.host import thread_count
+from stepwell.runtime.loader import load
+from stepwell.runtime.model import CompiledModel, TensorInfo
+
+Infos = Sequence[TensorInfo]
+
+
+@dataclass
+class Parts:
+    """All that running a model takes. The keys say where the cache has its code (by function) and its weights, if it has them."""
+
+    inputs: Infos
+    outputs: Infos
+    objects: dict[str, bytes]
+    weights: np.ndarray | Kept
+    """The arena; or where it was written to, to be read when what it was made from has gone from memory."""
+    workspace_bytes: int
+    nodes: list[str]
+    object_keys: dict[str, str]
+    weights_key: str | None
+    checks: Sequence[IndexCheck] = ()
+
+
+@dataclass
+class Signature:
+    """What is known of a model with free dimensions before it is given shapes."""
+
+    inputs: Infos
+    outputs: Infos
+
+
+def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+    """Link the code of a model and make it ready to run. `texts` gives its IR by level; the assembly is added to them.
+
+    The time it takes counts towards the last of the `timings`.
+    """
+    begin = time.perf_counter()
+    code = load(parts.objects)
+    weights = parts.weights.read() if isinstance(parts.weights, Kept) else parts.weights
+    spent = {name: seconds + (time.perf_counter() - begin) * (name == list(timings)[-1]) for name, seconds in timings.items()}
+
+    def disassembled() -> str:
+        from stepwell.codegen.artifacts import assembly  # here, because the libraries for it take long to load
+
+        return assembly(parts.objects, parts.nodes)
+
+    return CompiledModel(
+        inputs=parts.inputs, outputs=parts.outputs, code=code, weights=weights, workspace_bytes=parts.workspace_bytes,
+        threads=thread_count(threads), texts={**texts, "asm": disassembled}, timings=spent,
+        kernels=len(parts.objects) - 1, objects=parts.objects, checks=parts.checks,
+    )  # fmt: skip
+
+
+def keep(store: Cache, key: str, made: Parts | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
+    """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it, with the digests of what was read."""
+    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
+    if isinstance(made, Parts):
+        if made.weights_key is None or len(made.object_keys) != len(made.objects):
+            return
+        record["code"] = {
+            "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
+            "checks": [vars(check) for check in made.checks],
+        }  # fmt: skip
+    if files and folder is not None:
+        # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
+        digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
+        if not store.put("models", key, json.dumps({"files": list(digests)}).encode()):
+            return
+        key = _key_with(key, digests)
+    store.put("models", key, json.dumps(record).encode())
+    store.trim()
+
+
+def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | None:
+    """The model that is kept under `key`; None if there is none or a part of it is missing."""
+    record = _record(store, key)
+    if record is not None and "files" in record:
+        digests = {name: file_digest(folder / name) for name in record["files"]} if folder is not None else {}
+        found = {name: digest for name, digest in digests.items() if digest is not None}
+        record = _record(store, _key_with(key, found)) if len(found) == len(record["files"]) else None
+    if record is None:
+        return None
+    inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
+    code = record.get("code")
+    if code is None:
+        return Signature(inputs, outputs)
+    objects: dict[str, bytes] = {}
+    for name, where in code["objects"].items():
+        data = store.get("objects", where)
+        if data is None:
+            return None
+        objects[name] = data
+    weights = store.read("weights", code["weights"])
+    if weights is None:
+        return None
+    checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
+    return Parts(inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], checks)
+
+
+def _record(store: Cache, key: str) -> dict[str, Any] | None:
+    data = store.get("models", key)
+    return None if data is None else dict(json.loads(data))
+
+
+def _key_with(key: str, files: Mapping[str, bytes]) -> str:
+    """The key of a model together with the digests of files."""
+    return key_of(key, *(part for file in files.items() for part in file))
+
+
+def _to_json(infos: Infos) -> list[Any]:
+    return [[info.name, list(info.shape), from_numpy(info.dtype)] for info in infos]
+
+
+def _from_json(entries: list[Any]) -> list[TensorInfo]:
+    return [TensorInfo(name, tuple(shape), to_numpy(dtype)) for name, shape, dtype in entries]

@@ -1,0 +1,193 @@
+"""Compiling a model: from the cache if it is there, down the whole stair if not. Loads neither the bindings nor onnx before it must."""
+
+import operator
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+from stepwell.cache.disk import Cache, digest_of, is_switched_off, key_of, user_cache
+from stepwell.cache.fingerprint import everything, model_digest
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.support.processes import uninterrupted
+from stepwell.dialects.target.host import Target, check_name, resolve, thread_count
+from stepwell.driver.arguments import checked
+from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
+from stepwell.driver.dynamic import DynamicModel
+from stepwell.driver.levels import LEVELS, LIBM, PACKED, check_disable
+from stepwell.driver.texts import Texts
+from stepwell.plugins import load_installed
+from stepwell.runtime.model import CompiledModel, TensorInfo
+
+if TYPE_CHECKING:
+    import onnx
+
+    from stepwell.driver.lowering import Lowered
+    from stepwell.passes.framework.instrumentation import Instrumentation
+
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+OnLevel = Callable[[str, float], None]
+Shapes = Mapping[str, Sequence[int]]
+
+
+@checked
+def compile(
+    source: Source,
+    *,
+    threads: int | None = None,
+    target: str | Target = "host",
+    shapes: Shapes | None = None,
+    disable: Sequence[str] = (),
+    libm: bool = False,
+    strict: bool = False,
+    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
+    limits: Limits | None = None,
+    cache: bool = True,
+    on_level: OnLevel | None = None,
+    instrumentation: "Instrumentation | None" = None,
+) -> CompiledModel | DynamicModel:
+    """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
+
+    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
+    dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
+    `disable` names techniques to switch off, to see what they are worth (`stepwell.driver.levels.techniques()` are those there are).
+    With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
+    With `strict` no algorithm is used that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md).
+    `schedule` is a file with schedules for kernels of the model (docs/schedules.md), which replace those that would be chosen; it goes with
+    given shapes. `limits` bounds what the model may cost before it runs, and the memory of a run (docs/reference/limits.md).
+    Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
+    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
+    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError, LimitError or InputError with
+    one clear message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
+    """
+    begin = time.perf_counter()
+    threads = thread_count(threads)
+    load_installed()
+    if libm:
+        disable = (*disable, LIBM)
+    file = None if schedule is None else ScheduleFile.of(schedule)
+    request = _Request(
+        source, shapes, check_name(target) if isinstance(target, str) else target, disable, file, strict=strict, limits=limits or Limits()
+    )
+    store = user_cache() if cache and not is_switched_off() else None
+    key = request.key() if store is not None else None
+    timings = {}
+    made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None
+    if made is not None:
+        timings["cache"] = time.perf_counter() - begin
+        if on_level is not None:
+            on_level("cache", timings["cache"])
+    else:
+        made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
+        if store is not None and key is not None and not request.is_outdated and everything(request.target) == request.surroundings:
+            keep(store, key, made, files, request.folder)
+    if isinstance(made, Parts):
+        return assemble(made, threads=threads, texts=Texts(LEVELS[0], request.start).by_level(), timings=timings)
+
+    def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        model = compile(
+            source, threads=threads, target=target, shapes=given, disable=disable, strict=strict, limits=limits, cache=cache, on_level=on_level,
+            instrumentation=instrumentation,
+        )  # fmt: skip
+        if isinstance(model, DynamicModel):
+            raise ModelError(f"the shapes {dict(given)} leave dimensions open")
+        return model
+
+    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=specialise)
+
+
+class _Request:
+    """A model and how it is to be compiled: what the result depends on."""
+
+    def __init__(
+        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None, *,
+        strict: bool, limits: Limits,
+    ) -> None:  # fmt: skip
+        self.source = source
+        self.shapes = shapes
+        self.target = target
+        self.disable = disable
+        self.strict = strict
+        self.schedules = schedules
+        self.limits = limits
+        self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
+        self.folder = None if self.path is None else self.path.absolute().parent
+        self.surroundings: str | None = None
+        """The key of what the result depends on beside the model and its options, as it was when `key` was called."""
+        self._stamp = self._file_stamp()
+        self.digest: bytes | None = None
+        """Of the model's bytes, when its key was made."""
+        self.is_outdated = False
+        """Whether these were others than what was compiled."""
+
+    def key(self) -> str | None:
+        """The key of the result in the cache; None where it cannot be told, or where an argument is wrong (who reads it will say so)."""
+        self.surroundings, self.digest = everything(self.target), model_digest(self.source)
+        if self.surroundings is None or self.digest is None:
+            return None
+        try:
+            shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
+        except TypeError:
+            return None
+        how = [list(self.disable), bool(self.strict)]
+        options = (repr(shapes), repr(how), self.schedules.text if self.schedules else "", self.limits.key())
+        return key_of(self.surroundings, self.digest, *options)
+
+    def make(
+        self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
+    ) -> tuple[Parts | Signature, dict[str, float], dict[Path, bytes]]:
+        """Compile; returns the result, the seconds that each level took, and the digests of the files beside the model that hold its data.
+
+        With `keep_weights`, the model is one to keep in `store`.
+        """
+        with uninterrupted():
+            from stepwell.codegen.pool import prestart
+            from stepwell.driver.lowering import code_level, descend, import_source, make_parts, start, start_packing
+
+        disable = check_disable(self.disable, strict=self.strict)
+        imported, seconds = import_source(self.source, self.shapes, self.limits)
+        if on_level is not None:
+            on_level(LEVELS[0], seconds)
+        # Of what was read: the files may be others by now.
+        self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
+        digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
+        if not all(kind.is_static for _, kind in imported.inputs):
+            if self.schedules is not None:
+                raise InputError(f"{self.schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
+            sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
+            return Signature(*sides), {LEVELS[0]: seconds}, digests
+        prestart()
+        lowered = start(imported, resolve(self.target), seconds, disable, self.schedules)
+        descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+        packing = start_packing(lowered, store if keep_weights else None)
+        descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
+        parts = make_parts(lowered, store, on_level, packing)
+        # Now, and not when the garbage collector finds the circles that models are part of.
+        lowered.weights.clear()
+        imported.content = None
+        imported.files.clear()
+        return parts, lowered.timings, digests
+
+    def start(self) -> "Lowered":
+        """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""
+        with uninterrupted():
+            from stepwell.driver.lowering import import_source, start
+
+        if self.changed():
+            raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
+        imported, seconds = import_source(self.source, self.shapes, self.limits)
+        return start(imported, resolve(self.target), seconds, check_disable(self.disable, strict=self.strict), self.schedules)
+
+    def changed(self) -> bool:
+        """Whether the model's file is another one than it was, or was written to."""
+        return self._file_stamp() != self._stamp
+
+    def _file_stamp(self) -> tuple[int, ...] | None:
+        try:
+            status = self.path.stat() if self.path is not None else None
+        except OSError:
+            return None
+        return None if status is None else (status.st_ino, status.st_size, status.st_mtime_ns)

@@ -1,0 +1,1 @@
+"""Stepwell as others expect it: the backend of ONNX's test suite."""

@@ -1,1 +1,0 @@
-"""Native code: objects out of llvm-dialect modules, their loading, OpenMP, disassembly."""

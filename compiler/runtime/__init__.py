@@ -1,0 +1,1 @@
+"""Compiled models in memory: loading their code, buffers, threads, runs."""

@@ -1,0 +1,97 @@
+"""Memory for compiled code: aligned buffers, and the arena that all weights lie in."""
+
+import contextlib
+import mmap
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepwell.dialects.support.errors import ModelError
+
+if TYPE_CHECKING:
+    from stepwell.dialects.core.weights import WeightTable  # which a start from the cache does not load
+
+ALIGNMENT = 64
+"""Bytes: a cache line, and the widest vector."""
+_HUGE_PAGE = 1 << 21
+_LARGE = 1 << 20  # bytes: smaller arrays are in a cache anyway
+_BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that is to be
+
+
+def aligned_empty(size: int) -> np.ndarray:
+    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`, a large one on huge pages where the system has them.
+
+    On small pages, which lie anywhere in physical memory, how much of the cache a buffer gets is a matter of luck.
+    """
+    if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+        return raw[-address(raw) % ALIGNMENT :][:size]
+    whole = -(-size // _HUGE_PAGE) * _HUGE_PAGE
+    block = mmap.mmap(-1, whole + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # untouched, the margin takes no memory
+    raw = np.frombuffer(block, np.uint8)
+    start = -address(raw) % _HUGE_PAGE
+    with contextlib.suppress(OSError):  # a kernel without them
+        block.madvise(mmap.MADV_HUGEPAGE, start, whole)
+    return raw[start : start + size]
+
+
+def address(array: np.ndarray) -> int:
+    """The address of an array's first element."""
+    return int(array.__array_interface__["data"][0])
+
+
+def dense(array: np.ndarray) -> np.ndarray:
+    """The array itself if it is row-major without gaps, or a copy that is. A transposed matrix is copied in blocks that the caches hold."""
+    if array.flags.c_contiguous or array.nbytes < _LARGE:
+        return np.ascontiguousarray(array)
+    out = np.empty(array.shape, array.dtype)
+    fastest = array.strides.index(min(array.strides))
+    if fastest == array.ndim - 1:
+        out[...] = array
+        return out
+    part: list[slice] = [slice(None)] * array.ndim
+    for start in range(0, array.shape[fastest], _BLOCK[0]):
+        for last in range(0, array.shape[-1], _BLOCK[1]):
+            part[fastest], part[-1] = slice(start, start + _BLOCK[0]), slice(last, last + _BLOCK[1])
+            out[tuple(part)] = array[tuple(part)]
+    return out
+
+
+def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> np.ndarray:
+    """One buffer of `size` bytes with each array of `offsets` at its offset, dense and row-major. Read-only.
+
+    Raises ModelError for a weight that is not there or does not fit.
+    """
+    arena = aligned_empty(size)
+    end = 0
+    for chunk in arena_chunks(weights, offsets, size):
+        arena[end : end + len(chunk)] = chunk
+        end += len(chunk)
+    arena.flags.writeable = False
+    return arena
+
+
+def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
+    """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`.
+
+    Weights that are still to be computed are computed here, one after the other, and not kept.
+    """
+    missing = [name for name in offsets if name not in weights]
+    if missing:
+        raise ModelError(f"weight '{missing[0]}': expected in the weight table, which does not have it")
+    end = 0
+    placed = sorted((offset, weights.entry(name).nbytes, name) for name, offset in offsets.items())  # one without bytes before one at the same place
+    for offset, nbytes, name in placed:
+        if offset < 0 or offset + nbytes > size:
+            raise ModelError(f"weight '{name}': {nbytes} bytes at offset {offset} do not fit into an arena of {size} bytes")
+        if offset < end:
+            raise ModelError(f"weight '{name}' at offset {offset} overlaps the one before it, which ends at {end}")
+        if offset > end:
+            yield np.zeros(offset - end, np.uint8)
+        for part in weights.parts(name):
+            if part.nbytes:
+                yield dense(part).reshape(-1).view(np.uint8)
+        end = offset + nbytes
+    if size > end:
+        yield np.zeros(size - end, np.uint8)

@@ -1,0 +1,138 @@
+"""Link objects into the running process, without a linker, and unload them when nobody needs them any more."""
+
+import ctypes
+import platform
+import struct
+import sys
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+
+from stepwell.dialects.support.errors import CodegenError
+from stepwell.runtime import elf, support
+from stepwell.runtime.image import Image, runs
+from stepwell.runtime.openmp import OpenMP, address_in, openmp
+
+_LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dylib",)}
+
+
+class LoadedCode:
+    """Objects that are linked and mapped executable, until `close` or the garbage collector takes them away.
+
+    Each is linked by itself, so that two models may define the same names, and unloading gives all memory back.
+    The addresses are valid as long as this object is open: keep it as long as anything may call them.
+    """
+
+    def __init__(self, addresses: Mapping[str, int], unload: Callable[[], None]) -> None:
+        self._addresses = dict(addresses)
+        self._unload = weakref.finalize(self, unload)
+        # While the interpreter ends, other threads may be running in it; the process's end frees everything anyway.
+        self._unload.atexit = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the code was unloaded."""
+        return not self._unload.alive
+
+    def address(self, name: str) -> int:
+        """The address of the exported function `name`. Raises CodegenError if the code is closed or did not export it."""
+        if self.closed:
+            raise CodegenError(f"@{name}: the code was unloaded")
+        if name not in self._addresses:
+            raise CodegenError(f"@{name} is not exported; exported: {', '.join(sorted(self._addresses))}")
+        return self._addresses[name]
+
+    def function(self, name: str, arguments: int) -> Callable[..., None]:
+        """A callable for the exported function `name` of `arguments` pointers (integers), which releases the GIL while it runs.
+
+        It keeps this object alive.
+        """
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * arguments)(self.address(name))
+        function.keep = self  # type: ignore[attr-defined]
+        return function
+
+    def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
+        """As `function`, for one that takes a pointer to an array of `arguments` pointers, however many these are."""
+        function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self.address(name))
+        pack = struct.Struct(f"{arguments}Q").pack
+
+        def call(*addresses: int) -> None:
+            function(pack(*addresses))
+
+        call.keep = self  # type: ignore[attr-defined]
+        return call
+
+    def close(self) -> None:
+        """Unload the code. Nothing may be running in it, and none of its addresses may be used from now on."""
+        self._unload()
+
+
+def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> LoadedCode:
+    """Link `objects` (by the name of the function each defines) with each other, OpenMP and the C and maths libraries.
+
+    Raises CodegenError for a damaged object, for a function that two objects define, for one that none defines (naming who needs it).
+    """
+    bad = next((name for name, data in objects.items() if not elf.is_elf(data)), None)
+    if bad is not None:
+        if sys.platform == "linux" or any(map(elf.is_elf, objects.values())):
+            raise CodegenError(f"the object of @{bad} is not an ELF object")
+        from stepwell.runtime.jit import link  # here and below, because LLVM takes tens of megabytes, and most programs need nothing of it any more
+
+        return LoadedCode(*link(objects, None, exports))
+    files = {name: elf.read(data) for name, data in objects.items()}
+    imports, helpers = _resolve(files, exports)
+    if helpers:
+        from stepwell.runtime.jit import compile_helpers
+
+        objects = {**objects, "": compile_helpers(support.module(helpers))}
+        files[""] = elf.read(objects[""])
+    if runs(list(files.values()), platform.machine()):
+        image = Image(files, imports)
+        return LoadedCode({name: image.addresses[name] for name in exports}, image.close)
+    from stepwell.runtime.jit import link
+
+    return LoadedCode(*link(objects, imports, exports))
+
+
+def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[dict[str, int], list[str]]:
+    """The address of each function that is needed from outside of the objects, and the names of those that `support` has."""
+    defined: dict[str, str] = {}
+    needed: dict[str, str] = {}
+    for name, file in files.items():
+        for symbol in file.defined:
+            if symbol in defined:
+                raise CodegenError(f"@{symbol} is defined by two objects: of @{defined[symbol]} and of @{name}")
+            defined[symbol] = name
+        for symbol in file.undefined:
+            needed.setdefault(symbol, name)
+    missing = [f"@{symbol}, exported" for symbol in exports if symbol not in defined]
+    found: dict[str, int] = {}
+    helpers = []
+    for symbol in sorted(needed.keys() - defined.keys()):
+        address = _address(symbol)
+        if address is not None:
+            found[symbol] = address
+        elif symbol in support.HELPERS:
+            helpers.append(symbol)
+        else:
+            missing.append(f"@{symbol}, called by @{needed[symbol]}")
+    if missing:
+        raise CodegenError(f"no object or library defines {'; '.join(missing)}")
+    return found, helpers
+
+
+def _address(symbol: str) -> int | None:
+    if symbol.startswith(("__kmpc_", "omp_")):
+        runtime: OpenMP | None = openmp()
+        return None if runtime is None else runtime.symbol(symbol)
+    for library in _libraries():
+        address = address_in(library, symbol)
+        if address is not None:
+            return address
+    return None
+
+
+@cache
+def _libraries() -> tuple[ctypes.CDLL, ...]:
+    """The process itself first (the C library), then those that it may not have loaded for everybody."""
+    return (ctypes.CDLL(None), *(ctypes.CDLL(name) for name in _LIBRARIES.get(sys.platform, ())))

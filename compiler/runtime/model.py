@@ -1,0 +1,304 @@
+"""A compiled model: checks the arrays it is given, runs the native code, tells what it is made of."""
+
+import bisect
+import collections
+import itertools
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.index_checks import IndexCheck, widths
+from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
+from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.loader import LoadedCode
+from stepwell.runtime.openmp import openmp
+
+if TYPE_CHECKING:
+    from stepwell.dialects.core.types import TensorType
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of a model."""
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None. A `CompiledModel` has numbers only."""
+    dtype: np.dtype
+
+    @staticmethod
+    def of(name: str, tensor: "TensorType") -> "TensorInfo":
+        """The record for a tensor of the IR."""
+        return TensorInfo(name, tensor.shape, to_numpy(tensor.dtype))
+
+    def __str__(self) -> str:
+        sizes = "x".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.dtype.name}[{sizes}]"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a model occupies, in bytes."""
+
+    weights_bytes: int
+    workspace_bytes: int
+    """For each call that runs at the same time."""
+
+
+class CompiledModel:
+    """Native code for a model of fixed shapes. Safe to call from several threads at once.
+
+    Made by `stepwell.compile`. The native `main` takes an array of pointers: for each input, each output and each hidden result, which tells how
+    far indices reach, then the weight arena and the workspace; `texts` gives the IR of each level it knows, when it is asked for.
+    """
+
+    def __init__(
+        self,
+        *,
+        inputs: Sequence[TensorInfo],
+        outputs: Sequence[TensorInfo],
+        code: LoadedCode,
+        weights: np.ndarray,
+        workspace_bytes: int,
+        threads: int,
+        texts: Mapping[str, Callable[[], str]],
+        timings: Mapping[str, float],
+        kernels: int,
+        objects: Mapping[str, bytes] | None = None,
+        checks: Sequence[IndexCheck] = (),
+    ) -> None:
+        self.inputs = tuple(inputs)
+        self.outputs = tuple(outputs)
+        self.threads = threads
+        self.timings = dict(timings)
+        """Seconds that each level took to reach."""
+        self.kernels = kernels
+        """Number of distinct kernels."""
+        self.objects = dict(objects or {})
+        """The code by function: `main` and each kernel, to be linked again where one is to be called by itself."""
+        self.memory = Memory(weights.nbytes, workspace_bytes)
+        self._texts = dict(texts)
+        self._names = tuple(info.name for info in self.inputs)
+        self._slots = [(_TruthSlot if info.dtype == np.bool_ else _Slot)(info, "input") for info in self.inputs]
+        self._out_slots = [_Slot(info, "output") for info in self.outputs]
+        self.weights = weights  # keeps the memory that the address is of
+        """The arena of all weights, read-only."""
+        self._weights_address = address(weights)
+        self.checks = IndexChecks(checks)
+        """What is looked at when a run is over."""
+        self._checked = bool(checks)
+        self._main = code.packed_function("main", len(self.inputs) + len(self.outputs) + len(self.checks.widths) + 2)
+        self._openmp = openmp()
+        # Workspaces that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic.
+        self._workspaces: collections.deque[np.ndarray] = collections.deque()
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Run on the inputs in the model's order; the outputs in the model's order.
+
+        Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range,
+        ResourceError if there is no memory for it.
+        """
+        if len(arrays) != len(self._slots):
+            raise InputError(f"expected {len(self._slots)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
+        return self._run(arrays, None)
+
+    def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
+        """Run on inputs by name; returns outputs by name, in the model's order.
+
+        `out` gives arrays for some or all outputs to be written to: contiguous, writeable, of the right dtype and shape.
+        Raises InputError for a missing or unknown name and for an array that does not fit, IndexRangeError for an index out of range;
+        what then is in `out` means nothing.
+        """
+        try:
+            arrays = [inputs[name] for name in self._names]
+        except (KeyError, TypeError, IndexError):
+            raise names_error(inputs, self._names, "input") from None
+        if len(inputs) != len(arrays):
+            raise names_error(inputs, self._names, "input")
+        results = self._run(arrays, out)
+        return {info.name: array for info, array in zip(self.outputs, results, strict=True)}
+
+    def ir(self, level: str) -> str:
+        """The text of the model at `level`. Raises InputError for a level that it does not have."""
+        if not isinstance(level, str) or level not in self._texts:
+            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._texts)}")
+        return self._texts[level]()
+
+    def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
+        try:
+            given = [slot.fit(array) for slot, array in zip(self._slots, arrays, strict=True)]
+            if out is None:
+                results = [slot.empty() for slot in self._out_slots]
+            else:
+                results = self._destinations(out)
+                given = _apart(given, results)
+            try:
+                workspace = self._workspaces.pop()
+            except IndexError:
+                workspace = aligned_empty(self.memory.workspace_bytes)
+        except (MemoryError, OSError) as error:  # the second from mapping memory
+            sizes = f"{sum(slot.nbytes for slot in self._out_slots)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
+            raise ResourceError(f"the run: out of memory, for {sizes}") from error
+        addresses = [address(array) for array in given]
+        addresses += [address(array) for array in results]
+        hidden = None
+        if self._checked:
+            hidden = self.checks.buffer()
+            addresses += self.checks.addresses(hidden)
+        try:
+            if self._openmp is None:
+                self._main(*addresses, self._weights_address, address(workspace))
+            else:
+                before = self._openmp.set_threads(self.threads)
+                try:
+                    self._main(*addresses, self._weights_address, address(workspace))
+                finally:
+                    self._openmp.set_threads(before)
+        finally:
+            self._workspaces.append(workspace)
+        if hidden is not None:
+            self.checks.raise_any(hidden)
+        return results
+
+    def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        names = [info.name for info in self.outputs]
+        if not isinstance(out, Mapping) or not set(out) <= set(names):
+            raise names_error(out, names, "output", some=True)
+        results = [slot.check_destination(out[slot.info.name]) if slot.info.name in out else slot.empty() for slot in self._out_slots]
+        for (_, end, i), (start, _, j) in itertools.pairwise(_spans(results)):
+            if start < end:
+                raise InputError(f"output '{names[max(i, j)]}': expected memory of its own, got memory shared with output '{names[min(i, j)]}'")
+        return results
+
+
+class IndexChecks:
+    """What a model looks at when a run is over: how far its indices reached."""
+
+    def __init__(self, checks: Sequence[IndexCheck]) -> None:
+        self.checks = tuple(checks)
+        self.widths = widths(checks)
+        """How many 64-bit numbers each hidden result of the native code has."""
+        self._starts = list(itertools.accumulate(self.widths, initial=0))
+        shared = [[check.limits for check in checks if check.result == result] for result in range(len(self.widths))]
+        self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
+
+    def buffer(self) -> np.ndarray:
+        """Memory for all hidden results of a run."""
+        return np.empty(self._starts[-1], np.uint64)
+
+    def addresses(self, buffer: np.ndarray) -> list[int]:
+        """Of each hidden result."""
+        base = address(buffer)
+        return [base + 8 * start for start in self._starts[:-1]]
+
+    def raise_any(self, buffer: np.ndarray) -> None:
+        """Raise IndexRangeError, for the first node that has one, if an index was out of range."""
+        codes = buffer.tolist()
+        if any(map(operator.ge, codes, self._limits)):
+            problems = (c.problem(codes[self._starts[c.result] : self._starts[c.result + 1]]) for c in self.checks)
+            raise IndexRangeError(next(problem for problem in problems if problem is not None))
+
+
+class _Slot:
+    """The place of one input or output: what fits."""
+
+    def __init__(self, info: TensorInfo, kind: str) -> None:
+        self.info = info
+        self.what = f"{kind} '{info.name}'"
+        self.dtype = info.dtype
+        self.shape = info.shape
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
+
+    def empty(self) -> np.ndarray:
+        return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]
+
+    def fit(self, array: Any) -> np.ndarray:
+        """The array itself where the code can read it in place, else a copy. Raises InputError if it is another kind of array."""
+        if type(array) is not np.ndarray:
+            array = as_array(self.what, self.info, array)
+        if array.dtype != self.dtype:
+            array = as_dtype(self.what, self.info, array)
+        if array.shape != self.shape:
+            raise InputError(f"{self.what}: expected {self.info}, got shape {_sizes(array.shape)}")
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            return np.require(array, requirements=("C", "A"))
+        return cast(np.ndarray, array)
+
+    def check_destination(self, array: Any) -> np.ndarray:
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{self.what}: expected an array {self.info} to write to, got {_kind(array)}")
+        if array.dtype != self.dtype or array.shape != self.shape:
+            raise InputError(f"{self.what}: expected {self.info} to write to, got {array.dtype.name}[{_sizes(array.shape)}]")
+        if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
+            raise InputError(f"{self.what}: expected a contiguous, aligned, writeable array to write to, got one that is not")
+        return array
+
+
+class _TruthSlot(_Slot):
+    """The place of a boolean input. The code takes a byte for 0 or 1, while numpy takes any but 0 for true: a view of other data may hold such."""
+
+    def fit(self, array: Any) -> np.ndarray:
+        fitting = super().fit(array)
+        codes = fitting.view(np.uint8)
+        return codes != 0 if codes.max(initial=0) > 1 else fitting
+
+
+def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
+    """`value` if it is an array or one of numpy's scalars. Lists and the like are not taken: their dtype would be a guess."""
+    if not isinstance(value, (np.ndarray, np.generic)):
+        raise InputError(f"{what}: expected an array {info}, got {_kind(value)}")
+    return np.asarray(value)
+
+
+def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
+    """`array` in the machine's byte order. Raises InputError if its dtype is not that of `info`."""
+    if array.dtype.newbyteorder("=") != info.dtype:
+        raise InputError(f"{what}: expected {info}, got dtype {array.dtype.name}")
+    # The other byte order is a matter of how the array is stored, like its strides.
+    return array.astype(info.dtype, copy=False)
+
+
+def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
+    """Where contiguous arrays begin and end in memory, and which they are, in the order of memory; empty ones left out."""
+    return sorted((address(array), address(array) + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes)
+
+
+def _apart(arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """`arrays`, copied where they share memory with one of the results, which are written while they are read. All are contiguous."""
+    spans = _spans(results)
+    starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+
+    def is_shared(array: np.ndarray) -> bool:
+        next_one = bisect.bisect_right(ends, address(array))  # the first that ends after the array begins
+        return next_one < len(starts) and starts[next_one] < address(array) + array.nbytes
+
+    return [array.copy() if is_shared(array) else array for array in arrays]
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _sizes(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape)) if shape else "() (a scalar)"
+
+
+def names_error(given: Any, names: Sequence[str], kind: str, *, some: bool = False) -> InputError:
+    """What is wrong with the names in `given`."""
+    if not isinstance(given, Mapping):
+        return InputError(f"expected {kind}s by name, as a dict, got {_kind(given)}")
+    missing = [] if some else [name for name in names if name not in given]
+    extra = [str(name) for name in given if name not in names]
+    parts = [f"missing {kind} '{name}'" for name in missing] + [f"unknown {kind} '{name}'" for name in extra]
+    return InputError(f"{', '.join(parts)}; the model's {kind}s: {', '.join(names) or 'none'}")

@@ -1,0 +1,138 @@
+"""Find the OpenMP runtime library, load it once, and set the number of threads of a call."""
+
+import ctypes
+import functools
+import importlib.metadata
+import os
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from stepwell.dialects.support.processes import Lock
+
+_NAMES = {"linux": ("libomp.so", "libomp.so.5"), "darwin": ("libomp.dylib",)}
+_INIT_AT_FORK = "KMP_INIT_AT_FORK"
+_LOADED = re.compile(r"(/\S*/lib(?:omp|iomp5)[\w.-]*\.so[\w.]*)$")
+
+
+class OpenMP:
+    """The loaded OpenMP runtime: its path, its symbols, and the thread count of the calling thread.
+
+    A forked process has none of its parent's threads, and the runtime forgets them there unless KMP_INIT_AT_FORK forbids it, which
+    scikit-learn does: so it is started without that. If another library has started it already, its parallel regions would wait for
+    these threads for ever, and a forked process runs them on one thread.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(path)
+        # PyDLL keeps the GIL: these calls take less time than releasing it.
+        calls = ctypes.PyDLL(path)
+        self._set: Callable[[int], None] = calls.omp_set_num_threads
+        self._get: Callable[[], int] = calls.omp_get_max_threads
+        self._known: Callable[[], int] | None = getattr(calls, "kmp_get_num_known_threads", None)
+        forbidden = os.environ.pop(_INIT_AT_FORK, None)
+        try:
+            self._get()
+        finally:
+            if forbidden is not None:
+                os.environ[_INIT_AT_FORK] = forbidden
+        self._is_forked = self._is_single = False
+        self._looking = Lock()
+        os.register_at_fork(after_in_child=functools.partial(setattr, self, "_is_forked", True))
+
+    def set_threads(self, threads: int) -> int:
+        """Let the parallel regions that this thread starts use `threads` threads; returns the number before."""
+        if self._is_forked:
+            self._look_at_threads()
+        if self._is_single:
+            threads = 1
+        before = self._get()
+        if before != threads:
+            self._set(threads)
+        return before
+
+    def _look_at_threads(self) -> None:
+        """In a forked process, where no other thread has run a model yet: see whether the runtime believes in any."""
+        with self._looking:
+            if not self._is_forked:
+                return
+            self._is_single = self._known is not None and self._known() > 1
+            self._is_forked = False
+        if self._is_single:
+            warnings.warn(
+                f"{self.path} was started with {_INIT_AT_FORK}=FALSE before Stepwell was used: models run on one thread in forked processes. "
+                f"Unset it, or use Stepwell before that library.", stacklevel=4,
+            )  # fmt: skip
+
+    def symbol(self, name: str) -> int | None:
+        """The address of one of the library's functions, or None."""
+        return address_in(self.library, name)
+
+
+def address_in(library: ctypes.CDLL, name: str) -> int | None:
+    """The address of the function `name` in a loaded library, or None."""
+    function = getattr(library, name, None)
+    return None if function is None else ctypes.cast(function, ctypes.c_void_p).value
+
+
+def find_libomp() -> str | None:
+    """The path of the OpenMP runtime to use, or None.
+
+    In this order: `STEPWELL_LIBOMP`; one that the process has loaded already (two OpenMP runtimes of LLVM in one process abort);
+    the one of the package `cmeel-libomp`; one on the library path of the system.
+    """
+    chosen = os.environ.get("STEPWELL_LIBOMP")
+    if chosen is not None:
+        return chosen if Path(chosen).is_file() else None
+    return _loaded() or _packaged() or _installed()
+
+
+def _loaded() -> str | None:
+    try:
+        lines = Path("/proc/self/maps").read_text().splitlines()
+    except OSError:
+        return None  # not Linux: nothing is known about what is loaded
+    for line in lines:
+        match = _LOADED.search(line)
+        if match:
+            return match[1]
+    return None
+
+
+def _packaged() -> str | None:
+    try:
+        files = importlib.metadata.files("cmeel-libomp") or []
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    for file in files:
+        path = Path(str(file.locate()))
+        if path.name in _NAMES.get(sys.platform, ()) and path.is_file():
+            return str(path.resolve())
+    return None
+
+
+def _installed() -> str | None:
+    for name in _NAMES.get(sys.platform, ()):
+        try:
+            ctypes.CDLL(name)
+        except OSError:
+            continue
+        return _loaded() or name
+    return None
+
+
+@functools.cache
+def openmp() -> OpenMP | None:
+    """The process's OpenMP runtime, loaded on first use; None, with a warning the first time, if there is none to load."""
+    path = find_libomp()
+    reason = "no libomp was found"
+    if path is not None:
+        try:
+            return OpenMP(path)
+        except (OSError, AttributeError) as error:
+            reason = f"{path} cannot be used: {error}"
+    warnings.warn(f"{reason}; models run on one thread. `pip install cmeel-libomp`, or set STEPWELL_LIBOMP to its path.", stacklevel=2)
+    return None

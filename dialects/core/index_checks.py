@@ -1,0 +1,100 @@
+"""What is known of indices that only a run has: which hidden result of @main tells how far they reach, and how far they may.
+
+@main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
+column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
+whose codes are those below 2n. Where the model declares the sizes of a result and the data ask for some, it is the code of how many more
+they ask for: 0 is right.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stepwell.dialects.support.errors import InferenceError, IRError
+
+if TYPE_CHECKING:
+    from stepwell.dialects.core.mlir import ir
+
+CHECKS = "stepwell.checks"
+"""The attribute of a module that lists its checks."""
+
+
+@dataclass(frozen=True)
+class IndexCheck:
+    """The range of one operand of indices, or the sizes of one result."""
+
+    node: str
+    """The ONNX nodes that the indices are used by, for messages."""
+    op: str
+    result: int
+    """Which of the hidden results tells about it; several checks may share one."""
+    dims: tuple[int, ...]
+    """The dimensions that the indices, or the columns of index vectors, go along."""
+    sizes: tuple[int, ...]
+    """Of these dimensions: as many as the hidden result has elements."""
+    exact: bool = False
+    """Whether it is about the sizes themselves."""
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """The codes from which on something is wrong."""
+        return tuple(1 if self.exact else 2 * size for size in self.sizes)
+
+    def problem(self, codes: Sequence[int]) -> str | None:
+        """What is wrong, given the elements of the hidden result; None if nothing is."""
+        for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
+            if code >= limit:
+                if self.exact:
+                    asked = size + decoded(code)
+                    return f"{self.op} of {self.node}: the data ask for size {asked} along dimension {dim}, for which the model declares {size}"
+                return f"{self.op} of {self.node}: {out_of_range(decoded(code), size, dim)}"
+        return None
+
+
+def out_of_range(index: int, size: int, dim: int | None = None, at: Sequence[int] = ()) -> str:
+    """The words for an index, perhaps that at a place of its tensor, that a dimension does not have."""
+    place = f", at {[int(i) for i in at]}," if at else ""
+    expected = f" (expected {-size} to {size - 1})" if size else ""
+    return f"index {index}{place} is out of range for {'a dimension' if dim is None else f'dimension {dim}'} of size {size}{expected}"
+
+
+def decoded(code: int) -> int:
+    """The number that has this zigzag code."""
+    return -(code + 1) // 2 if code % 2 else code // 2
+
+
+def widths(checks: Sequence[IndexCheck]) -> list[int]:
+    """How many elements each hidden result has."""
+    return list({check.result: len(check.sizes) for check in checks}.values())
+
+
+def set_checks(module: "ir.Operation", checks: Sequence[IndexCheck]) -> None:
+    """Put the checks on a module."""
+    from stepwell.dialects.core.attributes import to_attribute  # here and below, because a model from the cache does without the bindings
+
+    if checks:
+        module.attributes[CHECKS] = to_attribute([{name: v for name, v in vars(check).items() if v is not False} for check in checks])
+
+
+def get_checks(module: "ir.Operation") -> list[IndexCheck]:
+    """The checks of a module. Raises IRError if their attribute is not one that `set_checks` makes."""
+    from stepwell.dialects.core.attributes import to_python
+
+    if CHECKS not in module.attributes:
+        return []
+    try:
+        checks = [IndexCheck(**entry) for entry in to_python(module.attributes[CHECKS])]
+    except (TypeError, InferenceError):
+        checks = []
+    results = dict.fromkeys(check.result for check in checks if _is_sound(check))
+    lengths = {(check.result, len(check.sizes)) for check in checks}
+    if not checks or list(results) != list(range(len(lengths))):
+        fields = ", ".join(IndexCheck.__annotations__)
+        raise IRError(f"the attribute '{CHECKS}' must list checks ({fields}) of hidden results counted from 0, got {module.attributes[CHECKS]}")
+    return checks
+
+
+def _is_sound(check: IndexCheck) -> bool:
+    numbers = isinstance(check.dims, tuple) and isinstance(check.sizes, tuple) and all(isinstance(n, int) for n in (*check.dims, *check.sizes))
+    texts = isinstance(check.node, str) and isinstance(check.op, str)
+    return numbers and texts and isinstance(check.exact, bool) and 0 < len(check.dims) == len(check.sizes)

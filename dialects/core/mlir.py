@@ -1,0 +1,347 @@
+"""The one module that imports the MLIR bindings: names for everybody else, contexts made right, repairs of `ext`."""
+
+import re
+import sys
+import types
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
+from stepwell.dialects.support.errors import IRError
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.processes import Lock, uninterrupted
+
+with uninterrupted():  # native code that an interrupt leaves half set up cannot be set up again
+    from torch_mlir import ir, passmanager, rewrite
+    from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
+    from torch_mlir.dialects import ext as _ext
+    from torch_mlir.execution_engine import ExecutionEngine
+
+__all__ = [
+    "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "create_operation", "define_group_accessors",
+    "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
+    "passmanager", "register_dialect", "registered_dialects",
+    "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
+]  # fmt: skip
+
+Pure = _ext.Pure
+Region: TypeAlias = ir.Region
+
+# Field kinds of an operation class. The values of one variadic field may have different types: IRDL alone would not let them, but
+# `_TypeRuns` below does (so concat and fused stay variadic). Types of operands and results are checked by the op's `infer`, so that a
+# message can say more than a constraint can; type checkers see what the accessors return.
+if TYPE_CHECKING:
+
+    class Dialect:
+        """What type checkers see of `ext.Dialect`."""
+
+        DIALECT_NAMESPACE: str
+        operations: list[Any]
+
+        def __init_subclass__(cls, *, name: str, **kwargs: Any) -> None: ...
+
+    class Operation(ir.OpView):
+        """What type checkers see of `ext.Operation`."""
+
+        _fields: list[Any]
+
+        def __init_subclass__(cls, *, name: str | None = None, traits: list[Any] | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
+
+    class Attribute(ir.Attribute):
+        """What type checkers see of `ext.Attribute`."""
+
+        def __init_subclass__(cls, *, name: str | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
+
+        @classmethod
+        def get(cls, *args: Any, context: Any = None) -> Any: ...
+
+    Operand: TypeAlias = ir.Value[Any]
+    Result: TypeAlias = ir.Value[Any]
+    OptionalOperand: TypeAlias = ir.Value[Any] | None
+    VariadicOperand: TypeAlias = Sequence[ir.Value[Any]]
+    VariadicResult: TypeAlias = Sequence[ir.Value[Any]]
+else:
+    Dialect, Operation, Attribute = _ext.Dialect, _ext.Operation, _ext.Attribute
+    Operand = _ext.Operand[Any]
+    Result = _ext.Result[Any]
+    OptionalOperand = _ext.Operand[Any] | None
+    VariadicOperand = Sequence[_ext.Operand[Any]]
+    VariadicResult = Sequence[_ext.Result[Any]]
+
+
+def _keep_falsy_attributes(self: Any, attr: Any) -> Any:
+    """`False`, `[]` and empty arrays are attributes like any other: the bindings take them for absent."""
+    if attr is not None:
+        return attr
+    return self.default_factory() if self.default_factory else None
+
+
+TYPE_RUNS = 64  # how many times the type may change along a variadic group
+
+
+def _in_runs(define: Any) -> Any:
+    """IRDL gives all values of a variadic group one type: so define a variadic group as many, each for a run of values of one type."""
+
+    def define_in_runs(constraints: Any, names: Any, variadicities: Any, **where: Any) -> Any:
+        groups = []
+        for constraint, name, variadicity in zip(constraints, names, variadicities, strict=True):
+            groups.append((constraint, name, variadicity))
+            if variadicity == _ext.Variadicity.variadic:
+                groups += [(constraint.owner.clone().results[0], f"{name}{run}", variadicity) for run in range(1, TYPE_RUNS)]
+        return define(*map(list, zip(*groups, strict=True)), **where)
+
+    return define_in_runs
+
+
+class _TypeRuns:
+    """Gives IRDL's verifier the lengths of the runs while it looks at an op, and takes them away again: nobody else sees them.
+
+    For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
+    """
+
+    @staticmethod
+    def verify_invariants(view: Any) -> bool:
+        op = view.operation
+        for fields, values, sizes_name in _variadic_groups(view):
+            runs: list[int] = []
+            singles = len(fields) - 1
+            for i, value in enumerate(values):
+                if i <= singles or value.type != values[i - 1].type:
+                    runs.append(0)
+                runs[-1] += 1
+            if len(runs) > singles + TYPE_RUNS:
+                op.location.emit_error(f"'{op.name}' has values of more than {TYPE_RUNS} types in a row ({sizes_name})")
+                return False
+            op.attributes[sizes_name] = ir.DenseI32ArrayAttr.get(runs + [0] * (singles + TYPE_RUNS - len(runs)), op.context)
+        return True
+
+    @staticmethod
+    def verify_region_invariants(view: Any) -> bool:
+        for _, _, sizes_name in _variadic_groups(view):
+            del view.operation.attributes[sizes_name]
+        return True
+
+
+def _variadic_groups(view: Any) -> list[tuple[Any, list[Any], str]]:
+    op, cls = view.operation, type(view)
+    groups = ((operand_fields(cls), list(op.operands), "operandSegmentSizes"), (result_fields(cls), list(op.results), "resultSegmentSizes"))
+    return [g for g in groups if any(kind == "variadic" for _, kind in g[0])]
+
+
+def _attach_with_type_runs(attach: Any) -> Any:
+    def attach_traits(cls: Any) -> None:
+        attach(cls)
+        kinds = [kind for fields in (operand_fields(cls), result_fields(cls)) for _, kind in fields]
+        if "variadic" in kinds:
+            ir.DynamicOpTrait.attach(cls.OPERATION_NAME, _TypeRuns)
+
+    return classmethod(attach_traits)
+
+
+def _repair_ext() -> None:
+    if hasattr(_ext, "_repaired"):  # an interrupt took this module away after this, and it is imported again
+        return
+    _ext._repaired = True
+    _ext.AttributeDef.process_attr = _keep_falsy_attributes
+    _ext.irdl.operands_ = _in_runs(_ext.irdl.operands_)
+    _ext.irdl.results_ = _in_runs(_ext.irdl.results_)
+    _ext.Operation._attach_traits = _attach_with_type_runs(_ext.Operation._attach_traits.__func__)
+    # Attribute classes without a registered name fail as field types; these are the names of their storage kinds.
+    ir.DenseI64ArrayAttr.attr_name = "builtin.dense_array"
+    ir.BoolAttr.attr_name = "builtin.integer"
+    ir.DenseElementsAttr.attr_name = "builtin.dense_typed_elements"
+
+
+with uninterrupted():
+    _repair_ext()
+_loading = Lock()
+"""Of whoever makes a context: a dialect that is being loaded is kept in its class, and registered in tables of the whole process."""
+_BUILT_IN = ("stepwell.dialects.graph", "stepwell.dialects.sched.dialect")  # importing them registers them
+_dialects: list[Any] = []
+
+
+def register_dialect(dialect: Any) -> Any:
+    """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it."""
+    _dialects.append(dialect)
+    extension(dialect)
+    # Whenever they make the view of an op, the bindings try to import a module of its dialect's name and never give up: here it is.
+    module = f"{_ext.__package__}.{dialect.DIALECT_NAMESPACE}"
+    sys.modules.setdefault(module, types.ModuleType(module))
+    return dialect
+
+
+def registered_dialects() -> list[Any]:
+    """Our dialects, plugins' included."""
+    with uninterrupted():  # or some of their operations would be registered twice
+        for name in _BUILT_IN:
+            import_module(name)
+    return list(_dialects)
+
+
+def bare_context() -> ir.Context:
+    """A context with upstream's dialects alone. May be called from several threads at once.
+
+    Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
+    """
+    with _loading:
+        context = ir.Context()
+        context.enable_multithreading(False)
+    return context
+
+
+def make_context() -> ir.Context:
+    """As `bare_context`, with all of Stepwell's dialects loaded."""
+    dialects = registered_dialects()
+    with _loading:
+        context = bare_context()
+        with context, ir.Location.unknown():
+            for dialect in dialects:
+                dialect.load()
+    return context
+
+
+@contextmanager
+def diagnostics(context: ir.Context) -> Iterator[list[str]]:
+    """Collect the diagnostics emitted inside the block as `location: message` lines instead of printing them."""
+    lines: list[str] = []
+
+    def collect(diagnostic: Any) -> bool:
+        lines.append(_diagnostic_text(diagnostic))
+        return True
+
+    handler = context.attach_diagnostic_handler(collect)
+    try:
+        yield lines
+    finally:
+        handler.detach()
+
+
+def _diagnostic_text(diagnostic: Any) -> str:
+    notes = "".join(f"\n  note: {_diagnostic_text(note)}" for note in diagnostic.notes)
+    return f"{diagnostic.location}: {diagnostic.message}{notes}"
+
+
+def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
+    """The module in `text`. Raises IRError with every diagnostic, and its place in `source`, when it does not parse or verify."""
+    try:
+        return ir.Module.parse(text, context)
+    except ir.MLIRError as error:
+        found = _told(error)
+        if not found:
+            found = [_silently_refused(text, context)]
+        raise IRError(summary(found, source), diagnostics=found) from None
+
+
+def _told(error: ir.MLIRError) -> list[Diagnostic]:
+    return [diagnostic for record in error.error_diagnostics for diagnostic in from_native(record)]
+
+
+def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
+    """Where and why the parser stopped without a word: it does so at an op of a dialect that was defined at run time, written without quotes."""
+    names = {op.OPERATION_NAME for dialect in registered_dialects() for op in dialect.operations}
+    for found in re.finditer(r'(?<!["\w.])[A-Za-z_]\w*\.[\w.]+', text):
+        if found.group() in names:
+            try:  # the text up to here: if this is where an op is expected, nothing is said of it either
+                ir.Module.parse(text[: found.end()], context)
+            except ir.MLIRError as error:
+                if not _told(error):
+                    before, op = text[: found.start()], found.group()
+                    line, column = before.count("\n") + 1, len(before[before.rfind("\n") + 1 :].encode()) + 1  # MLIR counts bytes
+                    return Diagnostic("error", f"op '{op}' has no custom form: write it in the generic one, \"{op}\"(…) : (…) -> …", line, column)
+    return Diagnostic("error", "the text does not parse, and the parser does not say why")
+
+
+def defining_op(value: ir.Value) -> ir.Operation | None:
+    """The operation that makes `value`, or None for a block argument."""
+    owner = value.owner
+    return None if isinstance(owner, ir.Block) else owner.operation
+
+
+def users(value: ir.Value) -> list[ir.Operation]:
+    """The operations that use `value`, one entry per use."""
+    return [use.owner.operation for use in value.uses]
+
+
+def use_count(value: ir.Value) -> int:
+    """How many uses `value` has."""
+    return sum(1 for _ in value.uses)
+
+
+@cache
+def _fields_of(cls: Any) -> tuple[list[tuple[str, str]], list[Any], list[tuple[str, str]]]:
+    operands, attributes, results, _ = _ext.partition_fields(cls._fields)
+    return [(f.name, f.variadicity.name) for f in operands], list(attributes), [(f.name, f.variadicity.name) for f in results]
+
+
+def operand_fields(cls: Any) -> list[tuple[str, str]]:
+    """The operand fields of an op class as (name, "single" | "optional" | "variadic"), in order."""
+    return list(_fields_of(cls)[0])
+
+
+def attribute_fields(cls: Any) -> list[Any]:
+    """The attribute fields of an op class (each with `name` and `constraint`, its attribute class), in order."""
+    return list(_fields_of(cls)[1])
+
+
+def result_fields(cls: Any) -> list[tuple[str, str]]:
+    """The result fields of an op class, as `operand_fields`."""
+    return list(_fields_of(cls)[2])
+
+
+def operand_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The operands of field `name`: a value, a list for a variadic field, None for an absent optional one."""
+    return _group(op, operand_fields(cls), name, list(op.operands), "operandSegmentSizes")
+
+
+def result_group(op: ir.Operation, cls: Any, name: str) -> Any:
+    """The results of field `name`, as `operand_group`."""
+    return _group(op, result_fields(cls), name, list(op.results), "resultSegmentSizes")
+
+
+def _group(op: ir.Operation, fields: list[tuple[str, str]], name: str, values: list[Any], sizes_name: str) -> Any:
+    index = [n for n, _ in fields].index(name)
+    multiple = [i for i, (_, kind) in enumerate(fields) if kind != "single"]
+    if len(multiple) > 1:
+        sizes = list(ir.DenseI32ArrayAttr(op.attributes[sizes_name]))
+    else:  # the one group of unknown size takes what the others leave
+        sizes = [1] * len(fields)
+        for i in multiple:
+            sizes[i] = len(values) - (len(fields) - 1)
+    start = sum(sizes[:index])
+    group = values[start : start + sizes[index]]
+    if fields[index][1] == "variadic":
+        return group
+    return group[0] if group else None
+
+
+def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
+    """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
+
+    Segment sizes are written only where two or more fields vary in length: elsewhere they follow from the number of operands, and
+    IR that people write by hand stays free of them.
+    """
+    attributes = dict(attributes)
+    flat = []
+    for fields, groups, sizes_name in ((operand_fields(cls), operands, "operandSegmentSizes"), (result_fields(cls), results, "resultSegmentSizes")):
+        lists = [[] if g is None else list(g) if isinstance(g, (list, tuple)) else [g] for g in groups]
+        if sum(kind != "single" for _, kind in fields) > 1:
+            attributes[sizes_name] = ir.DenseI32ArrayAttr.get([len(g) for g in lists])
+        flat.append([v for g in lists for v in g])
+    regions = sum(isinstance(f, _ext.RegionDef) for f in cls._fields)
+    return ir.Operation.create(cls.OPERATION_NAME, operands=flat[0], results=flat[1], attributes=attributes, regions=regions, **where).opview
+
+
+def define_group_accessors(cls: Any) -> None:
+    """Replace the operand and result accessors of an op class by ones that need no segment sizes with a single varying field."""
+    for fields, group in ((operand_fields(cls), operand_group), (result_fields(cls), result_group)):
+        if any(kind != "single" for _, kind in fields):
+            for name, _ in fields:
+                setattr(cls, name, _group_accessor(name, group))
+
+
+def _group_accessor(name: str, group: Any) -> property:
+    return property(lambda self: group(self.operation, type(self), name))

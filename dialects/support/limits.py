@@ -1,0 +1,119 @@
+"""What a model may cost before it runs: limits that travel with a compilation, and what of them is spent."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+
+from stepwell.dialects.support.errors import InputError, LimitError
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a model may cost before it runs. Where folding would cost more, it is left to run time; beyond the others is a LimitError."""
+
+    fold_bytes: int = 1 << 28
+    """By how many bytes constants may grow through what is computed at compile time (at least 4 times the model's own weights are allowed)."""
+    fold_operations: int = 1 << 33
+    """How many arithmetic operations may be done at compile time, in all."""
+    unrolled_operations: int = 1 << 14
+    """How many nodes may come of unrolled loops, in all. Others stay loops, which the levels below graph do not know yet."""
+    operations: int = 1 << 18
+    """How many nodes a model may have, with its functions and unrolled loops written out."""
+    value_bytes: int = 1 << 34
+    """How many bytes a value may have: a weight, an input, an intermediate or final result."""
+    workspace_bytes: int = 1 << 35
+    """How many bytes of memory a run may take for intermediate results."""
+    seconds: float = float("inf")
+    """How long compiling may take. Looked at between nodes and passes, so that it may take a pass longer."""
+
+    def __post_init__(self) -> None:
+        for name, value in self.items():
+            kinds = (int, float) if name == "seconds" else (int,)
+            if not isinstance(value, kinds) or isinstance(value, bool) or not value >= 0:
+                raise InputError(f"limit '{name}': expected a number from 0, got {value!r}")
+
+    def items(self) -> list[tuple[str, float]]:
+        """The limits by name."""
+        return [(f.name, getattr(self, f.name)) for f in fields(self)]
+
+    def key(self) -> str:
+        """What compiled code may depend on, as text for a key of the cache."""
+        return repr(replace(self, seconds=0.0))
+
+    @staticmethod
+    def parse(texts: Sequence[str]) -> "Limits":
+        """Limits from `NAME=NUMBER`, where K, M, G and T after the number stand for powers of 1024. Raises InputError."""
+        values: dict[str, float] = {}
+        known = [name for name, _ in Limits().items()]
+        for text in texts:
+            name, _, number = text.partition("=")
+            name = name.replace("-", "_")
+            if name not in known:
+                raise InputError(f"there is no limit '{name}'; the limits are: {', '.join(known)}")
+            if name in values:
+                raise InputError(f"limit '{name}' is given twice")
+            values[name] = _number(name, number)
+        return Limits(**values)  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str) -> float:
+    digits, unit = (text[:-1], text[-1:]) if text[-1:] in _UNITS else (text, "")
+    if digits.isascii() and digits.isdigit() and len(digits) < 20:
+        return int(digits) * _UNITS[unit]
+    try:
+        if name == "seconds":
+            return float(text)
+    except ValueError:
+        pass
+    raise InputError(f"limit '{name}': expected a number from 0, perhaps with K, M, G or T behind it, got '{text}'")
+
+
+@dataclass
+class Budget:
+    """The limits of one compilation, and what of them is spent so far. One for a whole model: the importer and all passes share it."""
+
+    limits: Limits = field(default_factory=Limits)
+    given_bytes: int = 0
+    """The weights that came with the model."""
+    held_bytes: int = 0
+    """By how much constants have grown."""
+    operations: int = 0
+    unrolled: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    @property
+    def fold_bytes(self) -> int:
+        """By how much constants may grow."""
+        return max(self.limits.fold_bytes, 4 * self.given_bytes)
+
+    def objection(self, made: int, operations: int, freed: int = 0) -> str | None:
+        """Why not to compute something at compile time: `made` bytes, after which `freed` are needed no more. None if nothing speaks against it."""
+        if self.held_bytes + made - freed > self.fold_bytes:
+            return f"it makes {made} bytes, and constants have grown by {self.held_bytes} of {self.fold_bytes} bytes already ({how_to('fold_bytes')})"
+        if self.operations + operations > self.limits.fold_operations:
+            total = self.limits.fold_operations
+            return f"it takes {operations} operations, and {self.operations} of {total} are spent already ({how_to('fold_operations')})"
+        return None
+
+    def spend(self, made: int, operations: int, freed: int = 0) -> None:
+        """Note what was computed at compile time, as for `objection`."""
+        self.held_bytes += made - freed
+        self.operations += operations
+
+    def check_time(self, where: str) -> None:
+        """Raise LimitError if compiling has taken too long; `where` says what comes next."""
+        spent = time.perf_counter() - self.began
+        if spent > self.limits.seconds:
+            raise LimitError(f"{where}: compiling has taken {spent:.1f} s, more than {self.limits.seconds:g} ({how_to('seconds')})")
+
+
+def how_to(limit: str) -> str:
+    """How to raise a limit, for messages."""
+    return f"limit {limit}; to raise it: limits=Limits({limit}=…) or --limit {limit}=…"
+
+
+def over(what: str, limit: str, value: float, limits: Limits) -> LimitError:
+    """The error for something that would take `value` of a limit."""
+    return LimitError(f"{what} would take {value}, more than {getattr(limits, limit)} ({how_to(limit)})")

@@ -1,0 +1,186 @@
+"""The pass that takes a model from tensors to memory: kernels in place, @main as calls on one workspace and one weight arena."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import arith, defining_op, func, ir, memref
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.limits import Limits, over
+from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
+from stepwell.passes.bufferize.kernels import KERNEL, SCRATCH, bufferise_kernels, copy_generic, result_count
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import find_function, functions
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.nest import ATTRIBUTE, choose
+
+NAME = "stepwell.name"
+COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
+BYTES = "stepwell.bytes"  # on @main's weights and workspace arguments: how many bytes they must hold
+WORKSPACE_BYTES = "stepwell.workspace_bytes"
+LOWER_BOUND = "stepwell.workspace_lower_bound"
+WEIGHTS_BYTES = "stepwell.weights_bytes"
+
+
+@register_pass("bufferize", level="scheduled")
+@dataclass
+class Bufferize(Pass):
+    """Bufferise the kernels' bodies and assign the buffers of @main.
+
+    @main becomes `@main(inputs…, outputs…, %weights: memref<?xi8>, %workspace: memref<?xi8>)`: each tensor is a view at a constant
+    offset. Concatenations are written in place by their producers, element-wise results overwrite inputs that die, results go
+    straight to the caller's buffers; whatever must still be copied is a kernel of its own.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        main = find_function(op, "main")
+        if not len(main.regions[0].blocks):
+            raise PassError("@main has no body")
+        block = op.regions[0].blocks[0]
+        main.operation.detach_from_parent()
+        bufferise_kernels(op, state)
+        kernels = {f.sym_name.value: f for f in functions(op) if KERNEL in f.attributes}
+        plan = assign(main, kernels)
+        _check_workspace(plan, state.budget.limits)
+        _MainBuilder(op, main, kernels, plan, state).build(ir.InsertionPoint(block))
+        i64 = ir.IntegerType.get_signless(64)
+        op.attributes[WORKSPACE_BYTES] = ir.IntegerAttr.get(i64, plan.workspace_bytes)
+        op.attributes[LOWER_BOUND] = ir.IntegerAttr.get(i64, plan.lower_bound)
+        for name in set(kernels) - plan.aliased_kernels:
+            _promise_no_alias(kernels[name])
+        state.count("in-place results", plan.in_place)
+        state.count("copies", sum(len(c) for c in plan.copies.values()))
+
+
+def _check_workspace(plan: Assignment, limits: Limits) -> None:
+    """Raise LimitError, naming the node of the largest buffer, if a run would take more memory than it may."""
+    if plan.workspace_bytes <= limits.workspace_bytes:
+        return
+    largest, where = 0, ""
+    for value, buffer in plan.values.items():
+        op = defining_op(value)
+        if buffer.place == "workspace" and buffer.size > largest and op is not None:
+            largest, where = buffer.size, " and ".join(node_names(op.location)) or "an unnamed node"
+    what = f"the intermediate results (the largest, of {where}, has {largest} bytes)"
+    raise over(what, "workspace_bytes", plan.workspace_bytes, limits)
+
+
+def _promise_no_alias(kernel: Any) -> None:
+    """No call of this kernel shares memory between its destinations, or between one of them and what it reads."""
+    count = len(kernel.arguments)
+    first = count - result_count(kernel) - int(SCRATCH in kernel.attributes)
+    attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= first else {}) for i in range(count)]
+    kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
+
+
+class _MainBuilder:
+    """Builds the @main on memory beside the old one on tensors."""
+
+    def __init__(self, module: ir.Operation, main: Any, kernels: dict[str, Any], plan: Assignment, state: PassState) -> None:
+        self.module, self.main, self.kernels, self.plan, self.state = module, main, kernels, plan, state
+        self.views: dict[tuple[Any, int, str], ir.Value] = {}
+        self.arguments: list[ir.Value] = []
+        self.inputs = [a for a in main.arguments if isinstance(a.type, ir.RankedTensorType)]
+
+    def build(self, ip: ir.InsertionPoint) -> None:
+        old = self.main.operation
+        i8 = ir.IntegerType.get_signless(8)
+        arena = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8)
+        returned = list(self.main.regions[0].blocks[0].operations)[-1].operation
+        types = [as_memref(a.type) for a in self.inputs] + [as_memref(v.type) for v in returned.operands] + [arena, arena]
+        with ip, old.location:
+            new = func.FuncOp("main", ir.FunctionType.get(types, []))
+            new.attributes["arg_attrs"] = ir.ArrayAttr.get(self._argument_attributes(len(returned.operands)))
+            block = new.add_entry_block([old.location] * len(types))
+            self.arguments = list(block.arguments)
+            with ir.InsertionPoint(block):
+                for op in self.main.regions[0].blocks[0].operations:
+                    self._emit(op.operation)
+
+    def _argument_attributes(self, outputs: int) -> list[ir.Attribute]:
+        i64 = ir.IntegerType.get_signless(64)
+
+        def kept(attributes: str, index: int) -> ir.Attribute:
+            values = self.main.attributes.get(attributes, None)
+            entry = ir.DictAttr(values[index]) if values is not None else None
+            return ir.DictAttr.get({NAME: entry[NAME]} if entry is not None and NAME in entry else {})
+
+        weights = ir.IntegerAttr(self.module.attributes[WEIGHTS_BYTES]).value if WEIGHTS_BYTES in self.module.attributes else 0
+        sizes = [ir.DictAttr.get({BYTES: ir.IntegerAttr.get(i64, n)}) for n in (weights, self.plan.workspace_bytes)]
+        return [*(kept("arg_attrs", i) for i in range(len(self.inputs))), *(kept("res_attrs", i) for i in range(outputs)), *sizes]
+
+    def _emit(self, op: ir.Operation) -> None:
+        with op.location:
+            for value, buffer, offset in self.plan.copies.get(op, []):
+                self._copy(value, buffer, offset)
+            if op.name == "func.call":
+                operands = [self._view(self.plan.values[v], 0, as_memref(v.type)) for v in op.operands]
+                if op in self.plan.scratch:
+                    scratch = self.kernels[callee(op)].arguments
+                    operands.append(self._view(self.plan.scratch[op], 0, scratch[len(scratch) - 1].type))
+                func.CallOp([], callee(op), operands)
+            elif op.name == "func.return":
+                func.ReturnOp([])
+
+    def _copy(self, value: ir.Value, buffer: Buffer, offset: int) -> None:
+        """A call of a kernel that copies a contiguous stretch of elements."""
+        flat = ir.MemRefType.get([element_count(value.type)], value.type.element_type)
+        source, target = self._view(self.plan.values[value], 0, flat), self._view(buffer, offset, flat)
+        func.CallOp([], self._copy_kernel(flat), [source, target])
+
+    def _copy_kernel(self, flat: ir.MemRefType) -> str:
+        name = f"{COPY}{flat.shape[0]}x{flat.element_type}"
+        if name in self.kernels:
+            return name
+        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
+            kernel = func.FuncOp(name, ir.FunctionType.get([flat, flat], []), visibility="private")
+            kernel.attributes[KERNEL] = kernel.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+            block = kernel.add_entry_block([self.main.location] * 2)
+            with ir.InsertionPoint(block):
+                copied = copy_generic(*block.arguments)
+                copied.attributes[ATTRIBUTE] = choose(Structured(copied), self.state.target).to_attribute()
+                func.ReturnOp([])
+        self.kernels[name] = kernel
+        return name
+
+    def _view(self, buffer: Buffer, extra: int, memref_type: ir.MemRefType) -> ir.Value:
+        """A memref of that type on a buffer, `extra` bytes into it."""
+        root, inner = buffer.root()
+        offset = inner + extra + (root.offset if root.place in ("workspace", "weights") else 0)
+        key = (root.place, offset, str(memref_type))
+        if key not in self.views:
+            self.views[key] = self._new_view(root.place, offset, memref_type)
+        return self.views[key]
+
+    def _new_view(self, place: Any, offset: int, memref_type: ir.MemRefType) -> ir.Value:
+        if place in ("workspace", "weights"):
+            base = self.arguments[-1 if place == "workspace" else -2]
+            view: ir.Value = memref.ViewOp(memref_type, base, arith.ConstantOp(ir.IndexType.get(), offset).result, []).result
+            return view
+        kind, index = place
+        argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
+        if offset:
+            raise PassError(f"@main's {kind} {index} cannot be written {offset} bytes in")
+        return argument if argument.type == memref_type else reshaped(argument, memref_type)
+
+
+def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
+    """A contiguous memref seen in another shape of as many elements."""
+    shape = list(memref_type.shape)
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, strides).result
+
+
+def element_count(tensor_type: Any) -> int:
+    """The number of elements of a statically shaped type."""
+    count = 1
+    for size in tensor_type.shape:
+        count *= size
+    return count
+
+
+def as_memref(tensor_type: Any) -> ir.MemRefType:
+    """The contiguous memref type of a ranked tensor type."""
+    return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)

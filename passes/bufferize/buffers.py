@@ -1,0 +1,243 @@
+"""Buffer assignment of @main: which memory each tensor of the list of kernel calls lives in.
+
+As XLA does it, at the level of calls: aliases first (views, concatenations in place, results that overwrite a dead input), then
+lifetimes, then offsets in one workspace.
+"""
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.kernels import IN_PLACE, SCRATCH, memref_bytes
+from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack
+
+VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
+
+
+@dataclass(eq=False)
+class Buffer:
+    """A stretch of memory. `place` is "workspace", "weights", ("input", i) or ("output", i); a workspace buffer may lie inside a
+    `parent` at `offset` bytes, and only roots are laid out."""
+
+    size: int
+    place: Any = "workspace"
+    parent: "Buffer | None" = None
+    offset: int = 0  # within the parent, or for a root within its place
+    first: int = 1 << 60
+    last: int = -1
+    members: list[tuple["Buffer", int]] = field(default_factory=list)  # each with its offset
+    joined: bool = False  # the result of a concatenation: written piece by piece
+    written: int = -1  # the step at which it first holds data itself, whatever its members do
+
+    def root(self) -> "tuple[Buffer, int]":
+        """The outermost buffer that holds this one, and the byte offset in it."""
+        way: list[Buffer] = []
+        buffer = self
+        while buffer.parent is not None:
+            way.append(buffer)
+            buffer = buffer.parent
+        offset = 0
+        for inner in reversed(way):  # which is shorter the next time: results in place of each other may be thousands deep
+            offset += inner.offset
+            inner.parent, inner.offset = buffer, offset
+        return buffer, offset
+
+    def put_into(self, parent: "Buffer", offset: int) -> None:
+        """Make this root a part of `parent`, whose lifetime then covers both."""
+        self.parent, self.offset = parent, offset
+        parent.members.append((self, offset))
+        holder, _ = parent.root()
+        holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
+
+    def stretches(self, offset: int = 0) -> list[Piece]:
+        """What it and its members hold, in no order, perhaps one over the other; `offset` is its own."""
+        found, waiting = [], [(self, offset)]
+        while waiting:
+            buffer, at = waiting.pop()
+            found.append(Piece(at, buffer.size, buffer.written))
+            waiting += [(member, at + inside) for member, inside in buffer.members]
+        return found
+
+    def pieces(self) -> tuple[Piece, ...]:
+        """The stretches of this root that first hold data at different steps, from its first byte to its last; empty if it is one."""
+        held = self.stretches()
+        cuts = sorted({p.offset for p in held} | {p.offset + p.size for p in held})
+        found: list[Piece] = []
+        for low, high in pairwise(cuts):
+            first = min(p.first for p in held if p.offset <= low and high <= p.offset + p.size)
+            if found and found[-1].first == first:
+                low = found.pop().offset
+            found.append(Piece(low, high - low, first))
+        return tuple(found) if len(found) > 1 else ()
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether it is written piece by piece, which cannot be done in an output."""
+        waiting = [self]
+        while waiting:
+            buffer = waiting.pop()
+            if buffer.joined:
+                return True
+            waiting += [member for member, _ in buffer.members]
+        return False
+
+    @property
+    def is_free_root(self) -> bool:
+        return self.parent is None and self.place == "workspace"
+
+
+@dataclass
+class Assignment:
+    """The result: a buffer for each tensor value, scratch for each call, and the copies that no alias could save."""
+
+    values: dict[ir.Value, Buffer] = field(default_factory=dict)
+    scratch: dict[ir.Operation, Buffer] = field(default_factory=dict)
+    copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
+    workspace_bytes: int = 0
+    lower_bound: int = 0
+    in_place: int = 0
+    aliased_kernels: set[str] = field(default_factory=set)
+
+
+def assign(main: Any, kernels: dict[str, Any]) -> Assignment:
+    """Assign a buffer to every tensor of @main, a block of kernel calls, views, concatenations and weights.
+
+    `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite. The workspace is laid
+    out by lifetimes; `lower_bound` is what lives at the busiest call. Raises PassError for an op that has no place in @main.
+    """
+    block = main.regions[0].blocks[0]
+    plan = Assignment()
+    ops = [o.operation for o in block.operations]
+    position = {o: i for i, o in enumerate(ops)}
+    for index, argument in enumerate(block.arguments):
+        if isinstance(argument.type, ir.RankedTensorType):
+            plan.values[argument] = Buffer(memref_bytes(argument.type), ("input", index))
+    concats = []
+    for op in ops:
+        if op.name == "tensor.empty":
+            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type))
+        elif op.name in VIEWS:
+            plan.values[op.results[0]] = plan.values[op.operands[0]]
+        elif op.name == "bufferization.to_tensor":
+            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type), "weights", offset=_weight_offset(op))
+        elif op.name == "func.call":
+            plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
+        elif op.name == "tensor.concat":
+            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type))
+            concats.append(op)
+        elif op.name not in ("arith.constant", "memref.view", "func.return"):
+            raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
+    _find_lifetimes(plan, ops, position)
+    for op in concats:
+        _join(plan, op, position[op])
+    _place_outputs(plan, ops[-1], len(block.arguments))
+    _reuse_in_place(plan, ops, position, kernels)
+    for op in ops:
+        scratch = _scratch_bytes(op, kernels)
+        if scratch:
+            plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
+    _lay_out(plan)
+    return plan
+
+
+def _weight_offset(op: ir.Operation) -> int:
+    """The byte offset of a weight: bufferization.to_tensor of memref.view %weights[constant]."""
+    view = defining_op(op.operands[0])
+    constant = defining_op(view.operands[1]) if view is not None and view.name == "memref.view" else None
+    if constant is None or constant.name != "arith.constant":
+        raise PassError(f"'{op.name}' at {op.location} must read a memref.view of the weights at a constant offset")
+    offset: int = ir.IntegerAttr(constant.attributes["value"]).value
+    return offset
+
+
+def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int]) -> None:
+    for op in ops:
+        if op.name in ("func.call", "func.return", "tensor.concat"):
+            for value in [*op.operands, *op.results]:
+                if value in plan.values:
+                    buffer = plan.values[value]
+                    buffer.first, buffer.last = min(buffer.first, position[op]), max(buffer.last, position[op])
+    for buffer in plan.values.values():
+        buffer.written = buffer.first
+
+
+def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
+    """Give a concatenation's operands their place in its result, so that their producers write there; copy those that cannot move."""
+    result = plan.values[op.results[0]]
+    result.joined = True
+    offset = 0
+    for value in op.operands:
+        buffer, inner = plan.values[value].root()
+        size = memref_bytes(value.type)
+        if buffer.is_free_root and buffer is not result and inner == 0 and buffer.size == size:
+            buffer.put_into(result, offset)
+        else:
+            plan.copies.setdefault(op, []).append((value, result, offset))
+            result.first = min(result.first, step)
+        offset += size
+
+
+def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> None:
+    """Have results computed in the caller's buffers; copy what is an input, a weight, part of something larger, or given twice."""
+    for index, value in enumerate(result.operands):
+        buffer, offset = plan.values[value].root()
+        place = ("output", index)
+        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.is_divided:
+            buffer.place = place
+        else:
+            plan.copies.setdefault(result, []).append((value, Buffer(memref_bytes(value.type), place), 0))
+
+
+def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], kernels: dict[str, Any]) -> None:
+    """Where a kernel may overwrite an input that dies there, let its result take that input's memory."""
+    for op in ops:
+        if op.name != "func.call":
+            continue
+        kernel = kernels[callee(op)]
+        if IN_PLACE not in kernel.attributes:
+            continue
+        pairs = list(ir.DenseI64ArrayAttr(kernel.attributes[IN_PLACE]))
+        taken = set()  # of the results: those that have the memory of an input by now
+        for index, number in zip(pairs[::2], pairs[1::2], strict=True):
+            if number in taken:
+                continue
+            target, source = plan.values[op.results[number]], plan.values[op.operands[index]]
+            dead = source.last == position[op] and source.first < position[op]
+            # Its parts (of a concatenation, or what it took the place of itself) lie in it: none of them may be read elsewhere meanwhile.
+            others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
+            fits = source.size == target.size and source is not target and (target.root()[0].place == "workspace" or not source.is_divided)
+            if dead and not others and source.is_free_root and fits:
+                source.put_into(target, 0)
+                plan.in_place += 1
+                plan.aliased_kernels.add(callee(op))
+                taken.add(number)
+
+
+def call_destinations(op: ir.Operation) -> list[ir.Value]:
+    """The operands of a call on tensors that its results are written to."""
+    return list(op.operands)[len(op.operands) - len(op.results) :]
+
+
+def callee(op: ir.Operation) -> str:
+    """The name of the function that a func.call calls."""
+    name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+    return name
+
+
+def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int:
+    if op.name != "func.call" or SCRATCH not in kernels[callee(op)].attributes:
+        return 0
+    size: int = ir.IntegerAttr(kernels[callee(op)].attributes[SCRATCH]).value
+    return size
+
+
+def _lay_out(plan: Assignment) -> None:
+    found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
+    roots = [root for root in found if root.place == "workspace" and root.last >= 0]
+    lifetimes = [Lifetime(b.size, b.first, b.last, b.pieces() if b.members else ()) for b in roots]
+    offsets, plan.workspace_bytes = pack(lifetimes)
+    plan.lower_bound = lower_bound(lifetimes)
+    for buffer, offset in zip(roots, offsets, strict=True):
+        buffer.offset = offset

@@ -1,0 +1,260 @@
+"""Bufferisation of kernel bodies: tensors become memrefs in place, what is left over becomes scratch."""
+
+from dataclasses import replace
+from typing import Any
+
+from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.chains import chains
+from stepwell.passes.bufferize.packing import Lifetime, pack
+from stepwell.passes.bufferize.sharing import SLICE, Sharing, Slice
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
+from stepwell.passes.linalg.use_destinations import destinations
+from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
+from stepwell.passes.schedule.nest import ATTRIBUTE, choose, sums_in_blocks
+
+KERNEL = "stepwell.kernel"
+RESULTS = "stepwell.results"  # on a kernel with several results, or none: how many of its arguments are destinations, scratch coming after them
+IN_PLACE = "stepwell.in_place"  # on a kernel: pairs of an argument and the result (by number) whose destination may share its memory
+SCRATCH = "stepwell.scratch_bytes"  # on a kernel: the size of its scratch argument
+
+_BUFFERISE = (
+    "builtin.module(canonicalize,"
+    "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map"
+    " unknown-type-conversion=identity-layout-map},"
+    "canonicalize,cse)"
+)
+
+
+def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
+    """Turn every kernel of `module` (which holds no caller of them) from tensors to memrefs, with scratch as its last argument."""
+    kernels = [f for f in functions(module) if KERNEL in f.attributes]
+    for kernel in kernels:
+        _protect_inputs(kernel)
+        _place_views(kernel)
+    try:
+        passmanager.PassManager.parse(_BUFFERISE).run(module)
+    except ir.MLIRError as error:
+        raise PassError(f"bufferisation of the kernels failed: {error}") from None
+    for kernel in functions(module):
+        if KERNEL not in kernel.attributes:
+            continue
+        if "arg_attrs" in kernel.attributes:
+            del kernel.attributes["arg_attrs"]
+        _drop_results(kernel)
+        _copies_to_generics(kernel, state)
+        _take_scratch(kernel)
+        pairs = in_place_arguments(kernel)
+        if pairs:
+            kernel.attributes[IN_PLACE] = ir.DenseI64ArrayAttr.get([number for pair in pairs for number in pair])
+
+
+def result_count(kernel: Any) -> int:
+    """How many results a kernel on memrefs has: as many arguments are their destinations, the last ones before its scratch."""
+    count: int = ir.IntegerAttr(kernel.attributes[RESULTS]).value if RESULTS in kernel.attributes else 1
+    return count
+
+
+def _protect_inputs(kernel: Any) -> None:
+    """Only a kernel's destinations may be written: bufferisation copies rather than overwrite an input."""
+    count, results = len(kernel.arguments), len(destinations(kernel.operation))
+    flags = [ir.DictAttr.get({"bufferization.writable": ir.BoolAttr.get(i >= count - results)}) for i in range(count)]
+    kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(flags)
+
+
+def _place_views(kernel: Any) -> None:
+    """Have a result that is a view of an input (a slice of it, say) copied to its destination: left alone it is copied to scratch before."""
+    block = kernel.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    for i, out in enumerate(destinations(kernel.operation)):
+        result = end.operands[i]
+        start = origin(result, TENSOR_VIEWS)
+        if start != out and start in list(block.arguments):
+            with ir.InsertionPoint(end), end.location:
+                end.operands[i] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
+
+
+def _drop_results(kernel: Any) -> None:
+    """Return nothing: each result is its destination, or a view of it; anything else is copied there."""
+    block = kernel.regions[0].blocks[0]
+    end = block.operations[len(block.operations) - 1].operation
+    outs = destinations(kernel.operation)
+    with ir.InsertionPoint(end), end.location:
+        for result, out in zip(list(end.operands), outs, strict=True):
+            if origin(result) != out:
+                memref.CopyOp(result, out)
+        func.ReturnOp([])
+    end.erase()
+    if len(outs) != 1:
+        kernel.attributes[RESULTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(outs))
+    set_signature(kernel)
+
+
+def _copies_to_generics(kernel: Any, state: PassState) -> None:
+    """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
+    for copy in ops_below(kernel.operation, "memref.copy"):
+        source, target = copy.operands
+        if source == target:  # what is left of an insert_slice of something that was computed in the slice
+            copy.erase()
+            continue
+        with ir.InsertionPoint(copy), copy.location:
+            copied = copy_generic(source, target)
+        copied.attributes[ATTRIBUTE] = choose(Structured(copied), state.target).to_attribute()
+        copy.erase()
+
+
+def copy_generic(source: ir.Value, target: ir.Value) -> ir.Operation:
+    """An element-wise copy between two memrefs of one shape, as linalg.generic."""
+    rank = len(source.type.shape)
+    identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
+    parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")
+    op = linalg.GenericOp([], [source], [target], ir.ArrayAttr.get([identity, identity]), ir.ArrayAttr.get([parallel] * rank))
+    block = op.regions[0].blocks.append(source.type.element_type, target.type.element_type)
+    with ir.InsertionPoint(block):
+        linalg.YieldOp([block.arguments[0]])
+    operation: ir.Operation = op.operation
+    return operation
+
+
+def _take_scratch(kernel: Any) -> None:
+    """Replace the kernel's allocations by views of one scratch argument, packed by lifetime."""
+    block = kernel.regions[0].blocks[0]
+    position = _top_level_positions(block)
+    allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0])]
+    if not allocations:
+        return
+    for o in allocations:
+        if not o.results[0].type.has_static_shape:
+            raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
+    sharing = Sharing(chains(structured_ops(kernel.operation)))
+    lifetimes, slices = [], []
+    for o in allocations:
+        size = memref_bytes(o.results[0].type)
+        kept = sharing.slice_of(o.results[0], size)
+        used = [*_users_through_views(o.results[0]), *sharing.alive(o.results[0], kept)]
+        steps = [position[_top_level(u, block)] for u in used]
+        lifetimes.append(Lifetime(kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
+        slices.append(kept)
+    places, total = _pack_slots(lifetimes, slices)
+    scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
+    for o, (offset, kept) in zip(allocations, places, strict=True):
+        with ir.InsertionPoint(o), o.location:
+            view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
+        if kept:
+            view.operation.attributes[SLICE] = kept.to_attribute()
+        o.results[0].replace_all_uses_with(view.result)
+        o.erase()
+    for o in ops_below(kernel.operation, "memref.dealloc"):
+        o.erase()
+    set_signature(kernel)
+    kernel.attributes[SCRATCH] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), total)
+
+
+def _pack_slots(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
+    """For each buffer its offset and slice, and the size of all.
+
+    Buffers of one loop in slots are packed together, and each slot has a pack of its own: one slot may be in the loop's first op while
+    another is in its last.
+    """
+    packs: dict[int | None, list[int]] = {}
+    for i, kept in enumerate(slices):
+        packs.setdefault(kept.run if kept and kept.slots > 1 else None, []).append(i)
+    alone = packs.pop(None, [])
+    inner = {run: pack([lifetimes[i] for i in members]) for run, members in packs.items()}
+    whole = [lifetimes[i] for i in alone]
+    for run, members in packs.items():
+        slots = next(kept.slots for i in members if (kept := slices[i]))
+        whole.append(Lifetime(slots * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
+    offsets, total = pack(whole)
+    places: dict[int, tuple[int, Slice | None]] = {i: (offset, slices[i]) for i, offset in zip(alone, offsets, strict=False)}
+    for (run, members), start in zip(packs.items(), offsets[len(alone) :], strict=True):
+        for i, offset in zip(members, inner[run][0], strict=True):
+            kept = slices[i]
+            places[i] = (start + offset, kept and replace(kept, bytes=inner[run][1]))
+    return [places[i] for i in range(len(lifetimes))], total
+
+
+def set_signature(function: Any) -> None:
+    """Make a function's type that of its entry block's arguments, without results."""
+    block = function.regions[0].blocks[0]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], []))
+
+
+def _is_shape_only(value: ir.Value) -> bool:
+    """A buffer that only lends its shape (the window of a pooling): no body reads it."""
+    for user in users(value):
+        if user.name != "linalg.generic":
+            return False
+        if any(a.value == value and a.used for a in Structured(user).accesses):
+            return False
+    return True
+
+
+def _top_level_positions(block: ir.Block) -> dict[ir.Operation, int]:
+    return {o.operation: i for i, o in enumerate(block.operations)}
+
+
+def _top_level(op: ir.Operation, block: ir.Block) -> ir.Operation:
+    while op.block != block:
+        parent = op.parent
+        if parent is None:
+            raise PassError(f"'{op.name}' at {op.location} lies outside its kernel")
+        op = parent.operation
+    return op
+
+
+def _users_through_views(value: ir.Value) -> list[ir.Operation]:
+    found = []
+    waiting = [value]
+    while waiting:
+        for user in users(waiting.pop()):
+            found.append(user)
+            if user.name in VIEWS:
+                waiting.append(user.results[0])
+    return found
+
+
+def memref_bytes(mlir_type: Any) -> int:
+    """Bytes of a statically shaped, contiguous memref or tensor."""
+    count = 1
+    for size in mlir_type.shape:
+        count *= size
+    return count * element_bits(mlir_type.element_type) // 8
+
+
+def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
+    """The arguments that may share memory with a destination, each with its result: read element by element, just before that is written.
+
+    That is so where the element-wise ops of one nest alone read the argument, with the destination's type and map, where its sums are not left
+    in the destination meanwhile, and nothing else has to do with that.
+    """
+    arguments = list(kernel.regions[0].blocks[0].arguments)
+    first = len(arguments) - int(SCRATCH in kernel.attributes) - result_count(kernel)
+    outs = arguments[first : first + result_count(kernel)]
+    allowed = []
+    for nest in chains(structured_ops(kernel.operation)):
+        written = nest.root.outputs[0].value
+        out = origin(written, RESHAPES)
+        if len(nest.root.outputs) != 1 or out not in outs or not _is_permutation_identity(nest.root) or sums_in_blocks(nest.root):
+            continue
+        members = [o.operation for o in nest.members]
+        if not all(u in members or u.name in RESHAPES for u in _users_through_views(out)):
+            continue
+        elementwise = [o.operation for o in nest.members if o.is_elementwise and not o.is_fill]
+        for index, argument in enumerate(arguments[:first]):
+            if argument.type != out.type:
+                continue
+            readers = [u for u in _users_through_views(argument) if u.name not in RESHAPES]
+            reads = [a for u in readers if u in elementwise for a in Structured(u).inputs if a.is_shaped and origin(a.value, RESHAPES) == argument]
+            same_walk = all(a.map == ir.AffineMap.get_identity(a.map.n_dims) and a.value.type == written.type for a in reads)
+            if reads and all(u in elementwise for u in readers) and same_walk:
+                allowed.append((index, outs.index(out)))
+    return allowed
+
+
+def _is_permutation_identity(root: Structured) -> bool:
+    """The root writes each element of the output once, in the order of its parallel dimensions."""
+    results = list(root.outputs[0].map.results)
+    return all(isinstance(r, ir.AffineDimExpr) for r in results) and [r.position for r in results] == root.parallel_dims

@@ -1,0 +1,147 @@
+"""Kernels whose nests share outer loops: who shares what, and the buffers that shrink to a slice for it."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.chains import Chain
+from stepwell.passes.bufferize.packing import aligned
+from stepwell.passes.linalg.structured import Access, Structured, walk
+from stepwell.passes.linalg.views import RESHAPES, origin
+
+SLICE = "stepwell.slice"  # on the view of a scratch buffer that holds no more than a slice of its type
+Path = tuple[tuple[str, int], ...]  # the loops around a chain, outermost first: name, and number of the run of neighbours that share it
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What is kept of a buffer that only chains in common loops use: for the first `loops` of them, one step; in each slot its own."""
+
+    loops: int
+    run: int  # the number of the outermost loop
+    slots: int  # of it
+    bytes: int  # of one slice; in the attribute, from a slot's slice to that of the next
+
+    def to_attribute(self) -> ir.Attribute:
+        return to_attribute(asdict(self))
+
+    @staticmethod
+    def of(view: ir.Operation) -> "Slice | None":
+        """The slice that a view of scratch memory is marked as; None if it holds all of its type."""
+        return Slice(**to_python(view.attributes[SLICE])) if SLICE in view.attributes else None
+
+
+def paths(chains: Sequence[Chain]) -> list[Path]:
+    """The path of each chain. Raises PassError where neighbours share a loop by name but not in its extent or slots."""
+    out: list[Path] = []
+    count = 0
+    for i, chain in enumerate(chains):
+        path: list[tuple[str, int]] = []
+        for level, loop in enumerate(chain.root.shared):
+            same = i > 0 and len(out[-1]) > level and len(path) == level and list(out[-1][:level]) == path and out[-1][level][0] == loop.loop
+            if same:
+                before = chains[i - 1].root
+                if rounds(before, level) != rounds(chain.root, level) or before.shared[level].slots != loop.slots:
+                    raise PassError(
+                        f"'{chain.root.operation.name}' at {chain.root.operation.location} cannot share loop '{loop.loop}' with the op before "
+                        f"it: they take {rounds(chain.root, level)} and {rounds(before, level)} rounds, in {loop.slots} and "
+                        f"{before.shared[level].slots} slots"
+                    )
+                path.append(out[-1][level])
+            else:
+                count += 1
+                path.append((loop.loop, count))
+        out.append(tuple(path))
+    return out
+
+
+def rounds(op: Structured, level: int) -> int:
+    """How often the shared loop of `op` at that level goes round."""
+    loop = op.shared[level]
+    return op.extents[loop.dim] // loop.step
+
+
+@dataclass
+class Use:
+    """A chain's access to some view of a buffer."""
+
+    index: int  # of the chain
+    access: Access
+    is_root: bool
+    writes: bool
+
+
+class Sharing:
+    """The shared loops of a kernel's chains, and what they let shrink."""
+
+    def __init__(self, chains: Sequence[Chain]) -> None:
+        self.chains, self.paths = chains, paths(chains)
+        self.uses: dict[ir.Value, list[Use]] = {}  # by the buffer that an access comes from
+        for i, chain in enumerate(chains):
+            for member in chain.members:
+                for access in member.accesses:
+                    if access.is_shaped:
+                        # What an epilogue does to the root's output in place, the root's access stands for.
+                        is_root = member is chain.root or access.value == chain.root.outputs[0].value
+                        stands = chain.root.outputs[0] if access.value == chain.root.outputs[0].value else access
+                        use = Use(i, stands, is_root, access in member.outputs)
+                        self.uses.setdefault(origin(access.value, RESHAPES), []).append(use)
+        for buffer, uses in self.uses.items():
+            self._check(buffer, uses)
+
+    def common(self, uses: Sequence[Use]) -> int:
+        """How many loops, from the outermost on, all of these chains share."""
+        own = [self.paths[use.index] for use in uses]
+        count = 0
+        while all(len(path) > count and path[count] == own[0][count] for path in own):
+            count += 1
+        return count
+
+    def _aligned_loops(self, uses: Sequence[Use]) -> int:
+        """How many of the common loops walk the buffer in step: over the same stretches of its elements, wherever it is used."""
+        for level in range(self.common(uses)):
+            walks = {self._walk(use, level) if use.is_root else None for use in uses}
+            if len(walks) != 1 or None in walks:
+                return level
+        return self.common(uses)
+
+    def _walk(self, use: Use, level: int) -> tuple[int, int] | None:
+        """How a shared loop moves through a buffer: in how many places at once, and over how many neighbouring elements in a round.
+
+        Rows of an image and as many positions of it, seen as one dimension, are the same. None if the loop is no dimension of the buffer.
+        """
+        root = self.chains[use.index].root
+        loop = root.shared[level]
+        found = walk(root, use.access, loop.dim)
+        return None if found is None else (found.at_once, loop.step * found.stretch)
+
+    def _check(self, buffer: ir.Value, uses: Sequence[Use]) -> None:
+        """Raise PassError if a chain would read in a shared loop what another one writes in a different round."""
+        for write in uses:
+            for other in uses:
+                if write.writes and other.index != write.index and self._aligned_loops([write, other]) < self.common([write, other]):
+                    op = self.chains[other.index].root.operation
+                    names = [name for name, _ in self.paths[other.index]]
+                    raise PassError(f"'{op.name}' at {op.location} cannot share the loops {names}: not all that it uses is made in the same round")
+
+    def slice_of(self, buffer: ir.Value, size: int) -> Slice | None:
+        """What has to be kept of a buffer of the kernel's own, of `size` bytes; None for all of it."""
+        uses = self.uses.get(buffer, [])
+        loops = self._aligned_loops(uses) if uses else 0
+        if not loops:
+            return None
+        first = uses[0]
+        for level in range(loops):
+            size //= rounds(self.chains[first.index].root, level)
+        return Slice(loops, self.paths[first.index][0][1], self.chains[first.index].root.shared[0].slots, aligned(size))
+
+    def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
+        """The ops between whose first and last the buffer holds data: all that go round with its users in loops that it does not shrink in."""
+        loops = kept.loops if kept else 0
+        rounds_of = {self.paths[use.index][: loops + 1] for use in self.uses.get(buffer, []) if len(self.paths[use.index]) > loops}
+        indices = {i for i, path in enumerate(self.paths) if path[: loops + 1] in rounds_of} | {use.index for use in self.uses.get(buffer, [])}
+        return [member.operation for i in indices for member in self.chains[i].members]
+

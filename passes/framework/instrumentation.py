@@ -1,0 +1,227 @@
+"""What can watch a run of passes: timing, printing, dumps and reproducers."""
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.passes.framework.ir_files import IRFiles, used_weights
+from stepwell.passes.framework.pipeline import Step, format_pipeline, parse_pipeline
+
+
+@dataclass(frozen=True)
+class PrintOptions:
+    """How IR is printed."""
+
+    generic: bool = False
+    locations: bool = False
+    large_elements: int | None = None  # attributes with more elements are elided
+
+    def text(self, module: ir.Module) -> str:
+        """The module's text, with a newline at its end."""
+        text: str = module.operation.get_asm(
+            print_generic_op_form=self.generic,
+            enable_debug_info=self.locations,
+            large_elements_limit=self.large_elements,
+            assume_verified=not self.generic,
+        )
+        return text if text.endswith("\n") else text + "\n"
+
+
+class Instrumentation:
+    """Base of what watches a run: every hook does nothing unless overridden."""
+
+    def begin(self, weights: WeightTable) -> None:
+        """Called before the first pass of a pipeline, with the table that the passes work on."""
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        """Called before a pass; `rest` is the pipeline from this pass on."""
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        """Called after a pass that went well, and after its result was verified; `seconds` is the pass alone."""
+
+    def failed(self, step: Step, error: Exception) -> str | None:
+        """Called when a pass failed; returns what to add to the error's message, such as where the IR before it was written."""
+
+
+class Instruments(Instrumentation):
+    """Several instrumentations as one."""
+
+    def __init__(self, *parts: Instrumentation) -> None:
+        self.parts = parts
+
+    def begin(self, weights: WeightTable) -> None:
+        for part in self.parts:
+            part.begin(weights)
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        for part in self.parts:
+            part.before(step, module, level, rest)
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        for part in self.parts:
+            part.after(step, module, level, seconds)
+
+    def failed(self, step: Step, error: Exception) -> str | None:
+        notes = [note for part in self.parts if (note := part.failed(step, error)) is not None]
+        return "; ".join(notes) or None
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One pass of a run and the seconds it took."""
+
+    step: Step
+    level: str | None
+    seconds: float
+
+
+class PassTimings(Instrumentation):
+    """Collects the time of each pass, in order of execution; verification and other instrumentation not included."""
+
+    def __init__(self) -> None:
+        self.entries: list[Timing] = []
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        self.entries.append(Timing(step, level, seconds))
+
+    def report(self) -> str:
+        """A table of all passes, in order, with the share of each in the total."""
+        total = sum(entry.seconds for entry in self.entries)
+        lines = [f"{'seconds':>9}  share  pass"]
+        lines += [f"{e.seconds:9.4f}  {e.seconds / total if total else 0:5.1%}  {_levelled(e)}" for e in self.entries]
+        return "\n".join([*lines, f"{total:9.4f}  total of {len(self.entries)} passes", ""])
+
+
+def _levelled(entry: Timing) -> str:
+    return f"{entry.step}" + (f" ({entry.level})" if entry.level else "")
+
+
+class PrintIR(Instrumentation):
+    """Prints the IR before and/or after every pass."""
+
+    def __init__(self, stream: TextIO | None = None, *, before: bool = False, after: bool = True, options: PrintOptions | None = None) -> None:
+        self.stream = stream
+        self.print_before, self.print_after = before, after
+        self.options = options or PrintOptions()
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        if self.print_before:
+            self._print("before", step, module, level)
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        if self.print_after:
+            self._print("after", step, module, level)
+
+    def _print(self, when: str, step: Step, module: ir.Module, level: str | None) -> None:
+        stream = sys.stderr if self.stream is None else self.stream
+        stream.write(f"// -----// IR Dump {when.capitalize()} {step}{f' ({level})' if level else ''} //----- //\n{self.options.text(module)}\n")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the commands in written files are to be given, beside a file: text that a shell takes apart."""
+
+    opt: str = ""
+    """For `stepwell-opt`."""
+    run: Callable[[str], str] = lambda level: ""
+    """For `stepwell run --from LEVEL`."""
+
+
+class DumpIR(Instrumentation):
+    """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is what came in.
+
+    The weights that a file uses lie beside it, and its first lines say how to go on from it. When a pass fails, `reproducer.mlir` gets
+    the IR before it, with the pipeline that was left to run.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.options = options or PrintOptions(locations=True)
+        self.flags = flags or Flags()
+        self.number = 0
+        self._files = IRFiles()
+        self._weights = WeightTable()
+        self._rest = ""
+        self._last: tuple[str, set[str]] | None = None
+
+    def begin(self, weights: WeightTable) -> None:
+        self._weights = weights
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        self._rest = rest
+        if self._last is None:
+            self._write("input", module, level, rest)
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        self.number += 1
+        self._write(step.name, module, level, format_pipeline(parse_pipeline(self._rest)[1:]))
+
+    def failed(self, step: Step, error: Exception) -> str | None:
+        text, used = self._last or ("", set())
+        return _write_reproducer(self._files, self.folder / "reproducer.mlir", text, self._weights, used, self._rest, self.flags, error)
+
+    def _write(self, name: str, module: ir.Module, level: str | None, rest: str) -> None:
+        file = self.folder / f"{self.number:03}_{name}.mlir"
+        self._last = self.options.text(module), used_weights(module)
+        commands, result = [], file
+        if rest:
+            result = self.folder / f"{level or 'result'}.mlir"
+            commands.append(f"{_opt_command(file, rest, self.flags)} -o {_quoted(result)}")
+        if level is not None:
+            flags = self.flags.run(level)
+            commands.append(f"stepwell run --from {level}{f' {flags}' if flags else ''} {_quoted(result)}")
+        self._files.write(file, "".join(f"// {command}\n" for command in commands) + self._last[0], self._weights, self._last[1])
+
+
+class Reproducer(Instrumentation):
+    """When a pass fails, writes the IR before it with the pipeline still to run, as a file that `stepwell-opt` runs again."""
+
+    def __init__(self, file: str | os.PathLike[str], flags: Flags | None = None) -> None:
+        self.file = Path(file)
+        self.flags = flags or Flags()
+        self.text = ""
+        self.rest = ""
+        self._used: set[str] = set()
+        self._weights = WeightTable()
+
+    def begin(self, weights: WeightTable) -> None:
+        self._weights = weights
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        # Taken now: a failing pass leaves the module half changed.
+        self.text, self.rest, self._used = PrintOptions(locations=True).text(module), rest, used_weights(module)
+
+    def failed(self, step: Step, error: Exception) -> str | None:
+        return _write_reproducer(IRFiles(), self.file, self.text, self._weights, self._used, self.rest, self.flags, error)
+
+
+def _write_reproducer(
+    files: IRFiles, file: Path, text: str, weights: WeightTable, used: set[str], pipeline: str, flags: Flags, error: Exception
+) -> str:
+    said = (str(error).splitlines() or [""])[0]
+    command = _opt_command(file, pipeline, flags)
+    files.write(file, f"// {command}\n// fails with: {said}\n{text}", weights, used)
+    return f"reproducer: {file}; run it with: {command}"
+
+
+def _quoted(file: Path) -> str:
+    """For a shell; a name that is no Unicode cannot be in a file of IR and has what is not replaced."""
+    return shlex.quote(str(file)).encode(errors="replace").decode()
+
+
+def _opt_command(file: Path, pipeline: str, flags: Flags) -> str:
+    return f"stepwell-opt --pass-pipeline='{pipeline}'{f' {flags.opt}' if flags.opt else ''} {_quoted(file)}"
+
+
+def stopwatch() -> Callable[[], float]:
+    """A function that gives the seconds since this call."""
+    begin = time.perf_counter()
+    return lambda: time.perf_counter() - begin

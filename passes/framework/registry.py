@@ -1,0 +1,159 @@
+"""The registry of passes: what a pass is, its options, and the state that a run of passes shares."""
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any, ClassVar, TypeVar
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import PipelineError
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.limits import Budget
+from stepwell.dialects.support.processes import uninterrupted
+from stepwell.passes.framework.upstream_names import NAMES
+
+LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
+
+
+@dataclass(frozen=True)
+class Declined:
+    """Why a pattern did not apply to an op."""
+
+    pattern: str
+    op: str
+    location: Any
+    """As MLIR has it: as text only for who reads it, since what many ops were fused into has a long one."""
+    reason: str
+
+
+def vector_bits(target: Any) -> int:
+    """Width of a target's vector registers; 256 bits where there is no target."""
+    bits: int = getattr(target, "vector_bits", 256)
+    return bits
+
+
+@dataclass
+class PassState:
+    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was declined and why."""
+
+    weights: WeightTable = field(default_factory=WeightTable)
+    target: Any = None
+    schedules: ScheduleFile | None = None
+    """Schedules that replace those that would be chosen."""
+    budget: Budget = field(default_factory=Budget)
+    """What the model may cost, and what of that is spent."""
+    declined: list[Declined] = field(default_factory=list)
+    statistics: dict[str, int] = field(default_factory=dict)
+
+    def count(self, what: str, amount: int = 1) -> None:
+        """Add to a named statistic of this run."""
+        self.statistics[what] = self.statistics.get(what, 0) + amount
+
+
+class Pass:
+    """Base of passes written in Python: a dataclass whose fields are its options and whose docstring is its manual page."""
+
+    name: ClassVar[str]
+    level: ClassVar[str]
+    anchor: ClassVar[str] = "builtin.module"
+    techniques: ClassVar[Mapping[str, str | None]] = {}
+    """What can be switched off, by name: the options that do so, or None to leave the whole pass out."""
+    relaxed: ClassVar[Sequence[str]] = ()
+    """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
+        raise NotImplementedError
+
+    @classmethod
+    def options(cls) -> dict[str, "dataclasses.Field[Any]"]:
+        """The options by their command-line spelling (`max-bytes` for a field `max_bytes`)."""
+        return {f.name.replace("_", "-"): f for f in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+
+    @classmethod
+    def with_options(cls, options: dict[str, str]) -> "Pass":
+        """An instance with options given as text. Raises PipelineError for an unknown or ill-typed one."""
+        known = cls.options()
+        values = {}
+        for name, text in options.items():
+            if name not in known:
+                raise PipelineError(f"pass '{cls.name}' has no option '{name}'; it has: {', '.join(known) or 'none'}")
+            values[known[name].name] = _parse_option(cls.name, known[name], text)
+        return cls(**values)
+
+
+def _parse_option(pass_name: str, option: "dataclasses.Field[Any]", text: str) -> Any:
+    kind = option.type if isinstance(option.type, type) else str(option.type)
+    try:
+        if kind in (bool, "bool"):
+            return {"true": True, "1": True, "": True, "false": False, "0": False}[text.lower()]
+        if kind in (int, "int"):
+            return int(text, 0)
+        if kind in (float, "float"):
+            return float(text)
+        if kind in (str, "str"):
+            return text
+        return tuple(part for part in re.split(r"[,\s]+", text.strip("[]{}")) if part)
+    except (ValueError, KeyError):
+        name = option.name.replace("_", "-")
+        raise PipelineError(f"pass '{pass_name}': option '{name}' must be of type {getattr(kind, '__name__', kind)}, got '{text}'") from None
+
+
+_PASSES: dict[str, type[Pass]] = {}
+_UPSTREAM = frozenset(" ".join(NAMES.values()).split())
+_FOLDERS = ("affine_to_llvm", "linalg", "schedule", "bufferize", "linalg_to_affine", "graph_to_linalg", "graph")  # those first that need least
+P = TypeVar("P", bound=type[Pass])
+
+
+def register_pass(
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
+    relaxed: Sequence[str] = (),
+) -> Callable[[P], P]:
+    """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
+
+    A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
+    be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
+    `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
+    """
+    if level not in LEVELS:
+        raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
+
+    def add(cls: P) -> P:
+        known = _PASSES.get(name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
+        cls.name, cls.level, cls.anchor = name, level, anchor
+        cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
+        cls.relaxed = tuple(relaxed)
+        if not set(cls.relaxed) <= set(cls.techniques):
+            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
+        _PASSES[name] = cls
+        extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
+        return cls
+
+    return add
+
+
+def passes() -> dict[str, type[Pass]]:
+    """All passes of ours by name, plugins' included."""
+    for folder in _FOLDERS:
+        _import(folder)
+    return dict(_PASSES)
+
+
+def find_pass(name: str) -> type[Pass] | None:
+    """The pass of ours that is called `name`, or None. Imports no more than it has to: a compiler process needs few of them."""
+    for folder in () if name in _UPSTREAM else _FOLDERS:
+        if name in _PASSES:
+            break
+        _import(folder)
+    return _PASSES.get(name)
+
+
+def _import(folder: str) -> None:
+    with uninterrupted():  # what is registered once cannot be registered again
+        import_module(f"stepwell.passes.{folder}")

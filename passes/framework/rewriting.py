@@ -1,0 +1,274 @@
+"""Rewrite patterns and dialect conversion: the one wrapper around the bindings' drivers, which deals with their traps.
+
+- The drivers take a truthy result for "no match": here a pattern returns values, or NoMatch with its reason, and reasons are kept.
+- Ops that a pattern builds are not seen by the drivers: here patterns run to a fixpoint, and a conversion is followed by a walk for
+  ops that should be gone (the drivers report success with illegal ops left in).
+- The drivers hold callbacks by raw pointer: here every callback lives as long as the run.
+- An exception in a pattern comes out without a word on where: here pattern, op and node are added.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
+
+from stepwell.dialects.core.mlir import ir, rewrite
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph.known import FOLD_ELEMENTS
+from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
+from stepwell.passes.framework.registry import Declined, Pass, PassState
+
+FIXPOINT_ROUNDS = 64
+SETTLED_BYTES = 1 << 26  # of new weights, before unused ones are looked for
+
+
+@dataclass(frozen=True)
+class NoMatch:
+    """A pattern's answer when it does not apply, with the reason, which reaches the user."""
+
+    reason: str
+
+
+Replacement: TypeAlias = "ir.Value | Sequence[ir.Value] | NoMatch"
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A named rewrite of one kind of op. `rewrite(op, rw)` returns the replacement value(s), or NoMatch before building anything."""
+
+    name: str
+    root: str
+    rewrite: Callable[[Any, "Rewriter"], Any]
+    benefit: int = 1
+
+
+def pattern(root: Any, *, benefit: int = 1) -> Callable[[Callable[[Any, "Rewriter"], Any]], Pattern]:
+    """Make a Pattern of a function; `root` is an op class or an op's full name."""
+
+    def make(function: Callable[[Any, "Rewriter"], Any]) -> Pattern:
+        return Pattern(function.__name__, root if isinstance(root, str) else root.OPERATION_NAME, function, benefit)
+
+    return make
+
+
+class Rewriter(GraphBuilder):
+    """What a pattern builds with: a GraphBuilder at the matched op's place and location, and the run's state."""
+
+    def __init__(self, state: PassState) -> None:
+        super().__init__(state.weights)
+        self.state = state
+
+    def known(self, value: ir.Value, limit: int = FOLD_ELEMENTS) -> Any:
+        """The array that `value` is known to hold (weights included), or None; no op of more than `limit` elements is evaluated for it."""
+        return constant_value(value, self.state.weights, limit)
+
+
+def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassState, *, top_down: bool = False) -> int:
+    """Apply `patterns` below `op` until none matches, from the last op or, `top_down`, from the first; returns the number of rewrites.
+
+    Raises PassError naming the pattern, op and node when a pattern fails, or when the patterns do not come to an end.
+    """
+    total = 0
+    config = rewrite.GreedyRewriteConfig()
+    config.use_top_down_traversal = top_down
+    for _ in range(FIXPOINT_ROUNDS):
+        run = _Run(state, op)
+        native = rewrite.RewritePatternSet()
+        for p in patterns:
+            native.add(p.root, run.callback(p), p.benefit)
+        frozen = native.freeze()
+        try:
+            rewrite.apply_patterns_and_fold_greedily(op, frozen, config)
+        except (ir.MLIRError, RuntimeError) as error:  # the latter where the driver gave up: two patterns undo each other
+            raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
+        total += run.matches
+        if not run.matches:
+            state.declined.extend(run.declined)
+            return total
+    raise PassError(f"patterns {', '.join(p.name for p in patterns)} still match after {FIXPOINT_ROUNDS} rounds: two of them undo each other")
+
+
+class _Run:
+    """One run of a native driver: owns its callbacks, counts matches and collects reasons."""
+
+    def __init__(self, state: PassState, top: ir.Operation) -> None:
+        self.state = state
+        self.top = top
+        self.matches = 0
+        self.declined: list[Declined] = []
+        self.callbacks: list[Any] = []
+
+    def callback(self, p: Pattern) -> Callable[[Any, Any], bool]:
+        def call(op: Any, native: Any) -> bool:
+            with native.ip, op.location:
+                result = guarded(p, op, lambda: checked(op, p.rewrite(op, Rewriter(self.state))))
+            if isinstance(result, NoMatch):
+                self.declined.append(Declined(p.name, op.operation.name, op.location, result.reason))
+                return True
+            self.matches += 1
+            native.replace_op(op, result)
+            drop_unused_weights(self.top, self.state.weights)
+            return False
+
+        self.callbacks.append(call)
+        return call
+
+
+def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
+    """The replacement for `op` as a list. Raises TypeError if it is none: the drivers would crash on a wrong number of values."""
+    if isinstance(result, NoMatch):
+        return result
+    values = [result] if isinstance(result, ir.Value) else result
+    count = len(op.operation.results)
+    if not isinstance(values, (list, tuple)) or not all(isinstance(value, ir.Value) for value in values):
+        raise TypeError(f"expected {count} values or NoMatch, got {type(result).__name__}")
+    if len(values) != count:
+        raise TypeError(f"expected {count} values to replace {count} results, got {len(values)}")
+    return list(values)
+
+
+def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
+    """Run a pattern's body; what it raises comes out as one error that names pattern, op and node."""
+    try:
+        return action()
+    except InferenceError as error:
+        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location} built an op that does not fit: {error.args[0]}") from error
+    except ir.MLIRError as error:
+        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}: {error}") from error
+    except StepwellError:
+        raise
+    except Exception as error:
+        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}: {type(error).__name__}: {error}") from error
+
+
+class PatternPass(Pass):
+    """A pass that applies `patterns` until none matches."""
+
+    patterns: ClassVar[Sequence[Pattern]] = ()
+    top_down: ClassVar[bool] = False
+    """Whether to begin with the first op: what patterns move down then meets its like, and ops are passed once each."""
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        state.count(self.name, apply_patterns(op, self.patterns, state, top_down=self.top_down))
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """A named lowering of one kind of op. `lower(op, operands, state)` builds at the op's place and returns the replacement value(s),
+    or NoMatch with the reason. `operands` are the op's operands as converted so far."""
+
+    name: str
+    root: str
+    lower: Callable[[Any, Sequence[ir.Value], PassState], Any]
+
+
+def convert(
+    op: ir.Operation,
+    conversions: Sequence[Conversion],
+    state: PassState,
+    *,
+    legal: Iterable[str],
+    illegal: str,
+    convert_type: Callable[[Any], Any] | None = None,
+) -> None:
+    """Full dialect conversion of what lies below `op`: afterwards only ops of the dialects `legal` are left, none of dialect `illegal`.
+
+    Raises PassError with one line for each op that could not be lowered (op, node, reason).
+    """
+    problems: list[str] = []
+    callbacks: list[Any] = []
+    converter = rewrite.TypeConverter()
+    type_callback = convert_type or (lambda t: t)
+    callbacks.append(type_callback)
+    converter.add_conversion(type_callback)
+    native = rewrite.RewritePatternSet()
+
+    def callback(c: Conversion) -> Callable[[Any, Any, Any, Any], bool]:
+        def call(target: Any, adaptor: Any, _converter: Any, rewriter: Any) -> bool:
+            with rewriter.ip, target.location:
+                named = Pattern(c.name, c.root, lambda o, r: None)
+                result = guarded(named, target, lambda: checked(target, c.lower(target, list(adaptor.operands), state)))
+            if isinstance(result, NoMatch):
+                problems.append(f"'{target.operation.name}' at {target.location}: {result.reason}")
+                return True
+            rewriter.replace_op(target, result)
+            return False
+
+        callbacks.append(call)
+        return call
+
+    for c in conversions:
+        native.add_conversion(c.root, callback(c), converter)
+    target = rewrite.ConversionTarget()
+    for dialect in legal:
+        target.add_legal_dialect(dialect)
+    frozen = native.freeze()
+    try:
+        rewrite.apply_full_conversion(op, target, frozen)
+    except ir.MLIRError as error:
+        known = {c.root for c in conversions}
+        missing = sorted({o.name for o in ops_below(op) if o.name.startswith(f"{illegal}.") and o.name not in known})
+        problems.extend(f"no lowering is registered for '{name}'" for name in missing)
+        raise PassError("conversion failed: " + ("; ".join(dict.fromkeys(problems)) or str(error))) from None
+    left = [o for o in ops_below(op) if o.name.startswith(f"{illegal}.")]
+    if left:
+        raise PassError("conversion left " + "; ".join(f"'{o.name}' at {o.location}" for o in left))
+
+
+def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
+    """All operations inside `op` (itself excluded), in program order; with `name`, those of that name."""
+    found: list[ir.Operation] = []
+    top = op.operation
+
+    def visit(inner: Any) -> Any:
+        inner = inner.operation
+        if inner != top and (name is None or inner.name == name):
+            found.append(inner)
+        return ir.WalkResult.ADVANCE
+
+    top.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def used_weights(module: Any) -> set[str]:
+    """The names of the weights that a module uses, by its parameters or by its arena."""
+    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
+    attributes = module.operation.attributes
+    if "stepwell.arena" in attributes:
+        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
+    return names
+
+
+def drop_unused_weights(op: Any, weights: WeightTable) -> None:
+    """Free the weights that passes made and that nothing in `op` names any more, if it is a module and they are many bytes."""
+    if weights.unsettled_bytes >= SETTLED_BYTES and op.operation.name == "builtin.module":
+        weights.keep_only(used_weights(op))
+
+
+def functions(module: ir.Operation) -> list[Any]:
+    """The functions of a module, in order."""
+    return [o.opview for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
+
+
+def find_function(module: ir.Operation, name: str) -> Any:
+    """The function of that name. Raises PassError if there is none."""
+    for function in functions(module):
+        if function.sym_name.value == name:
+            return function
+    raise PassError(f"the module has no function @{name}")
+
+
+def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.InsertionPoint) -> ir.Operation:
+    """Clone `op` at `ip` with operands replaced by `mapping`, also inside its regions; adds its results to `mapping`."""
+    new: ir.Operation = op.operation.clone(ip)
+
+    # What an op uses is defined before it or round it, so one walk in program order finds everything mapped.
+    for old, fresh in zip([op.operation, *ops_below(op)], [new, *ops_below(new)], strict=True):
+        for i, v in enumerate(old.operands):
+            if v in mapping:
+                fresh.operands[i] = mapping[v]
+        for r0, r1 in zip(old.regions, fresh.regions, strict=True):
+            for b0, b1 in zip(r0.blocks, r1.blocks, strict=True):
+                mapping.update(zip(b0.arguments, b1.arguments, strict=True))
+        mapping.update(zip(old.results, fresh.results, strict=True))
+    return new

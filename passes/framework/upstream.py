@@ -1,0 +1,58 @@
+"""Upstream's passes: their names and options, and pass managers for them with errors a person can act on."""
+
+import difflib
+import re
+
+from stepwell.dialects.core.mlir import ir, passmanager
+from stepwell.dialects.support.errors import PipelineError
+from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, parse_pipeline
+from stepwell.passes.framework.registry import passes
+from stepwell.passes.framework.upstream_names import DIALECTS, NAMES
+
+
+def upstream_passes() -> dict[str, str]:
+    """The operation each of upstream's passes and pipelines runs on, by name, in alphabetical order."""
+    return dict(sorted((name, anchor) for anchor, names in NAMES.items() for name in names.split()))
+
+
+def upstream_dialects() -> list[str]:
+    """The names of upstream's dialects."""
+    return DIALECTS.split()
+
+
+def upstream_options(name: str, context: ir.Context) -> dict[str, str]:
+    """The options of an upstream pass with their defaults; none for a pipeline. Raises PipelineError if there is no such pass."""
+    anchor = upstream_passes().get(name, MODULE)
+    step = Step(Element(name), () if anchor == MODULE else (anchor,))
+    [*steps] = flatten(parse_pipeline(str(pass_manager(step, context))))
+    return steps[0].element.options if len(steps) == 1 and steps[0].name == name else {}
+
+
+def pass_manager(step: Step, context: ir.Context) -> passmanager.PassManager:
+    """A pass manager for one upstream pass. Raises PipelineError if the pass, an option or the nesting is wrong."""
+    try:
+        return passmanager.PassManager.parse(f"{MODULE}({step})", context)
+    except ValueError as error:
+        raise PipelineError(_explain(step, str(error), context)) from None
+
+
+def _explain(step: Step, message: str, context: ir.Context) -> str:
+    name = step.name
+    if "does not refer to a registered pass" in message:
+        return f"there is no pass '{name}'{did_you_mean(name)}"
+    if restricted := re.search(r"restricted to '([\w.]+)'", message):
+        anchor = restricted.group(1)
+        return f"pass '{name}' runs on {anchor}: " + (f"it cannot be nested in {step.path[-1]}" if step.path else f"write {anchor}({step.element})")
+    options = upstream_options(name, context) if step.element.options else {}
+    if unknown := re.search(r"no such option (\S+)", message):
+        return f"pass '{name}' has no option '{unknown.group(1)}'; it has: {', '.join(options) or 'none'}"
+    if step.element.options:
+        defaults = " ".join(f"{option}={options[option]}" for option in step.element.options if option in options)
+        return f"pass '{name}': a value does not fit in '{step.element}'" + (f"; defaults: {defaults}" if defaults else "")
+    return f"pass '{name}': {' '.join(message.split())}"
+
+
+def did_you_mean(name: str) -> str:
+    """The end of an error about an unknown pass: names like it, ours and upstream's."""
+    close = difflib.get_close_matches(name, [*passes(), *upstream_passes()], n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else "; see stepwell-opt --list-passes"

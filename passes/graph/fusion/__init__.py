@@ -1,0 +1,1 @@
+"""Graph passes that say which ops one kernel computes."""

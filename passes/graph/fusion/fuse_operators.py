@@ -1,0 +1,243 @@
+"""The pass that decides which ops become one kernel: groups of ops become `graph.fused` regions."""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stepwell.dialects.core.mlir import create_operation, defining_op, ir
+from stepwell.dialects.core.types import TensorType, is_float, type_of
+from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
+from stepwell.dialects.graph.control import FusedOp, YieldOp
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import clone_into, functions
+from stepwell.passes.graph.fusion.categories import Category, category
+from stepwell.passes.graph.fusion.prologues import read_in_slices, read_once
+from stepwell.passes.graph.matching import is_used
+
+ROOTS = (Category.REDUCTION, Category.COMPLEX)
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops that become one kernel. Only the tail, the last of them in program order, has users outside."""
+
+    root: ir.Operation
+    tail: ir.Operation
+    members: set[ir.Operation] = field(default_factory=set)
+
+
+class Grouping:
+    """The groups of one block. Each op is looked at a bounded number of times."""
+
+    def __init__(self, block: ir.Block, max_ops: int, producers: bool) -> None:
+        self.max_ops = max_ops
+        self.ops = [o.operation for o in block.operations]
+        self.position = {op: i for i, op in enumerate(self.ops)}
+        self.category = {op: category(op) for op in self.ops}
+        self.group_of: dict[ir.Operation, Group] = {}
+        # Roots from the last to the first: of two that an element-wise op could join, the later takes it, and the earlier stays where it is.
+        for op in reversed(self.ops):
+            if self.category[op] in ROOTS:
+                group = self._new(op)
+                self._grow(group)
+                self._end_with_pad(group)
+        for op in self.ops:
+            if producers and self.category[op] in ROOTS:
+                self._take_producers(self.group_of[op])
+        for op in self.ops:
+            if self.category[op] == Category.INJECTIVE and op not in self.group_of:
+                group = self._new(op)
+                self._grow(group)
+                self._absorb(group, [value for member in group.members for value in member.operands], type_of(group.tail.results[0]).shape)
+                self._end_with_pad(group)
+        for op in self.ops:
+            if self.category[op] in (Category.OPAQUE, Category.PAD) and op not in self.group_of:
+                self._new(op)
+
+    def groups(self) -> list[Group]:
+        """All groups, by the place of their tails."""
+        return sorted(set(self.group_of.values()), key=lambda g: self.position[g.tail])
+
+    def members(self, group: Group) -> list[ir.Operation]:
+        """The ops of a group in program order."""
+        return sorted(group.members, key=self.position.__getitem__)
+
+    def _new(self, op: ir.Operation) -> Group:
+        group = self.group_of[op] = Group(op, op, {op})
+        return group
+
+    def _join(self, group: Group, ops: Sequence[ir.Operation]) -> None:
+        group.members.update(ops)
+        self.group_of.update(dict.fromkeys(ops, group))
+
+    def _grow(self, group: Group) -> None:
+        """Take element-wise ops after the group's result into it, as long as one value of the same shape comes out."""
+        while taken := self._next(group):
+            self._join(group, taken)
+            group.tail = taken[-1]
+
+    def _next(self, group: Group) -> list[ir.Operation]:
+        """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else none.
+
+        In the simple case that is the one user. With several (x * sigmoid(x)) their paths must meet again: ops are visited in program
+        order, and the paths have met when nothing else waits. What is passed on the way has no users elsewhere, or they would wait.
+        """
+        waiting: list[int] = []
+        passed: list[ir.Operation] = []
+        if not self._wait_for_users(group.tail, waiting):
+            return []
+        while waiting:
+            op = self.ops[heapq.heappop(waiting)]
+            while waiting and self.ops[waiting[0]] == op:
+                heapq.heappop(waiting)
+            if self.category[op] != Category.INJECTIVE or op in self.group_of or len(group.members) + len(passed) >= self.max_ops:
+                return []
+            if not self._keeps_shape(op, group.tail, {group.tail, *passed}):
+                return []
+            passed.append(op)
+            if not waiting:
+                return passed
+            if not self._wait_for_users(op, waiting):
+                return []
+        return []
+
+    def _wait_for_users(self, op: ir.Operation, waiting: list[int]) -> bool:
+        """Add the users of an op to the heap of positions; False if one lies in a nested region, or there is none."""
+        uses = list(op.results[0].uses)
+        for use in uses:
+            position = self.position.get(use.owner.operation)
+            if position is None:
+                return False
+            heapq.heappush(waiting, position)
+        return bool(uses)
+
+    def _keeps_shape(self, op: ir.Operation, like: ir.Operation, inside: set[ir.Operation]) -> bool:
+        """Whether the result of an element-wise op surely has the shape of `like`, whose value it uses."""
+        shape = type_of(like.results[0]).shape
+        if type_of(op.results[0]).shape != shape:
+            return False
+        if None not in shape:
+            return True
+        for value in op.operands:
+            sizes = type_of(value).shape
+            aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
+            if defining_op(value) not in inside and any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
+                return False
+        return True
+
+    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...]) -> None:
+        """Take element-wise ops that make `pending`, and those before them, into the group if only it uses them; all of one known shape."""
+        while pending and None not in shape:
+            value = pending.pop()
+            op = defining_op(value)
+            if op is None or self.category.get(op) != Category.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
+                continue
+            if type_of(value).shape == shape and all(use.owner.operation in group.members for use in value.uses):
+                self._join(group, [op])
+                pending.extend(op.operands)
+
+    def _take_producers(self, group: Group) -> None:
+        """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
+        sliced, makers = read_in_slices(group.root) or (None, ())
+        value = read_once(group.root) or sliced
+        if value is None:
+            return
+        self._absorb(group, [value], type_of(value).shape)
+        source = defining_op(value)
+        maker = None if source is None else self.group_of.get(source)
+        if maker is None or maker.root.name not in makers or maker.tail != source:
+            return
+        alone = all(use.owner.operation == group.root for use in value.uses)
+        if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
+            self._join(group, list(maker.members))
+
+    def _end_with_pad(self, group: Group) -> None:
+        """Take one pad into the group, if it is the one user of the group's result."""
+        users = [use.owner.operation for use in group.tail.results[0].uses]
+        if len(users) == 1 and self.category.get(users[0]) == Category.PAD:
+            self._join(group, users)
+            group.tail = users[0]
+
+
+def belongs_inside(constant: TensorType) -> bool:
+    """Whether a constant is part of the computation: one number, or a few integers. Others are data, and kernels that differ in data are one."""
+    return constant.elements == 1 or (not is_float(constant.dtype) and constant.elements <= LITERAL_ELEMENTS)
+
+
+def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
+    """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it."""
+    inside = {result for op in members for result in op.results}
+    constants: dict[ir.Value, ir.Operation] = {}
+    inputs: dict[ir.Value, None] = {}
+    for op in members:
+        for value in op.operands:
+            if value in inside:
+                continue
+            source = defining_op(value)
+            if source is not None and source.name == "graph.constant" and belongs_inside(type_of(value)):
+                constants[value] = source
+            else:
+                inputs[value] = None
+    location = members[0].location if len(members) == 1 else ir.Location.fused([op.location for op in members])
+    with ir.InsertionPoint(tail), location:
+        fused: ir.Operation = create_operation(FusedOp, [list(inputs)], [[r.type for r in tail.results]], {}).operation
+    for old, new in zip(tail.results, fused.results, strict=True):
+        old.replace_all_uses_with(new)
+    block = fused.regions[0].blocks.append(*[v.type for v in inputs], arg_locs=[location] * len(inputs))
+    mapping: dict[ir.Value, ir.Value] = dict(zip(inputs, block.arguments, strict=True))
+    with ir.InsertionPoint(block), location:
+        for source in constants.values():
+            clone_into(source, mapping, ir.InsertionPoint(block))
+        end = create_operation(YieldOp, [list(tail.results)], [], {}).operation
+    for op in members:
+        op.move_before(end)
+        for i, value in enumerate(op.operands):
+            if value in mapping:
+                op.operands[i] = mapping[value]
+    return fused
+
+
+@register_pass("fuse-operators", level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
+@dataclass
+class FuseOperators(Pass):
+    """Group ops into `graph.fused` regions, each of which becomes one kernel.
+
+    A root (contraction, pooling, normalisation, reduction) takes the element-wise ops after it, as long as the shape stays and one value
+    comes out; a residual or bias they use comes in as an input. Other element-wise ops join each other. One constant pad may end a
+    group. Every other op is a group of its own, except what computes nothing: constants, parameters, reshapes, contiguous
+    concatenations, control flow. A group stands where its last op stood, so that all it uses comes before it.
+
+    A root also takes what makes its data, if nothing else uses that and nothing is computed twice for it (`producers`): element-wise ops before
+    a reduction or a pooling whose windows lie apart, which end up in its loops; before such a pooling a convolution on blocked data, and before
+    a pointwise one element-wise ops or a depthwise one, which become ops of the kernel that share loops over rows.
+    """
+
+    max_ops: int = 64  # the most ops in a group
+    producers: bool = True  # whether a root takes what makes its data
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            if "stepwell.kernel" not in function.operation.attributes:
+                self._run_on_regions(function.operation, state)
+
+    def _run_on_regions(self, op: ir.Operation, state: PassState) -> None:
+        blocks: list[ir.Block] = []
+        waiting = [op]
+        while waiting:
+            own = [block for region in waiting.pop().regions for block in region.blocks]
+            blocks += own
+            inside = [inner.operation for block in own for inner in block.operations]
+            waiting += [inner for inner in inside if len(inner.regions) and inner.name != "graph.fused"]
+        for block in reversed(blocks):  # those inside others first
+            self._run_on_block(block, state)
+
+    def _run_on_block(self, block: ir.Block, state: PassState) -> None:
+        grouping = Grouping(block, self.max_ops, self.producers)
+        groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
+        for members, tail in groups:
+            fuse(members, tail)
+        state.count(f"{self.name}.groups", len(groups))
+        state.count(f"{self.name}.ops", sum(len(members) for members, _ in groups))
+        for op in grouping.ops:
+            if op.name == "graph.constant" and not is_used(op.results[0]):
+                op.erase()

@@ -1,0 +1,129 @@
+"""The pass that makes a function of each distinct group: the kernels."""
+
+import hashlib
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import func, ir, tensor
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.constants import ConstantOp, constant_array
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.fusion.categories import Category, category
+
+KERNEL = "stepwell.kernel"
+HASH_DIGITS = 8
+
+
+def body_text(fused: ir.Operation) -> str:
+    """The body of a `graph.fused` as text in which equal computations are equal: no locations, values numbered in order."""
+    block = fused.regions[0].blocks[0]
+    numbers: dict[ir.Value, int] = {}
+    lines = []
+    for argument in block.arguments:
+        numbers[argument] = len(numbers)
+        lines.append(str(argument.type))
+    for inner in block.operations:
+        op = inner.operation
+        if len(op.regions):
+            raise PassError(f"'{op.name}' at {op.location} has regions and cannot be part of a kernel")
+        attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in sorted(op.attributes))
+        operands = ", ".join(str(numbers[v]) for v in op.operands)
+        lines.append(f"{op.name}({operands}) {{{attributes}}} -> {', '.join(str(r.type) for r in op.results)}")
+        for result in op.results:
+            numbers[result] = len(numbers)
+    return "\n".join(lines)
+
+
+def root_of(fused: ir.Operation) -> ir.Operation:
+    """The op that a group is named after: its contraction or reduction if it has one, else its first op."""
+    ops = [o.operation for o in fused.regions[0].blocks[0].operations]
+    compute = [o for o in ops if category(o) != Category.FREE]
+    heavy = [o for o in compute if category(o) not in (Category.INJECTIVE, Category.PAD)]
+    root: ir.Operation = (heavy or compute or ops)[0]
+    return root
+
+
+@register_pass("outline-kernels", level="graph-opt")
+@dataclass
+class OutlineKernels(Pass):
+    """Make each distinct `graph.fused` a private function in destination-passing style, and `@main` a list of calls.
+
+    rewrite: fused(a, …) { body }  ->  call @<root>_<hash of body>(a, …, tensor.empty)
+
+    Groups with equal bodies share one function. The destination is the last argument (one for each result); the body does not use it
+    at this level. Constants that are left outside of kernels become parameters. From here on `cse` must not run on `@main`: it would
+    merge the destinations.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        kernels: dict[str, str] = {}  # body text -> function name
+        taken = {f.sym_name.value for f in functions(op)}
+        end = op.regions[0].blocks[0]
+        builder = GraphBuilder(state.weights)
+        for function in functions(op):
+            if KERNEL in function.operation.attributes:
+                continue
+            # Listed before anything goes away: what lies inside a group goes with it.
+            for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
+                if inner.name == "graph.fused":
+                    text = body_text(inner)
+                    if text not in kernels:
+                        kernels[text] = _free_name(root_of(inner), text, taken)
+                        _call(inner, kernels[text])
+                        _make_function(inner, kernels[text], end)
+                    else:
+                        _call(inner, kernels[text])
+                    inner.erase()
+                    state.count(f"{self.name}.calls")
+                elif isinstance(constant := inner.opview, ConstantOp):
+                    with ir.InsertionPoint(inner), inner.location:
+                        constant.result.replace_all_uses_with(builder.weight("constant", constant_array(constant)))
+                    inner.erase()
+        state.count(f"{self.name}.kernels", len(kernels))
+
+
+def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    for digits in range(HASH_DIGITS, len(digest) + 1):  # more of them should two different bodies begin alike
+        name = f"{root.name.removeprefix('graph.')}_{digest[:digits]}"
+        if name not in taken:
+            taken.add(name)
+            return name
+    raise PassError(f"no free name for the kernel of '{root.name}' at {root.location}")
+
+
+def _call(fused: ir.Operation, name: str) -> None:
+    """Put a call of the kernel in front of the group, and use its results."""
+    with ir.InsertionPoint(fused), fused.location:
+        destinations = []
+        for result in fused.results:
+            if not type_of(result).is_static:
+                raise PassError(
+                    f"'{root_of(fused).name}' at {fused.location} gives {result.type}, whose size is not known before it runs; "
+                    "kernels need a destination of known size. Give the model's free dimensions a size"
+                )
+            destinations.append(tensor.EmptyOp(list(type_of(result).static_shape), ir.RankedTensorType(result.type).element_type).result)
+        call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *destinations])
+    for old, new in zip(fused.results, call.results, strict=True):
+        old.replace_all_uses_with(new)
+
+
+def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> None:
+    """Move the group's body into a new function at the end of the module."""
+    results = [r.type for r in fused.results]
+    body = fused.regions[0].blocks[0]
+    inputs = [a.type for a in body.arguments]
+    with ir.InsertionPoint(module_body), fused.location:
+        function = func.FuncOp(name, ir.FunctionType.get([*inputs, *results], results), visibility="private")
+        function.attributes[KERNEL] = ir.UnitAttr.get()
+        function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        entry = function.add_entry_block([fused.location] * (len(inputs) + len(results)))
+    for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
+        old.replace_all_uses_with(new)
+    ops = [o.operation for o in body.operations]
+    with ir.InsertionPoint(entry), fused.location:
+        end = func.ReturnOp(list(ops[-1].operands)).operation
+    for op in ops[:-1]:
+        op.move_before(end)

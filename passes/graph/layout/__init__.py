@@ -1,0 +1,1 @@
+"""Graph passes that choose how values lie in memory: channel blocks, panels, tiles of Winograd's method."""

@@ -1,0 +1,77 @@
+"""Which group of a later convolution reads each channel of a value: what layouts are chosen by."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.passes.graph.matching import is_elementwise, producer
+
+KEEPS_CHANNELS = ("graph.max_pool", "graph.avg_pool", "graph.pad")
+
+
+def is_depthwise(conv: Any) -> bool:
+    """Whether a convolution has one filter for each channel."""
+    channels = type_of(conv.x).shape[1]
+    return channels is not None and channels > 1 and conv.attribute_values()["group"] == channels == type_of(conv.w).shape[0]
+
+
+def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | None:
+    """If the reshape `op` ends a permutation of channels: what is permuted, and the old place of each new channel.
+
+    That is reshape(transpose(reshape(x))) where the channels are split, the parts change places and are merged again.
+    """
+    moved = producer(op.x, "transpose")
+    split = None if moved is None else producer(moved.x, "reshape")
+    if split is None:
+        return None
+    plain, perm = type_of(split.x), moved.attribute_values()["perm"]
+    if not plain.is_static or plain.rank < 3 or type_of(op.result) != plain:
+        return None
+    parts = type_of(split.result).static_shape
+    inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
+    around = [0, *range(1 + inner, len(parts))]
+    if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
+        return None
+    places = np.arange(plain.static_shape[1]).reshape(parts[1 : 1 + inner])
+    return split.x, places.transpose([p - 1 for p in perm[1 : 1 + inner]]).ravel()
+
+
+def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
+    """For the result of each op of a block: the group of a later convolution that reads each of its channels; None if none has groups.
+
+    Channels are followed through what keeps them apart. Of several such convolutions, the first of those counts that deal these
+    channels out to the most groups.
+    """
+    found: dict[ir.Value, np.ndarray] = {}
+    out: list[np.ndarray | None] = [None] * len(ops)
+    for index in range(len(ops) - 1, -1, -1):
+        op = ops[index]
+        mine = out[index] = found.get(op.results[0]) if len(op.results) == 1 else None
+        for value, groups in _passed_on(op, mine) if op.name.startswith("graph.") else []:
+            if value not in found or len(np.unique(groups)) >= len(np.unique(found[value])):
+                found[value] = groups
+    return out
+
+
+def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value, np.ndarray]]:
+    """What `op`, whose result is read by groups `mine`, means for its operands."""
+    if op.name == "graph.conv" and not is_depthwise(op.opview):
+        group, channels = op.opview.attribute_values()["group"], type_of(op.operands[0]).shape[1]
+        return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and channels else []
+    if mine is None or any(not type_of(v).is_static for v in (*op.operands, *op.results)):
+        return []
+    if op.name == "graph.conv" or op.name in KEEPS_CHANNELS:
+        return [(op.operands[0], mine)] if type_of(op.operands[0]).shape[1] == len(mine) else []
+    if is_elementwise(op.opview):
+        return [(v, mine) for v in op.operands if type_of(v).shape == type_of(op.results[0]).shape]
+    if op.name == "graph.concat" and op.opview.attribute_values()["axis"] == 1:
+        ends = np.cumsum([type_of(v).shape[1] for v in op.operands])
+        return list(zip(op.operands, np.split(mine, ends[:-1]), strict=True))
+    shuffle = channel_shuffle(op.opview) if op.name == "graph.reshape" else None
+    if shuffle is None:
+        return []
+    source, places = shuffle
+    return [(source, mine[np.argsort(places)])]

@@ -1,0 +1,158 @@
+"""The pass that stores the constant matrices of matrix products in panels."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import is_float, to_numpy, type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.contraction import MatmulOp
+from stepwell.dialects.graph.panels import in_panels
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass, vector_bits
+from stepwell.passes.framework.rewriting import find_function
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
+
+REGISTERS_OF_A_ROW = 8  # in a product with one row, which waits for memory: enough to hide the latency of the sums
+HALVING_COST = 0.05  # what half the width costs, as a share of the work
+ROWS_THAT_PAY = 16  # of a product, for which a large matrix is brought into panels
+REGISTERS_OF_ROWS = 2  # in one with several rows, which share what is loaded of a panel
+
+
+@register_pass("use-panels", level="graph", optional=True)
+@dataclass
+class UsePanels(Pass):
+    """Store constant right-hand sides of matrix products in panels, so that a product reads them from end to end.
+
+    rewrite: matmul(x, w)               -> reshape(panel_matmul(x, w in panels, made now))
+    rewrite: matmul(x, y)               -> reshape(panel_matmul(x, transpose(reshape(pad(y)))))   for a y that no cache of a core holds
+    rewrite: f(reshape(panel_matmul), …) -> reshape(f(panel_matmul, …))    for element-wise ops, so that they still fuse
+
+    Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
+    known is brought into panels each time where enough rows go by it: without, each row of a strip of its columns lies in another page,
+    and all in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+    """
+
+    width: int = 0  # columns of a panel; 0 for what the target's registers and the number of columns suggest
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        main = find_function(op, "main")
+        panels = _Panels(state, self.width)
+        for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
+            if not operation.name.startswith("graph.") or len(operation.results) != 1:
+                continue
+            view = operation.opview
+            rule = panels.matmul if isinstance(view, MatmulOp) else panels.elementwise if is_elementwise(view) else None
+            if rule is None:
+                continue
+            with ir.InsertionPoint(operation), operation.location:
+                result = rule(view)
+            if isinstance(result, str):
+                state.declined.append(Declined(self.name, operation.name, operation.location, result))
+                continue
+            operation.results[0].replace_all_uses_with(result)
+            operation.erase()
+            state.count(self.name)
+
+
+class _Panels(GraphBuilder):
+    """Builds products in panels, and element-wise ops on them."""
+
+    def __init__(self, state: PassState, width: int) -> None:
+        super().__init__(state.weights)
+        self.width, self.target = width, state.target
+        self.panelled: dict[ir.Value, ir.Value] = {}  # by the plain form that took its place
+
+    def known(self, value: ir.Value) -> np.ndarray | None:
+        """The array that `value` is known to hold."""
+        return stored(value, self.weights)
+
+    def matmul(self, op: Any) -> "ir.Value | str":
+        """The product in panels, in its plain form; or why not."""
+        x, w = type_of(op.lhs), type_of(op.rhs)
+        if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
+            return "its right-hand side is not one matrix of floats, or sizes are unknown"
+        if not w.is_static:
+            return "its right-hand side has an unknown size"
+        bits = 8 * to_numpy(w.dtype).itemsize
+        lanes = max(1, vector_bits(self.target) // bits)
+        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
+        if not rows or columns < lanes // 2:
+            return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"
+        width = self.width or panel_width(rows, columns, lanes)
+        matrix = source_of(op.rhs, self.weights)
+        caches = getattr(self.target, "caches", None)
+        if matrix is not None:
+            panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
+        elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
+            panels = self.brought_into_panels(op.rhs, width)
+        else:
+            return f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to bring it into panels each time"
+        return self.plain(self.panel_matmul(op.lhs, panels), columns)
+
+    def brought_into_panels(self, matrix: ir.Value, width: int) -> ir.Value:
+        """A matrix (K, N) as (panels, K, width), with zeros behind its last column; see `in_panels`."""
+        depth, columns = type_of(matrix).static_shape
+        filling = -columns % width
+        if filling:
+            matrix = self.pad(matrix, low=[0, 0], high=[0, filling], mode="constant", value=0.0)
+        apart = self.reshape(matrix, shape=[depth, (columns + filling) // width, width])
+        panels: ir.Value = self.transpose(apart, perm=[1, 0, 2])
+        return panels
+
+    def plain(self, value: ir.Value, columns: int) -> ir.Value:
+        """A value (…, P, b) as (…, columns)."""
+        shape = type_of(value).static_shape
+        full = [*shape[:-2], shape[-2] * shape[-1]]
+        flat: ir.Value = self.reshape(value, shape=full)
+        if columns < full[-1]:
+            flat = self.slice(flat, starts=[0] * len(full), sizes=[*full[:-1], columns], steps=[1] * len(full))
+        self.panelled[flat] = value
+        return flat
+
+    def elementwise(self, op: Any) -> "ir.Value | str":
+        """An element-wise op on values in panels, in its plain form; or why not."""
+        result = type_of(op.operation.results[0])
+        operands = list(op.operation.operands)
+        whole = [self.panelled[v] for v in operands if v in self.panelled and type_of(v).shape == result.shape]
+        if not whole:
+            return "none of its operands comes from a product in panels"
+        panels = type_of(whole[0]).static_shape[-2:]
+        forms = [self._operand(v, result.static_shape, panels) for v in operands]
+        if any(form is None for form in forms):
+            return f"an operand cannot be brought into {panels[0]} panels of {panels[1]} columns"
+        inner: ir.Value = getattr(self, op.mnemonic())(*forms, **op.attribute_values())
+        return self.plain(inner, result.static_shape[-1])
+
+    def _operand(self, value: ir.Value, shape: tuple[int, ...], panels: tuple[int, ...]) -> ir.Value | None:
+        """`value`, an operand of an element-wise op to plain `shape`, for the same op in panels; None if that would move data."""
+        own = type_of(value)
+        known = self.panelled.get(value) if own.shape == shape else None
+        if known is not None and type_of(known).static_shape[-2:] == panels:
+            return known
+        if not own.is_static:
+            return None
+        if own.elements == 1:
+            return value
+        columns = own.static_shape[-1]
+        if columns == 1:
+            one: ir.Value = self.reshape(value, shape=[*own.static_shape, 1])
+            return one
+        split = [*own.static_shape[:-1], *panels]
+        array = self.known(value)
+        if array is not None:
+            filling = [(0, 0)] * (array.ndim - 1) + [(0, panels[0] * panels[1] - columns)]
+            return new_weight(self, value, np.pad(array, filling).reshape(split))
+        if columns != panels[0] * panels[1]:
+            return None
+        apart: ir.Value = self.reshape(value, shape=split)
+        return apart
+
+
+def panel_width(rows: int, columns: int, lanes: int) -> int:
+    """Columns of a panel: a power of two of registers, wide for one long stream of memory, unless that fills up too much of the last one."""
+    registers = REGISTERS_OF_A_ROW if rows == 1 else REGISTERS_OF_ROWS
+    halvings = range(registers.bit_length() - (rows == 1))
+    chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
+    return lanes * registers >> chosen

@@ -1,0 +1,157 @@
+"""The pass that computes 3x3 convolutions by Winograd's minimal filtering where that takes fewer operations."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.winograd import TAPS, transformed_filters
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, source_of
+
+ERRORS = {2: 5e-6, 4: 2e-5}
+"""For each tile, by how much of the result's scale f32 rounding may change it; test_winograd.py keeps these bounds."""
+
+
+@dataclass(frozen=True, order=True)
+class Form:
+    """A way to compute a convolution, those that store less first."""
+
+    stored: int  # numbers that its filters take
+    cost: float  # in floating-point operations
+    tile: int  # 0 for the direct method
+    transformed: bool  # its filters, now
+
+
+@register_pass("use-winograd", level="graph", optional=True, relaxed=("use-winograd",))
+@dataclass
+class UseWinograd(Pass):
+    """Replace blocked 3x3 convolutions with stride 1 by Winograd ones, where these cost less.
+
+    rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), G w G^T computed now))
+    rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), w))      where G w G^T would be large
+
+    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four; the transforms'
+    share falls with the number of channels, and F(2, 3) fills up less of a small image. Transformed filters take 4 and 1.78 times the
+    memory of plain ones, so those of more than `most_bytes` may also be transformed whenever the kernel runs, a block at a time.
+
+    Chosen is the form with the smallest filters of those that cost at most `slack` more than the best, among the direct method and the
+    tiles whose stated error, as a share of the result's scale, is at most `error`; the direct method's is 1e-6.
+
+    `flops_per_byte` is the arithmetic that one core does in the time by which a byte of filters, which come from memory once, makes a
+    convolution longer. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but a part of the reading goes on beside the
+    arithmetic: the ratios of F(4, 3) to F(2, 3) that were measured for 256 to 512 channels on 7x7 to 28x28 positions, on one thread
+    and on two, are those of 2.5 to 5.8, most of them near 4.
+
+    An infinity or NaN among what a tile reads makes all of its results NaN, those too whose own windows hold finite numbers only.
+    """
+
+    error: float = 2e-5
+    flops_per_byte: float = 4.0
+    slack: float = 0.08
+    most_bytes: int = 16 << 20
+    tile: int = 0  # 2 or 4; 0 for the better one
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for inner in ops_below(op, "graph.blocked_conv"):
+            with ir.InsertionPoint(inner), inner.location:
+                result = self._rewrite(inner.opview, GraphBuilder(state.weights))
+            if isinstance(result, str):
+                state.declined.append(Declined(self.name, inner.name, inner.location, result))
+                continue
+            inner.results[0].replace_all_uses_with(result)
+            inner.erase()
+            sink(result, GraphBuilder(state.weights))
+            state.count(self.name)
+
+    def _rewrite(self, conv: Any, b: GraphBuilder) -> "ir.Value | str":
+        """The replacement, or why there is none."""
+        values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
+        if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
+            return "it is not a blocked 3x3 convolution with stride 1 and without dilation"
+        if w.shape[4] != x.shape[4]:
+            return "it reads a part of each block of channels only, or its groups share one"
+        if x.dtype != "f32":
+            return f"rounding is known to be harmless for f32, not for {x.dtype}"
+        image = type_of(conv.result).static_shape[2:4]
+        filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
+        sizes = (x.static_shape[0], *image, channels, filters, values["group"])
+        forms = self.forms(*sizes)
+        if not forms:
+            return f"no tile has an error of at most {self.error}"
+        forms.append(Form(w.elements, self.direct_cost(*sizes), 0, False))
+        limit = (1 + self.slack) * min(form.cost for form in forms)
+        form = min(form for form in forms if form.cost <= limit)
+        if form.tile == 0:
+            return f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms"
+        array = source_of(conv.w, b.weights)
+        if array is None:
+            return "its filters are not known"
+        filling = [-n % form.tile for n in image]
+        data = conv.x
+        if any(filling):
+            data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
+        size, (blocks, inputs, _, _, inner, outer) = form.tile + TAPS - 1, w.static_shape
+        shape = (size, size, blocks, inputs, inner, outer)
+        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), form.tile)]) if form.transformed else conv.w
+        result: ir.Value = b.winograd_conv(data, u, tile=form.tile, group=values["group"], transformed=form.transformed)
+        if any(filling):
+            result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
+        return result
+
+    def forms(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Form]":
+        """Winograd's forms whose error is small enough; each filter reads `channels`.
+
+        Groups have their filters transformed now: at run time they would share no loop over filters with what follows.
+        """
+        out = []
+        for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
+            size = tile + TAPS - 1
+            cost = self.cost(tile, images, rows, columns, channels, filters, group)
+            out.append(Form(size**2 * channels * filters, cost, tile, True))
+            if group == 1 and 4 * size**2 * channels * filters > self.most_bytes:
+                transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
+                read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
+                out.append(Form(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
+        return out
+
+    def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
+        """The convolution by F(tile, 3) in floating-point operations, memory traffic converted to these.
+
+        A transform of n x n numbers by two matrices, half of them zeros, is n^3 multiply-adds for each number of channels or filters;
+        it has little to do for what it loads and stores, and counts twice.
+        """
+        size = tile + TAPS - 1
+        tiles = images * -(-rows // tile) * -(-columns // tile)
+        transforms = 4 * (size**3 * channels * group + (tile * size**2 + tile**2 * size) * filters)
+        return tiles * (2 * size**2 * channels * filters + transforms) + self.flops_per_byte * 4 * size**2 * channels * filters
+
+    def direct_cost(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
+        """The direct convolution in the same measure."""
+        return TAPS**2 * channels * filters * (2.0 * images * rows * columns + self.flops_per_byte * 4)
+
+
+def sink(cut: ir.Value, b: GraphBuilder) -> None:
+    """Move a slice behind the element-wise ops that follow it, so that these still fuse with what comes before.
+
+    rewrite: f(slice(x), c, …) -> slice(f(x, c, …))  where the slice has no other user, and every c is 1 along what the slice cuts
+    """
+    while True:
+        source, user = defining_op(cut), users(cut)
+        if source is None or source.name != "graph.slice" or len(user) != 1 or not is_elementwise(user[0].opview):
+            return
+        op, whole = user[0], source.operands[0]
+        have, kept = type_of(whole).static_shape, type_of(cut).static_shape
+        cuts = [d - len(have) for d, (a, c) in enumerate(zip(have, kept, strict=True)) if a != c]  # counted from the end
+        others = [type_of(v).shape for v in op.operands if v != cut]
+        if type_of(op.results[0]).static_shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
+            return
+        with ir.InsertionPoint(op), op.location:
+            made = getattr(b, op.opview.mnemonic())(*(whole if v == cut else v for v in op.operands), **op.opview.attribute_values())
+            after = b.slice(made, **source.opview.attribute_values())
+        op.results[0].replace_all_uses_with(after)
+        op.erase()
+        source.erase()
+        cut = after

@@ -1,0 +1,1 @@
+"""Graph passes that compute less: constants, identities, algebra."""

@@ -1,0 +1,164 @@
+"""Patterns that move reshapes, transpositions and expansions past element-wise ops, where that pays; part of simplify-algebra."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter
+from stepwell.passes.graph.matching import (
+    SPLAT_ELEMENTS,
+    elementwise_classes,
+    for_each,
+    fused_location,
+    is_stored,
+    new_weight,
+    producer,
+    splat,
+    stored,
+)
+
+ELEMENTWISE_CLASSES = elementwise_classes()
+
+
+def used_only_by(value: ir.Value, op: Any) -> bool:
+    """Whether `op` is the one user of `value`."""
+    return all(user == op.operation for user in users(value))
+
+
+def rebuilt(op: Any, operands: Sequence[ir.Value], rw: Rewriter) -> ir.Value:
+    """The element-wise `op` on other operands."""
+    value: ir.Value = rw.create(type(op), operands, op.attribute_values()).operation.results[0]
+    return value
+
+
+def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, np.ndarray]] | NoMatch:
+    """The operands of `op` as ([the op `graph.<mnemonic>` that makes it, or None], {index of the others: array}), if all are one or the other."""
+    made, known = [], {}
+    for i, v in enumerate(op.operation.operands):
+        mover = producer(v, mnemonic)
+        array = None if mover is not None else stored(v, rw.weights)
+        if mover is None and (array is None or array.size > SPLAT_ELEMENTS):
+            return NoMatch(f"an operand is neither a {mnemonic} nor a small constant")
+        if mover is not None and not used_only_by(v, op):
+            return NoMatch(f"the {mnemonic} has another user and would be done twice")
+        if array is not None:
+            known[i] = array
+        made.append(mover)
+    moving = [m for m in made if m is not None]
+    if not moving:
+        return NoMatch(f"no operand is a {mnemonic}")
+    if not all(type_of(m.result).shape == type_of(op.result).shape and type_of(m.x).is_static for m in moving):
+        return NoMatch(f"it broadcasts what the {mnemonic} gives, or shapes are not known")
+    return made, known
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way
+
+    Pays because f can then fuse into what makes x, and the transposition meets the next one. Not for a cast to a wider type.
+    """
+    match = movers(op, "transpose", rw)
+    if isinstance(match, NoMatch):
+        return match
+    made, known = match
+    orders = {m.attribute_values()["perm"] for m in made if m is not None}
+    if len(orders) > 1:
+        return NoMatch("the transpositions differ")
+    first = next(m for m in made if m is not None)
+    if to_numpy(type_of(op.result).dtype).itemsize > to_numpy(type_of(first.x).dtype).itemsize:
+        return NoMatch("it widens the elements, so that the transposition would move more bytes")
+    perm = orders.pop()
+    rank = len(perm)
+    constants = {i: np.transpose(a.reshape((1,) * (rank - a.ndim) + a.shape), np.argsort(perm)) for i, a in known.items()}
+    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    with fused_location(first, op):
+        value: ir.Value = rw.transpose(rebuilt(op, operands, rw), perm=perm)
+    return value
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too
+
+    Pays because f can then fuse into what makes x; a reshape is free wherever it is.
+    """
+    match = movers(op, "reshape", rw)
+    if isinstance(match, NoMatch):
+        return match
+    made, known = match
+    first = next(m for m in made if m is not None)
+    source, shape = type_of(first.x).static_shape, type_of(op.result).static_shape
+    before = ((i, before_reshape(array, shape, source)) for i, array in known.items())
+    constants = {i: array for i, array in before if array is not None}
+    if len(constants) < len(known) or any(m is not None and type_of(m.x).shape != source for m in made):
+        return NoMatch("the reshapes come from different shapes, or a constant differs along what they merge or split")
+    if defining_op(first.x) is None:
+        return NoMatch("what is reshaped is an argument, with no op to fuse into")
+    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=shape)
+    return value
+
+
+def before_reshape(array: np.ndarray, shape: Sequence[int], source: Sequence[int]) -> np.ndarray | None:
+    """`array`, which broadcasts to `shape`, such that it broadcasts alike to `source`, which is reshaped to `shape`.
+
+    None if it has several values and the reshape does more than to add dimensions of size 1 or take them away.
+    """
+    value = splat(array)
+    if value is not None:
+        return np.asarray(value)
+    if [n for n in shape if n != 1] != [n for n in source if n != 1]:
+        return None
+    aligned = (1,) * (len(shape) - array.ndim) + array.shape
+    kept = iter(size for size, n in zip(aligned, shape, strict=True) if n != 1)
+    return array.reshape([1 if n == 1 else next(kept) for n in source])
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape"""
+    sources = [e.x if (e := producer(v, "expand")) is not None else v for v in op.operation.operands]
+    if sources == list(op.operation.operands):
+        return NoMatch("no operand is an expansion")
+    types = [type_of(v) for v in sources]
+    if not all(t.is_static for t in types):
+        return NoMatch("shapes are not known")
+    if type(op).infer(*types, **op.attribute_values()) != op.result_types()[0]:
+        return NoMatch("without the expansion the result would be smaller")
+    return rebuilt(op, sources, rw)
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic"""
+    if len(op.operation.operands) != 1:
+        return NoMatch("it has several operands")
+    expansion = producer(op.operation.operands[0], "expand")
+    if expansion is None or not used_only_by(op.operation.operands[0], op):
+        return NoMatch("its operand is not an expansion that nothing else uses")
+    value: ir.Value = rw.expand(rebuilt(op, [expansion.x], rw), shape=expansion.attribute_values()["shape"])
+    return value
+
+
+@for_each(ELEMENTWISE_CLASSES)
+def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well"""
+    operands = list(op.operation.operands)
+    types = [type_of(v) for v in operands]
+    for i, v in enumerate(operands):
+        value = None if types[i].rank == 0 or not is_stored(v) else splat(stored(v, rw.weights))
+        if value is None:
+            continue
+        smaller = [t.with_shape(()) if k == i else t for k, t in enumerate(types)]
+        if type(op).infer(*smaller, **op.attribute_values()) == op.result_types()[0]:
+            operands[i], types = rw.constant(value=np.asarray(value)), smaller
+    if operands == list(op.operation.operands):
+        return NoMatch("no operand is a constant of one value that is larger than need be")
+    return rebuilt(op, operands, rw)
+
+
+DATA_MOVEMENT = (*shrink_constants, *sink_transposes, *sink_reshapes, *absorb_expansions, *sink_expansion)

@@ -1,0 +1,193 @@
+"""The pass that makes inference batch normalisations disappear: into multiply and add, and these into the weights around them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, to_numpy, type_of
+from stepwell.dialects.graph import BatchNormOp, ConvOp, ConvTransposeOp, DivOp, MatmulOp, MulOp
+from stepwell.dialects.graph.numerics import narrow
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.matching import (
+    along,
+    for_each,
+    fused_location,
+    has_one_use,
+    is_float_op,
+    is_stored,
+    new_weight,
+    per_channel,
+    producer,
+    stored,
+)
+from stepwell.passes.graph.simplification.linear import Linear, kept_from_zero, linear
+from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS, combined
+
+
+@pattern(BatchNormOp)
+def normalise_by_constants(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: batch_norm(x, scale, bias, mean, variance) -> x * k + (bias - mean * k),  k = scale / sqrt(variance + epsilon)"""
+    arrays = [stored(v, rw.weights) for v in (op.scale, op.bias, op.mean, op.var)]
+    known = [a.astype(np.float64) for a in arrays if a is not None]
+    if len(known) != 4:
+        return NoMatch("its statistics are not known")
+    scale, bias, mean, variance = known
+    rank, dtype = type_of(op.x).rank, to_numpy(type_of(op.x).dtype)
+    with np.errstate(all="ignore"):
+        spread = np.sqrt(variance + op.attribute_values()["epsilon"])
+        k = scale / spread
+        shift = bias - mean * k
+        factors = scale, 1 / spread  # of which the second is 0 if the variance is infinite
+    factor = new_weight(rw, op.scale, along(kept_from_zero(narrow(k, dtype), *factors), rank, 1))
+    value: ir.Value = rw.add(rw.mul(op.x, factor), new_weight(rw, op.bias, narrow(along(shift, rank, 1), dtype)))
+    return value
+
+
+@pattern(BatchNormOp)
+def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: batch_norm(x, scale, bias, mean, variance) -> (x - mean) * (scale / sqrt(variance + epsilon)) + bias  for computed statistics"""
+    if all(is_stored(v) for v in (op.scale, op.bias, op.mean, op.var)):
+        return NoMatch("its statistics are constants: known, or named in a weight table that is not here")
+    x = type_of(op.x)
+    if x.shape[1] is None:
+        return NoMatch("the number of channels is not known")
+    epsilon = rw.constant(value=np.asarray(op.attribute_values()["epsilon"]).astype(to_numpy(x.dtype)))
+    k = rw.div(op.scale, rw.sqrt(rw.add(op.var, epsilon)))
+    shape = tuple(x.shape[1] if i == 1 else 1 for i in range(x.rank))
+    mean, factor, bias = (rw.reshape(v, shape=shape) for v in (op.mean, k, op.bias))
+    value: ir.Value = rw.add(rw.mul(rw.sub(op.x, mean), factor), bias)
+    return value
+
+
+def scale_of(op: Any, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
+    """What a multiplication by, or division by, a known finite constant scales, and by how much, in f64."""
+    if not is_float_op(op):
+        return NoMatch("integers wrap")
+    array = stored(op.rhs, rw.weights)
+    if array is None:
+        return NoMatch("it does not scale by a known constant")
+    with np.errstate(all="ignore"):
+        factor = 1.0 / array.astype(np.float64) if isinstance(op, DivOp) else array.astype(np.float64)
+    return (op.lhs, factor) if np.isfinite(factor).all() else NoMatch("the factor is not finite")
+
+
+def scaled_weights(lin: Linear, factor: np.ndarray, result: TensorType, rw: Rewriter) -> np.ndarray | NoMatch:
+    """The weights of `lin` with each of its output channels times `factor`, which is broadcast against `result`."""
+    if result != type_of(lin.result):
+        return NoMatch("the factor broadcasts the result up")
+    k = per_channel(factor, result.rank, lin.output_axis, lin.outputs)
+    if k is None:
+        return NoMatch("the factor is not one for each output channel")
+    return lin.scaled(lin.for_outputs(k))
+
+
+@for_each((MulOp, DivOp))
+def scale_outputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: linear(x, w) * k -> linear(x, w * k)  for conv, conv_transpose, matmul with known weights and k for each output channel"""
+    match = scale_of(op, rw)
+    if isinstance(match, NoMatch):
+        return match
+    lin = linear(match[0], rw)
+    if isinstance(lin, NoMatch):
+        return lin
+    weights = scaled_weights(lin, match[1], type_of(op.result), rw)
+    if isinstance(weights, NoMatch):
+        return weights
+    with fused_location(lin.op, op):
+        return lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
+
+
+@for_each((MulOp, DivOp))
+def scale_outputs_and_bias(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: (linear(x, w) + b) * k -> linear(x, w * k) + b * k  for k and b as above"""
+    match = scale_of(op, rw)
+    if isinstance(match, NoMatch):
+        return match
+    addition = producer(match[0], "add")
+    if addition is None or not has_one_use(match[0]):
+        return NoMatch("what it scales is not a sum with no other user")
+    bias = stored(addition.rhs, rw.weights)
+    if bias is None:
+        return NoMatch("what is added is not known")
+    lin = linear(addition.lhs, rw)
+    if isinstance(lin, NoMatch):
+        return lin
+    shift = combined(np.multiply, bias.astype(np.float64), match[1])
+    if isinstance(shift, NoMatch):
+        return shift
+    weights = scaled_weights(lin, match[1], type_of(op.result), rw)
+    if isinstance(weights, NoMatch):
+        return weights
+    with fused_location(lin.op, op):
+        product = lin.rebuilt(rw, new_weight(rw, lin.parameter, weights))
+    with fused_location(addition, op):
+        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, narrow(shift, bias.dtype)))
+    return value
+
+
+@for_each((ConvOp, ConvTransposeOp, MatmulOp))
+def scale_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: linear(x * k, w) -> linear(x, w * k)  for known weights and k for each input channel (zeros that pad x stay zeros)"""
+    lin = linear(op.operation.results[0], rw, used_once=False)
+    if isinstance(lin, NoMatch):
+        return lin
+    scaling = producer(lin.data, "mul", "div")
+    if scaling is None or not has_one_use(lin.data):
+        return NoMatch("its input is not a product with no other user")
+    match = scale_of(scaling, rw)
+    if isinstance(match, NoMatch):
+        return match
+    if scaling.result.type != match[0].type:
+        return NoMatch("the factor broadcasts the input up")
+    k = per_channel(match[1], type_of(lin.data).rank, lin.input_axis, lin.inputs)
+    if k is None:
+        return NoMatch("the factor is not one for each input channel")
+    weights = lin.scaled(lin.for_inputs(k))
+    if isinstance(weights, NoMatch):
+        return weights
+    with fused_location(scaling, op):
+        return lin.rebuilt(rw, new_weight(rw, lin.parameter, weights), match[0])
+
+
+@for_each((ConvOp, MatmulOp))
+def shift_inputs(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: linear(x + b, w) -> linear(x, w) + linear(b, w)  for known weights, b for each input channel, and no padding (it is not shifted)"""
+    lin = linear(op.operation.results[0], rw, used_once=False)
+    if isinstance(lin, NoMatch):
+        return lin
+    addition = producer(lin.data, "add")
+    if addition is None or not has_one_use(lin.data):
+        return NoMatch("its input is not a sum with no other user")
+    if not lin.is_uniform:
+        return NoMatch("the padding would have to be shifted too")
+    shift = stored(addition.rhs, rw.weights)
+    if shift is None or addition.result.type != addition.lhs.type or not np.isfinite(shift).all():
+        return NoMatch("what is added is not known and finite, or broadcasts the input up")
+    b = per_channel(shift.astype(np.float64), type_of(lin.data).rank, lin.input_axis, lin.inputs)
+    if b is None:
+        return NoMatch("what is added is not one value for each input channel")
+    bias = lin.response(b)
+    if isinstance(bias, NoMatch):
+        return bias
+    product = lin.rebuilt(rw, lin.parameter, addition.lhs)
+    with fused_location(addition, op):
+        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, bias))
+    return value
+
+
+@register_pass("fold-batch-norm", level="graph", optional=True)
+@dataclass
+class FoldBatchNorm(PatternPass):
+    """Fold inference batch normalisations, and scales and shifts by channel in general, into the weights around them.
+
+    A normalisation by constants becomes a multiplication and an addition by channel. A multiplication after, or before, a convolution
+    or matrix product goes into its weights (computed in f64, rounded once); an addition before one becomes an addition after it. What
+    stands before an activation or has other users stays as it is.
+    """
+
+    patterns = (
+        normalise_by_constants, normalise_by_values, *scale_outputs, *scale_outputs_and_bias, *scale_inputs, *shift_inputs, *MERGE_CONSTANTS,
+    )  # fmt: skip

@@ -1,0 +1,167 @@
+"""The pass that evaluates, at compile time, everything that depends on constants and weights only."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
+from stepwell.dialects.graph import GraphBuilder, GraphOp
+from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.known import operations
+from stepwell.dialects.support.errors import PassError, StepwellError
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.graph.matching import is_used, new_weight
+
+
+@register_pass("fold-constants", level="graph")
+@dataclass
+class FoldConstants(Pass):
+    """Evaluate ops whose operands are all known, by their reference meaning.
+
+    rewrite: f(constants and parameters)  -> constant, or a parameter with a new entry of the weight table
+    rewrite: shape_of(x of static shape)  -> constant
+    rewrite: anything without elements    -> constant
+
+    Transpositions, reshapes and casts of weights are thus done once, at compile time. What would make the weights much larger, or
+    take long, is left to run time; so is what goes beyond the model's limits of bytes and operations (docs/reference/limits.md).
+    """
+
+    max_bytes: int = 1 << 20  # a larger result is folded only if it is not much larger than its operands
+    max_growth: int = 8  # how many times larger than its operands such a result may be (a cast from i8 to f64 is 8)
+    max_operations: int = 1 << 31  # arithmetic operations that one folding may take
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        folding = _Folding(self, state)
+        folded: list[ir.Operation] = []
+        leaves: list[ir.Operation] = []
+        for inner in ops_below(op):
+            view = inner.opview
+            if not isinstance(view, GraphOp) or len(inner.regions):
+                continue
+            if inner.name in LEAVES:
+                if folding.add_leaf(inner):
+                    leaves.append(inner)
+            elif folding.fold(view):
+                folded.append(inner)
+        # In reverse, so that a folded op's users that are folded too are gone, and only what is still used becomes a constant.
+        for inner in reversed(folded):
+            for result in inner.results:
+                if is_used(result):
+                    with ir.InsertionPoint(inner), inner.location:
+                        array = folding.known[result]()
+                        result.replace_all_uses_with(new_weight(GraphBuilder(state.weights), folding.source.get(result), array))
+            inner.erase()
+        for leaf in leaves:
+            if not is_used(leaf.results[0]):
+                leaf.erase()
+        state.count(self.name, len(folded))
+
+
+LEAVES = ("graph.constant", "graph.parameter")
+
+
+class _Folding:
+    """What one run of the pass knows: arrays, or how to get them, of values that something may still need."""
+
+    def __init__(self, options: FoldConstants, state: PassState) -> None:
+        self.options = options
+        self.state = state
+        self.known: dict[ir.Value, Callable[[], np.ndarray]] = {}
+        self.source: dict[ir.Value, ir.Value] = {}  # the parameter that a folded value derives its name from
+        self.uses: dict[ir.Value, int] = {}  # of known values, by what is not folded
+
+    def add_leaf(self, op: ir.Operation) -> bool:
+        """Note what a constant or a parameter holds; false if that is not known. A weight is not looked at before something needs it."""
+        view, weights = op.opview, self.state.weights
+        result = op.results[0]
+        if op.name == "graph.constant":
+            self._learn(result, lambda: view.evaluate([])[0])
+            return True
+        entry = op.attributes["id"].value
+        if entry not in weights:
+            return False
+        self._learn(result, lambda: weights[entry])
+        self.source[result] = result
+        return True
+
+    def fold(self, view: GraphOp) -> bool:
+        """Evaluate an op if its operands are known and nothing speaks against it; whether that was done."""
+        op = view.operation
+        if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:
+            shape = np.array(type_of(op.operands[0]).shape, dtype=np.int64)
+            self._learn(op.results[0], lambda: shape)
+            return True
+        if len(op.operands) and len(op.results) and all(t.is_static and 0 in t.shape for t in view.result_types()):
+            for result, kind in zip(op.results, view.result_types(), strict=True):
+                self._learn(result, partial(np.empty, kind.static_shape, to_numpy(kind.dtype)))
+            return True
+        if not len(op.operands) or any(v not in self.known for v in op.operands):
+            return False
+        dying = [v for v, count in Counter(op.operands).items() if self.uses[v] == count]
+        freed = sum(type_of(v).bytes for v in dying)
+        arrays: Sequence[np.ndarray] = ()
+        reason = self._objection(view, freed)
+        if reason is None:
+            reason, arrays = self._evaluated(view)
+        if reason is not None:
+            self.state.declined.append(Declined(self.options.name, op.name, op.location, reason))
+            return False
+        self.state.budget.spend(sum(t.bytes for t in view.result_types()), operations(view), freed)
+        for value in op.operands:
+            self.uses[value] -= 1
+        for value in dying:
+            del self.known[value]
+        named = next((self.source[v] for v in op.operands if v in self.source), None)
+        for result, array in zip(op.results, arrays, strict=True):
+            self._learn(result, partial(np.asarray, array))
+            if named is not None:
+                self.source[result] = named
+        return True
+
+    def _learn(self, value: ir.Value, get: Callable[[], np.ndarray]) -> None:
+        self.known[value] = get
+        self.uses[value] = sum(1 for _ in value.uses)
+
+    def _evaluated(self, view: GraphOp) -> tuple[str | None, Sequence[np.ndarray]]:
+        """Why an op is not folded after all, or None, and its results."""
+        op, name = view.operation, self.options.name
+        try:
+            arrays = view.evaluate(map_groups(lambda v: dense(self.known[v]()), view.operand_groups()))
+        except StepwellError as error:
+            return f"its evaluation fails: {error.args[0]}", ()
+        except Exception as error:
+            raise PassError(f"pass '{name}': evaluating '{op.name}' at {op.location}: {type(error).__name__}: {error}") from error
+        if not all(fits(a, t) for a, t in zip(arrays, view.result_types(), strict=True)):
+            return "its result's shape is not static in the IR", ()
+        return None, arrays
+
+    def _objection(self, view: GraphOp, freed: int) -> str | None:
+        """Why not to fold an op with known operands, `freed` bytes of which only it uses; None if nothing speaks against it."""
+        if type(view).reference is None:
+            return "it has no reference meaning"
+        types, options = view.result_types(), self.options
+        if not all(t.is_static for t in types):
+            return "its result's shape is not static in the IR"
+        made, given = sum(t.bytes for t in types), sum(type_of(v).bytes for v in set(view.operation.operands))
+        if made > options.max_bytes and made > options.max_growth * given:
+            growth = f"more than max-growth={options.max_growth} times as many, and above max-bytes={options.max_bytes}"
+            return f"it makes {made} bytes of {given}: {growth}"
+        work = operations(view)
+        if work > options.max_operations:
+            return f"it takes {work} operations, more than max-operations={options.max_operations}"
+        return self.state.budget.objection(made, work, freed)
+
+
+def dense(array: np.ndarray) -> np.ndarray:
+    """`array` itself, or a copy if it repeats its elements: numpy multiplies matrices of such strides without BLAS."""
+    return np.ascontiguousarray(array) if array.ndim and 0 in array.strides else array
+
+
+def fits(array: np.ndarray, expected: TensorType) -> bool:
+    """Whether an array is exactly of a type."""
+    return TensorType(from_numpy(array.dtype), array.shape) == expected

@@ -1,0 +1,122 @@
+"""Convolutions and matrix products with known weights, seen alike: how their weights depend on input and output channels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.graph.numerics import narrow
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter
+from stepwell.passes.graph.matching import along, has_one_use, producer, stored
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A conv, conv_transpose or matmul of `data` with the known float `weights`, which come from `parameter`."""
+
+    op: Any
+    data: ir.Value
+    parameter: ir.Value
+    weights: np.ndarray
+    output_axis: int  # of the result
+    outputs: int
+    input_axis: int  # of `data`
+    inputs: int
+    is_uniform: bool  # whether a constant input gives a constant output: nothing is padded or cut off
+    for_outputs: Callable[[np.ndarray], np.ndarray]  # makes a value for each output channel broadcast against the weights
+    for_inputs: Callable[[np.ndarray], np.ndarray]  # the same for each input channel
+    weight_axis: int  # of the weights, that the output channels lie along
+
+    @property
+    def result(self) -> ir.Value:
+        value: ir.Value = self.op.operation.results[0]
+        return value
+
+    def scaled(self, factor: np.ndarray) -> np.ndarray | NoMatch:
+        """The weights times `factor` (f64, broadcasting), each product rounded once, and never to 0."""
+        if self.weights.dtype == ml_dtypes.bfloat16:  # numpy has no loop from f64 to bfloat16 that rounds once
+            out = narrow(self.weights.astype(np.float64) * factor, self.weights.dtype)
+        else:
+            out = np.empty_like(self.weights, subok=False)
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.multiply(self.weights, factor, out=out, dtype=np.float64, casting="unsafe")
+        if np.isfinite(out).all() or not np.isfinite(self.weights).all():
+            return kept_from_zero(out, self.weights, factor)
+        return NoMatch(f"the new weights would overflow {self.weights.dtype}")
+
+    def response(self, value: np.ndarray) -> np.ndarray | NoMatch:
+        """What a uniform op gives, shaped to broadcast against its result, for an input of one value for each input channel."""
+        axes = tuple(i for i in range(self.weights.ndim) if i != self.weight_axis)
+        total = np.asarray(np.sum(self.weights * self.for_inputs(value), axis=axes, dtype=np.float64))
+        out = narrow(along(total, type_of(self.result).rank, self.output_axis), self.weights.dtype)
+        return out if np.isfinite(out).all() else NoMatch("what comes out would not be finite")
+
+    def rebuilt(self, rw: Rewriter, weight: ir.Value, data: ir.Value | None = None) -> ir.Value:
+        """The op with other weights, and other data if given, at the current insertion point and location."""
+        replaced = {self.parameter: weight, self.data: self.data if data is None else data}
+        operands = [replaced[v] for v in self.op.operation.operands]
+        value: ir.Value = rw.create(type(self.op), operands, self.op.attribute_values()).operation.results[0]
+        return value
+
+
+def kept_from_zero(product: np.ndarray, *factors: np.ndarray) -> np.ndarray:
+    """A rounded product, in place, with the least number of its sign wherever it vanished though no factor is 0.
+
+    What it multiplies may be infinite, and stays so: 0 would make NaN of it. Finite results change by less than rounding may change them.
+    """
+    vanished = product == 0
+    if vanished.any():
+        signs = [np.sign(np.broadcast_to(factor, product.shape)[vanished].astype(np.float64)) for factor in factors]
+        sign = np.prod(signs, axis=0)  # 0 where a factor is, and NaN where one is
+        least = float(ml_dtypes.finfo(product.dtype).smallest_subnormal)  # type: ignore[no-untyped-call]
+        product[vanished] = np.where(np.abs(sign) == 1, sign * least, product[vanished].astype(np.float64)).astype(product.dtype)
+    return product
+
+
+def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear | NoMatch:
+    """The linear op with known float weights that makes `value` (by default for one user only), or why there is none."""
+    op = producer(value, "conv", "conv_transpose", "matmul")
+    if op is None:
+        return NoMatch("it does not meet a convolution or matrix product")
+    if not is_float(type_of(value).dtype):
+        return NoMatch("integers wrap")
+    if used_once and not has_one_use(value):
+        return NoMatch(f"the {op.mnemonic()} has another user")
+    operands = list(op.operation.operands)
+    for data, parameter in (operands, reversed(operands)) if op.mnemonic() == "matmul" else (operands,):
+        weights = stored(parameter, rw.weights)
+        if weights is not None and data != parameter and (weights.ndim == 2 or op.mnemonic() != "matmul"):
+            return _matmul(op, data, parameter, weights) if op.mnemonic() == "matmul" else _convolution(op, weights)
+    return NoMatch(f"the weights of the {op.mnemonic()} are not known")
+
+
+def _matmul(op: Any, data: ir.Value, parameter: ir.Value, weights: np.ndarray) -> Linear:
+    rank, data_rank = type_of(op.result).rank, type_of(data).rank
+    rows, columns = weights.shape
+    if parameter == op.rhs:
+        return Linear(op, data, parameter, weights, rank - 1, columns, data_rank - 1, rows, True, lambda k: k[None, :], lambda k: k[:, None], 1)
+    return Linear(op, data, parameter, weights, rank - 2, rows, data_rank - 2, columns, True, lambda k: k[:, None], lambda k: k[None, :], 0)
+
+
+def _convolution(op: Any, weights: np.ndarray) -> Linear:
+    attributes = op.attribute_values()
+    group, rank = attributes["group"], weights.ndim
+    first, second = weights.shape[:2]
+
+    def along_first(k: np.ndarray) -> np.ndarray:
+        return along(k, rank, 0)
+
+    def along_second(k: np.ndarray) -> np.ndarray:
+        """Channels of the second axis count within a group; which group it is follows from the first axis."""
+        by_first = np.repeat(k.reshape(group, second), first // group, axis=0)
+        return by_first.reshape(first, second, *[1] * (rank - 2))
+
+    if op.mnemonic() == "conv":  # weights [outputs, inputs / group, …]
+        uniform = not any(attributes["pads"])
+        return Linear(op, op.x, op.w, weights, 1, first, 1, second * group, uniform, along_first, along_second, 0)
+    # conv_transpose: weights [inputs, outputs / group, …]; at its borders fewer taps meet, so that it is never uniform
+    return Linear(op, op.x, op.w, weights, 1, second * group, 1, first, False, along_second, along_first, 1)

@@ -1,0 +1,107 @@
+"""Patterns that merge the constants of sums and products in a row; two passes use them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.graph import AddOp, MaximumOp, MinimumOp, MulOp
+from stepwell.dialects.graph.numerics import is_floating, narrow
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_stored, new_weight, producer, stored
+
+
+def combined(function: Callable[[Any, Any], Any], a: np.ndarray, b: np.ndarray) -> np.ndarray | NoMatch:
+    """`function(a, b)`, broadcast, rounded once to their type; or why it should not replace the two."""
+    if not is_floating(a.dtype):
+        with np.errstate(over="ignore"):
+            value = np.asarray(function(a, b))
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            value = narrow(np.asarray(function(a.astype(np.float64), b.astype(np.float64))), a.dtype)
+        if np.isfinite(a).all() and np.isfinite(b).all() and not np.isfinite(value).all():
+            return NoMatch("the merged constant would overflow")
+        if function is np.multiply and bool(((value == 0) & (a != 0) & (b != 0)).any()):
+            return NoMatch("the merged constant would underflow")
+    if value.size > max(a.size, b.size):
+        return NoMatch("the merged constant would be larger than either")
+    return value
+
+
+@for_each((AddOp, MulOp, MaximumOp, MinimumOp))
+def constant_to_the_right(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: c + x -> x + c, the same for *, maximum and minimum, so that other patterns need to look on one side only"""
+    if not is_stored(op.lhs) or is_stored(op.rhs):
+        return NoMatch("the left operand is no constant, or both are")
+    value: ir.Value = rw.create(type(op), [op.rhs, op.lhs], {}).operation.results[0]
+    return value
+
+
+def constants_in_row(op: Any, mnemonic: str, rw: Rewriter) -> tuple[Any, np.ndarray, np.ndarray] | NoMatch:
+    """(inner op, its constant, the op's own constant) for an op with a constant whose other operand comes from `graph.<mnemonic>` with one."""
+    inner = producer(op.lhs, mnemonic)
+    if inner is None:
+        return NoMatch(f"its left operand is not a {mnemonic}")
+    first, second = stored(inner.rhs, rw.weights), stored(op.rhs, rw.weights)
+    if first is None or second is None:
+        return NoMatch("the right operands are not both known")
+    if not has_one_use(op.lhs):
+        return NoMatch(f"the {mnemonic} has another user")
+    return inner, first, second
+
+
+@pattern(AddOp)
+def merge_additions(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: (x + a) + b -> x + (a + b)   one rounding less, of x + a"""
+    match = constants_in_row(op, "add", rw)
+    if isinstance(match, NoMatch):
+        return match
+    inner, a, b = match
+    total = combined(np.add, a, b)
+    if isinstance(total, NoMatch):
+        return total
+    with fused_location(inner, op):
+        value: ir.Value = rw.add(inner.lhs, new_weight(rw, inner.rhs, total))
+    return value
+
+
+@pattern(MulOp)
+def merge_products(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: (x * a) * b -> x * (a * b)   one rounding less, of x * a; declined where a * b overflows or becomes 0"""
+    match = constants_in_row(op, "mul", rw)
+    if isinstance(match, NoMatch):
+        return match
+    inner, a, b = match
+    product = combined(np.multiply, a, b)
+    if isinstance(product, NoMatch):
+        return product
+    with fused_location(inner, op):
+        value: ir.Value = rw.mul(inner.lhs, new_weight(rw, inner.rhs, product))
+    return value
+
+
+@pattern(MulOp)
+def scale_affine(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: (x * k + a) * s -> x * (k * s) + a * s   as many roundings, in other places; two normalisations in a row become one"""
+    match = constants_in_row(op, "add", rw)
+    if isinstance(match, NoMatch):
+        return match
+    addition, a, s = match
+    inner = producer(addition.lhs, "mul")
+    k = None if inner is None else stored(inner.rhs, rw.weights)
+    if inner is None or k is None or not has_one_use(addition.lhs):
+        return NoMatch("what is added to is not a product with a known constant, used once")
+    scale, shift = combined(np.multiply, k, s), combined(np.multiply, a, s)
+    if isinstance(scale, NoMatch):
+        return scale
+    if isinstance(shift, NoMatch):
+        return shift
+    with fused_location(inner, op):
+        product = rw.mul(inner.lhs, new_weight(rw, inner.rhs, scale))
+    with fused_location(addition, op):
+        value: ir.Value = rw.add(product, new_weight(rw, addition.rhs, shift))
+    return value
+
+
+MERGE_CONSTANTS = (*constant_to_the_right, merge_additions, merge_products, scale_affine)

@@ -1,0 +1,254 @@
+"""The pass that removes ops which change nothing, and merges chains of ops that only move data."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, SIGNED, TensorType, type_of
+from stepwell.dialects.graph import (
+    AvgPoolOp,
+    CastOp,
+    ClampOp,
+    ConcatOp,
+    ExpandOp,
+    MaxPoolOp,
+    PadOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    ReshapeOp,
+    ResizeOp,
+    SliceOp,
+    TileOp,
+    TransposeOp,
+)
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.matching import for_each, producer
+
+# The element types that hold every value of another one exactly.
+_WIDER = {
+    "i1": (*FLOATS, *SIGNED, "ui8", "ui16", "ui32", "ui64"),
+    "i8": ("i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
+    "ui8": ("i16", "i32", "i64", "ui16", "ui32", "ui64", "f16", "bf16", "f32", "f64"),
+    "i16": ("i32", "i64", "f32", "f64"),
+    "ui16": ("i32", "i64", "ui32", "ui64", "f32", "f64"),
+    "i32": ("i64", "f64"),
+    "ui32": ("i64", "ui64", "f64"),
+    "f16": ("f32", "f64"),
+    "bf16": ("f32", "f64"),
+    "f32": ("f64",),
+}  # fmt: skip
+
+
+@pattern(CastOp)
+def drop_cast(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: cast(x) -> x  where x has that element type already"""
+    return op.x if op.x.type == op.result.type else NoMatch("it changes the element type")
+
+
+@pattern(CastOp)
+def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: cast(cast(x, to wider), to the type of x) -> x  where the wider type holds every value of the narrower one"""
+    inner = producer(op.x, "cast")
+    if inner is None:
+        return NoMatch("its operand is not a cast")
+    if inner.x.type != op.result.type:
+        return NoMatch("the pair of casts does not come back to the first type")
+    if type_of(op.x).dtype not in _WIDER.get(type_of(inner.x).dtype, ()):
+        return NoMatch("the first of the two casts may lose something")
+    value: ir.Value = inner.x
+    return value
+
+
+@pattern(ReshapeOp)
+def drop_reshape(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: reshape(x) -> x  where the shape is that of x (with one unknown size it must be the same one: all else is equal)"""
+    if op.x.type != op.result.type:
+        return NoMatch("it changes the shape")
+    if type_of(op.x).shape.count(None) > 1:
+        return NoMatch("two or more sizes are unknown and may move")
+    return op.x
+
+
+@pattern(ReshapeOp)
+def merge_reshapes(op: ReshapeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: reshape(reshape(x)) -> reshape(x)"""
+    inner = producer(op.x, "reshape", "dynamic_reshape")
+    if inner is None:
+        return NoMatch("its operand is not a reshape")
+    return reshape_to(rw, inner.x, type_of(op.result))
+
+
+@pattern(TransposeOp)
+def drop_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: transpose(x, perm=[0, 1, …]) -> x"""
+    perm = op.attribute_values()["perm"]
+    return op.x if perm == tuple(range(len(perm))) else NoMatch("it moves dimensions")
+
+
+@pattern(TransposeOp)
+def merge_transposes(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: transpose(transpose(x, p), q) -> transpose(x, [p[i] for i in q])"""
+    inner = producer(op.x, "transpose")
+    if inner is None:
+        return NoMatch("its operand is not a transposition")
+    first = inner.attribute_values()["perm"]
+    value: ir.Value = rw.transpose(inner.x, perm=tuple(first[i] for i in op.attribute_values()["perm"]))
+    return value
+
+
+@pattern(TransposeOp)
+def reshape_for_transpose(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: transpose(x) -> reshape(x)  where only dimensions of size 1 change places: no data moves"""
+    x, perm = type_of(op.x), op.attribute_values()["perm"]
+    moved = [p for p in perm if x.shape[p] != 1]
+    if moved != sorted(moved) or perm == tuple(range(x.rank)):
+        return NoMatch("it moves data, or nothing at all")
+    return reshape_to(rw, op.x, type_of(op.result))
+
+
+@pattern(SliceOp)
+def drop_slice(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: slice(x) -> x  where it takes everything"""
+    a = op.attribute_values()
+    whole = all(
+        start == 0 and step == 1 and (size == -1 or size == have)
+        for start, step, size, have in zip(a["starts"], a["steps"], a["sizes"], type_of(op.x).shape, strict=True)
+    )
+    return op.x if whole else NoMatch("it leaves something out or changes the order")
+
+
+@pattern(SliceOp)
+def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: slice(slice(x)) -> slice(x)  with starts s1 + s2 * step1 and steps step1 * step2"""
+    inner = producer(op.x, "slice")
+    if inner is None:
+        return NoMatch("its operand is not a slice")
+    first, second = inner.attribute_values(), op.attribute_values()
+    if -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
+        return NoMatch("its sizes are not known, or it is empty")
+    starts = tuple(s1 + s2 * step for s1, s2, step in zip(first["starts"], second["starts"], first["steps"], strict=True))
+    steps = tuple(a * b for a, b in zip(first["steps"], second["steps"], strict=True))
+    value: ir.Value = rw.slice(inner.x, starts=starts, sizes=second["sizes"], steps=steps)
+    return value
+
+
+@pattern(PadOp)
+def drop_pad(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: pad(x, 0, 0) -> x"""
+    a = op.attribute_values()
+    return NoMatch("it adds something") if any(a["low"]) or any(a["high"]) else op.x
+
+
+@pattern(PadOp)
+def merge_pads(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: pad(pad(x, l1, h1), l2, h2) -> pad(x, l1 + l2, h1 + h2)  for one constant value"""
+    inner = producer(op.x, "pad")
+    if inner is None:
+        return NoMatch("its operand is not a pad")
+    first, second = inner.attribute_values(), op.attribute_values()
+    if (first["mode"], second["mode"]) != ("constant", "constant") or not same_number(first["value"], second["value"]):
+        return NoMatch("the two pads fill with different things")
+    low, high = (tuple(a + b for a, b in zip(first[side], second[side], strict=True)) for side in ("low", "high"))
+    value: ir.Value = rw.pad(inner.x, low=low, high=high, mode="constant", value=second["value"])
+    return value
+
+
+@pattern(ExpandOp)
+def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: expand(x) -> x  where the shape is that of x"""
+    if op.x.type != op.result.type:
+        return NoMatch("it changes the shape")
+    if not type_of(op.x).is_static and any(s != -1 for s, d in zip(op.attribute_values()["shape"], type_of(op.x).shape, strict=True) if d is None):
+        return NoMatch("an unknown size may be 1")
+    return op.x
+
+
+@pattern(ExpandOp)
+def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: expand(x) -> reshape(x)  where it only adds dimensions of size 1"""
+    x, result = type_of(op.x), type_of(op.result)
+    if not x.is_static or x == result or x.elements != result.elements:
+        return NoMatch("it repeats data, or changes nothing")
+    return reshape_to(rw, op.x, result)
+
+
+@pattern(TileOp)
+def drop_tile(op: TileOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: tile(x, [1, 1, …]) -> x"""
+    return op.x if set(op.attribute_values()["repeats"]) <= {1} else NoMatch("it repeats something")
+
+
+@pattern(ConcatOp)
+def drop_empty_operands(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: concat(x, …, y of no elements along the axis, …) -> concat(x, …), and concat(x) -> x"""
+    axis, inputs = op.attribute_values()["axis"], list(op.inputs)
+    kept = [v for v in inputs if type_of(v).shape[axis] != 0] or inputs[:1]
+    if len(kept) == 1:
+        return kept[0]
+    joined: ir.Value | NoMatch = rw.concat(kept, axis=axis) if len(kept) < len(inputs) else NoMatch("no operand is empty")
+    return joined
+
+
+@pattern(ClampOp)
+def drop_clamp(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: clamp(x, -inf, inf) -> x"""
+    a = op.attribute_values()
+    return op.x if (a["min"], a["max"]) == (-math.inf, math.inf) else NoMatch("it has a bound")
+
+
+@for_each((ReduceSumOp, ReduceProdOp, ReduceMaxOp, ReduceMinOp))
+def reshape_for_reduction(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: reduce(x) -> reshape(x)  where every reduced dimension has size 1, or none is reduced"""
+    x = type_of(op.x)
+    if any(x.shape[axis] != 1 for axis in op.attribute_values()["axes"]):
+        return NoMatch("it reduces more than one element")
+    value: ir.Value = op.x
+    return reshape_to(rw, value, type_of(op.result)) if op.x.type != op.result.type else value
+
+
+@for_each((MaxPoolOp, AvgPoolOp))
+def drop_pooling(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: pool(x, 1x1 window, steps of 1, no padding) -> x"""
+    a = op.attribute_values()
+    if set(a["kernel"]) | set(a["strides"]) != {1} or any(a["pads"]):
+        return NoMatch("its windows have more than one element, or skip or add some")
+    value: ir.Value = op.x
+    return value
+
+
+@pattern(ResizeOp)
+def drop_resize(op: ResizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: resize(x) -> x  where no size and no scale changes, and coordinates are those of x"""
+    a = op.attribute_values()
+    if op.x.type != op.result.type or not type_of(op.x).is_static or any(s != 1.0 for s in a["scales"]):
+        return NoMatch("it changes a size")
+    return NoMatch("it crops") if a["coordinates"] == "tf_crop_and_resize" else op.x
+
+
+def same_number(a: float, b: float) -> bool:
+    """Equality of floats where NaN equals itself and the zeros differ."""
+    return (a == b and math.copysign(1, a) == math.copysign(1, b)) or (math.isnan(a) and math.isnan(b))
+
+
+def reshape_to(rw: Rewriter, x: ir.Value, wanted: TensorType) -> ir.Value | NoMatch:
+    """`x` reshaped to exactly that type, or why a reshape cannot say it."""
+    if wanted.shape.count(None) > int(not type_of(x).is_static):
+        return NoMatch("more sizes are unknown than a reshape can leave open")
+    value: ir.Value = rw.reshape(x, shape=tuple(-1 if d is None else d for d in wanted.shape))
+    return value
+
+
+@register_pass("remove-identities", level="graph")
+@dataclass
+class RemoveIdentities(PatternPass):
+    """Remove casts, reshapes, transpositions, slices, pads, expansions and the like that change nothing; merge chains of them."""
+
+    patterns = (
+        drop_cast, drop_cast_pair, drop_reshape, merge_reshapes, drop_transpose, merge_transposes, reshape_for_transpose, drop_slice,
+        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operands, drop_clamp,
+        *reshape_for_reduction, *drop_pooling, drop_resize,
+    )  # fmt: skip

@@ -1,0 +1,255 @@
+"""The pass that rewrites arithmetic by algebra that floating point allows; what is not exact says what may change."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import is_float, is_unsigned, type_of
+from stepwell.dialects.graph import (
+    AbsOp,
+    AddOp,
+    BitwiseNotOp,
+    ClampOp,
+    DivOp,
+    MaximumOp,
+    MinimumOp,
+    MulOp,
+    NegOp,
+    NotOp,
+    PowOp,
+    ReluOp,
+    SubOp,
+)
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.matching import for_each, fused_location, is_float_op, is_stored, keeps_type, new_weight, producer, splat_of, stored
+from stepwell.passes.graph.simplification.data_movement import DATA_MOVEMENT
+from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
+from stepwell.passes.graph.simplification.remove_identities import drop_reshape, drop_transpose, merge_reshapes, merge_transposes
+
+EXACT_INTEGERS = 1 << 53  # the integers below it are exact as attributes, which are f64
+NEVER_NEGATIVE = ("relu", "abs", "sigmoid", "exp", "softmax")
+BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
+
+
+def neutral_operand(cls: Any, name: str, neutral: Sequence[float], *, left: bool = False) -> Pattern:
+    """The pattern that drops the operand on the right (with `left`, the left) where all of it is one of the `neutral` values."""
+
+    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        kept, other = (op.rhs, op.lhs) if left else (op.lhs, op.rhs)
+        value = splat_of(other, rw)
+        if value is None or float(value) not in neutral:
+            return NoMatch("no operand is known to be neutral everywhere")
+        return kept if keeps_type(op, kept) else BROADCASTS
+
+    return Pattern(name, cls.OPERATION_NAME, rewrite)
+
+
+# Exact, but for the sign of a zero: -0 + 0 is 0, and becomes -0. ONNX says nothing on signs of zeros, and sums start at 0 anyway.
+NEUTRAL = (
+    neutral_operand(AddOp, "add_zero", [0.0]),  # rewrite: x + 0 -> x
+    neutral_operand(SubOp, "sub_zero", [0.0]),  # rewrite: x - 0 -> x
+    neutral_operand(MulOp, "mul_one", [1.0]),  # rewrite: x * 1 -> x
+    neutral_operand(DivOp, "div_one", [1.0]),  # rewrite: x / 1 -> x
+    neutral_operand(PowOp, "pow_one", [1.0]),  # rewrite: x ** 1 -> x
+)
+
+
+@pattern(MulOp)
+def integer_mul_zero(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: x * 0 -> 0  for integers; for floats it is not true (NaN and infinities)"""
+    result = type_of(op.result)
+    if is_float(result.dtype):
+        return NoMatch("a float times 0 is not 0 where the float is NaN or infinite")
+    if splat_of(op.rhs, rw) != 0 or not result.is_static:
+        return NoMatch("the right operand is not known to be 0, or the result's shape is not known")
+    if type_of(op.rhs) == result:
+        return op.rhs
+    value: ir.Value = rw.expand(op.rhs, shape=result.static_shape)
+    return value
+
+
+@pattern(SubOp)
+def add_negated(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: x - c -> x + (-c)   exact"""
+    constant = stored(op.rhs, rw.weights)
+    if constant is None or is_stored(op.lhs):
+        return NoMatch("its right operand is not the one known operand")
+    if is_unsigned(type_of(op.rhs).dtype):
+        return NoMatch("an unsigned constant has no negative")
+    with np.errstate(over="ignore"):  # the least integer is its own negative, and adding it is the same as subtracting it
+        negative = np.negative(constant)
+    value: ir.Value = rw.add(op.lhs, new_weight(rw, op.rhs, negative))
+    return value
+
+
+@pattern(SubOp)
+def negate(op: SubOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: 0 - x -> neg(x)   exact but for the sign of a zero"""
+    if splat_of(op.lhs, rw) != 0 or not keeps_type(op, op.rhs) or is_unsigned(type_of(op.rhs).dtype):
+        return NoMatch("the left operand is not 0 of the right one's type")
+    value: ir.Value = rw.neg(op.rhs)
+    return value
+
+
+@pattern(MulOp)
+def negate_product(op: MulOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: x * -1 -> neg(x)   exact"""
+    if splat_of(op.rhs, rw) != -1 or not keeps_type(op, op.lhs) or is_unsigned(type_of(op.lhs).dtype):
+        return NoMatch("the right operand is not -1 of the left one's type")
+    value: ir.Value = rw.neg(op.lhs)
+    return value
+
+
+@pattern(DivOp)
+def multiply_by_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: x / c -> x * (1 / c)  where every element of c is a power of two whose reciprocal is a normal number: exact"""
+    constant = stored(op.rhs, rw.weights)
+    if constant is None or not is_float_op(op):
+        return NoMatch("it does not divide floats by a known constant")
+    wide = constant.astype(np.float64)
+    if not bool(np.all(np.isfinite(wide) & (np.abs(np.frexp(wide)[0]) == 0.5))):
+        return NoMatch("the divisor is not a power of two everywhere, so the quotients would be rounded twice")
+    with np.errstate(over="ignore"):
+        reciprocal = (1.0 / wide).astype(constant.dtype)
+    least = ml_dtypes.finfo(constant.dtype).smallest_normal  # type: ignore[no-untyped-call]
+    if not bool(np.all(np.isfinite(reciprocal) & (np.abs(reciprocal) >= least))):
+        return NoMatch("a reciprocal would leave the normal numbers")
+    value: ir.Value = rw.mul(op.lhs, new_weight(rw, op.rhs, reciprocal))
+    return value
+
+
+@pattern(DivOp)
+def take_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: 1 / x -> reciprocal(x)   exact"""
+    if not is_float_op(op) or splat_of(op.lhs, rw) != 1 or not keeps_type(op, op.rhs):
+        return NoMatch("the left operand is not 1 of the right one's shape")
+    value: ir.Value = rw.reciprocal(op.rhs)
+    return value
+
+
+@pattern(PowOp)
+def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """Powers that are cheaper said otherwise.
+
+    rewrite: x ** 2 -> x * x          exact: one rounding, as a correctly rounded power has
+    rewrite: x ** 3 -> x * x * x      two roundings, within 1 ULP of the power
+    rewrite: x ** -1 -> reciprocal(x) exact
+    rewrite: x ** 0.5 -> sqrt(x)      differs at minus infinity (NaN instead of infinity) and in the sign of the root of -0; ONNX
+                                      exporters write square roots so
+    """
+    exponent = splat_of(op.rhs, rw)
+    if exponent is None or not keeps_type(op, op.lhs):
+        return NoMatch("the exponent is not one known number, or broadcasts the base")
+    x, power = op.lhs, float(exponent)
+    value: ir.Value
+    if power == 2:
+        value = rw.mul(x, x)
+    elif power == 3:
+        value = rw.mul(rw.mul(x, x), x)
+    elif power == -1 and is_float_op(op):
+        value = rw.reciprocal(x)
+    elif power == 0.5 and is_float_op(op):
+        value = rw.sqrt(x)
+    else:
+        return NoMatch(f"the exponent {power} has no cheaper form")
+    return value
+
+
+@for_each((NegOp, NotOp, BitwiseNotOp))
+def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: f(f(x)) -> x  for neg, not and bitwise_not: exact, integers wrap (and not for reciprocal: each rounds)"""
+    inner = producer(op.x, type(op).mnemonic())
+    if inner is None:
+        return NoMatch("its operand is not the same op")
+    value: ir.Value = inner.x
+    return value
+
+
+@for_each((ReluOp, AbsOp))
+def drop_repeated(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: relu(x) -> x, abs(x) -> x  where x is made by an op that never gives anything below 0   exact"""
+    value: ir.Value = op.x
+    return value if producer(op.x, *NEVER_NEGATIVE) is not None else NoMatch("its operand may be negative")
+
+
+@pattern(AbsOp)
+def drop_sign(op: AbsOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: abs(neg(x)) -> abs(x)   exact"""
+    inner = producer(op.x, "neg")
+    if inner is None:
+        return NoMatch("its operand is no negation")
+    value: ir.Value = rw.abs(inner.x)
+    return value
+
+
+def bound_by_constant(cls: Any, name: str, bounds: Callable[[float], dict[str, float]]) -> Pattern:
+    """The pattern that makes a clamp of a maximum or minimum with one known number."""
+
+    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        bound = splat_of(op.rhs, rw)
+        if bound is None or not keeps_type(op, op.lhs):
+            return NoMatch("its right operand is not one known number, or broadcasts the left one")
+        if not is_float_op(op) and abs(int(bound)) > EXACT_INTEGERS:
+            return NoMatch("the bound is not exact as an attribute")
+        value: ir.Value = rw.clamp(op.lhs, **bounds(float(bound)))
+        return value
+
+    return Pattern(name, cls.OPERATION_NAME, rewrite)
+
+
+BOUNDS = (
+    bound_by_constant(MaximumOp, "maximum_to_clamp", lambda c: {"min": c, "max": math.inf}),  # rewrite: maximum(x, c) -> clamp(x, c, inf)
+    bound_by_constant(MinimumOp, "minimum_to_clamp", lambda c: {"min": -math.inf, "max": c}),  # rewrite: minimum(x, c) -> clamp(x, -inf, c)
+)
+
+
+def bounds_of(op: Any) -> tuple[float, float] | None:
+    """The bounds of a clamp, or of a relu seen as one; None for any other op."""
+    if op is None:
+        return None
+    return (0.0, math.inf) if isinstance(op, ReluOp) else (float(op.attribute_values()["min"]), float(op.attribute_values()["max"]))
+
+
+@for_each((ClampOp, ReluOp))
+def merge_bounds(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: clamp(clamp(x, a, b), c, d) -> clamp(x, bounds a and b brought into c to d), relu being clamp(x, 0, inf)   exact"""
+    inner = producer(op.x, "clamp", "relu")
+    first, second = bounds_of(inner), bounds_of(op)
+    if first is None or second is None:
+        return NoMatch("its operand has no bounds")
+    low, high = (min(max(bound, second[0]), second[1]) for bound in (min(first), first[1]))
+    with fused_location(inner, op):
+        value: ir.Value = rw.clamp(inner.x, min=low, max=high)
+    return value
+
+
+@pattern(ClampOp)
+def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: clamp(x, 0, inf) -> relu(x)   exact"""
+    if bounds_of(op) != (0.0, math.inf):
+        return NoMatch("its bounds are not 0 and infinity")
+    value: ir.Value = rw.relu(op.x)
+    return value
+
+
+@register_pass("simplify-algebra", level="graph", optional=True)
+@dataclass
+class SimplifyAlgebra(PatternPass):
+    """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.
+
+    NaN and infinities are respected. Where a rewrite is not exact to the bit, its pattern says what may change. What is moved past
+    element-wise ops merges where it meets its like, so that a long chain takes as many steps as it has ops, and not the square of that.
+    """
+
+    top_down = True
+    patterns = (
+        *NEUTRAL, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
+        expand_power, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu, *MERGE_CONSTANTS, *DATA_MOVEMENT,
+        drop_reshape, merge_reshapes, drop_transpose, merge_transposes,
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""The pass that gives each structured op its schedule, as an attribute."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
+from stepwell.dialects.support.errors import ScheduleError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.linalg.structured import Structured, structured_ops
+from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
+from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.nest import ATTRIBUTE, Nest, choose
+from stepwell.passes.schedule.space import knobs, to_json
+
+
+@register_pass("assign-schedules", level="linalg", anchor="func.func")
+@dataclass
+class AssignSchedules(Pass):
+    """Put a schedule on every structured op that carries none: what a schedule file says, else the default of its kind and target.
+
+    A schedule that is there stays, unless the file has one for the op (docs/schedules.md).
+    """
+
+    file: str = ""  # a schedule file; without one, that of the run if it has any
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        file = ScheduleFile.of(self.file) if self.file else state.schedules
+        found = structured_ops(op)
+        given = {} if file is None else from_file(file, op, found, state.target)
+        state.count("schedules from a file", len(given))
+        for place, structured in enumerate(found):
+            attributes = structured.operation.attributes
+            if place in given or ATTRIBUTE not in attributes:
+                attributes[ATTRIBUTE] = (given.get(place) or default_schedule(structured, state.target)).to_attribute()
+
+
+def default_schedule(op: Structured, target: Any) -> Nest:
+    """What is chosen for an op among its neighbours: inside of a loop that it shares with them, which may be on threads, it is on one."""
+    nest = choose(op, target)
+    return replace(nest, parallel=0) if op.shared else nest
+
+
+def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Any) -> dict[int, Nest]:
+    """The schedules that a file has for ops of a function, by their places.
+
+    Raises ScheduleError, naming kernel, op and knob, for one that is not legal, and for kernels and ops that are not there.
+    """
+    names = [ir.StringAttr(f.attributes["sym_name"]).value for f in functions(function.parent.operation)] if function.parent is not None else []
+    name = ir.StringAttr(function.attributes["sym_name"]).value
+    missing = [kernel for kernel in file.kernels if kernel not in names]
+    if missing and name == names[0]:  # said once, and not of a function by itself
+        raise ScheduleError(f"{file.name}: there is no kernel '{missing[0]}', the model has {', '.join(n for n in names if n != 'main')}")
+    entries = file.kernels.get(name, {})
+    for place in entries:
+        if place >= len(ops):
+            raise ScheduleError(f"{file.name}: kernel '{name}': there is no op {place}, it has {len(ops)} structured ops, counted from 0")
+    return {place: _legal(entry, ops[place], target, f"{file.name}: kernel '{name}', op {place}") for place, entry in entries.items()}
+
+
+def _legal(entry: Entry, op: Structured, target: Any, where: str) -> Nest:
+    if entry.kind not in (None, op.kind) or entry.sizes not in (None, tuple(op.sizes)):
+        raise ScheduleError(f"{where}: the file is about {entry.kind or 'an op'} of {list(entry.sizes or op.sizes)}, this is {op.kind} of {op.sizes}")
+    try:
+        return Nest.from_values({**default_schedule(op, target).values(op), **entry.knobs}, op, target)
+    except ScheduleError as error:
+        raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
+
+
+def schedules_of(module: ir.Operation, target: Any) -> ScheduleFile:
+    """The schedules that the kernels of a module carry, with what is legal and what the cost model predicts beside them."""
+    kernels = {}
+    for function in functions(module):
+        entries = {}
+        for place, op in enumerate(structured_ops(function.operation)):
+            if ATTRIBUTE in op.operation.attributes:
+                nest = Nest.of(op, target)
+                notes: dict[str, Any] = {"legal": to_json(knobs(op, target))}
+                if target is not None:
+                    notes["cycles"] = round(CostModel(op, target).cost(nest).cycles)
+                values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
+                entries[place] = Entry(values, op.kind, tuple(op.sizes), notes)
+        if entries:
+            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = entries
+    return ScheduleFile(kernels)

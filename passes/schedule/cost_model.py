@@ -1,0 +1,336 @@
+"""An analytical model of what a loop nest costs: cycles of arithmetic, loads, cache traffic and threads, to tell schedules apart.
+
+A register tile of `t` points by `v` vector registers takes, each round of the summed loops, the largest of: its arithmetic over the
+arithmetic started in a cycle, its distinct loads over the loads started in a cycle, and the latency of what folds into one accumulator.
+Short tiles run side by side in a core that looks far enough ahead, so that of this latency less, or nothing, is waited for.
+What is left over at the end of a dimension is a smaller tile of its own, costed by itself. A tile that does not fit the registers is
+not costed but refused: spilled accumulators are three times slower than anything else that could be wrong.
+
+For each cache the outermost loop is sought whose data, for all that is read and written inside of it, fit there; the data inside are
+fetched anew for every round of the loops outside of it, as far as these reach something else; windows that overlap share (Wolf and Lam,
+"A Data Locality Optimizing Algorithm", 1991). Transfers overlap with arithmetic, so a nest takes as long as the slowest of them; a tenth of
+the others' time is added for what does not overlap, which is also what tells nests apart that are bound by their arithmetic.
+
+The constants are rough on purpose: they stand for any core of the last ten years, and the target says how wide and how deep it is.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil, inf, prod
+from typing import Any
+
+from stepwell.passes.linalg.structured import Access, Structured, element_bits
+from stepwell.passes.schedule.intrinsics import Use, available
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.segments import vector_segments
+
+FILL = 0.8  # of a cache that one nest's data may take
+BYTES_PER_CYCLE = (48.0, 16.0, 6.0)  # into the first, second and last cache, of one core
+OVERLAP = 0.1  # of a transfer that is not hidden
+TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
+LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
+FOLD = 1.0  # cycles to halve the lanes of one accumulator once
+WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM writes out
+UNROLLED = 32  # rounds of all summed loops that LLVM writes out
+AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
+ROOMY = 0.625  # of the registers that accumulators may take before LLVM moves them about to have room for what it loads
+CROWDED = 0.5  # of them, where it also keeps elements of windows that overlap some rounds later
+TIGHT = 1.15  # how much longer a tile with more of them takes
+WINDOW = 256.0  # instructions that a core looks ahead: short tiles run side by side, and wait for nothing
+THREADS_START = 8000.0  # cycles until the threads of a parallel loop run and are waited for
+SLOW = {"arith.divf": 5, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20, "arith.remui": 20, "arith.remf": 20, "math.sqrt": 6, "math.absf": 1}
+EXPANDED = 16  # instructions of a function of the math dialect on a vector
+WIDENING = ("arith.extsi", "arith.extui", "arith.extf")
+
+Steps = dict[int, int]  # iterations of each dimension in one step of a nest
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a nest takes, in cycles of one core."""
+
+    compute: float
+    """Arithmetic and loads from the first cache."""
+    traffic: tuple[float, float, float]
+    """Transfers into each cache."""
+    threads: float = 1.0
+    """How much longer the busiest thread works than an even share; 1 for work that is not shared."""
+    start: float = 0.0
+    """Starting threads."""
+
+    @property
+    def cycles(self) -> float:
+        parts = (self.compute, *self.traffic)
+        return ((1 - OVERLAP) * max(parts) + OVERLAP * sum(parts)) * self.threads + self.start
+
+
+class CostModel:
+    """Costs of schedules for one op on one target, by numbers that are read from the IR once."""
+
+    def __init__(self, op: Structured, target: Any) -> None:
+        self.op, self.target = op, target
+        self.sizes = op.sizes
+        self.reductions = op.reduction_dims
+        self.inputs = [_Reach(a, len(self.sizes)) for a in op.inputs if a.used and a.is_shaped]
+        self.outputs = [_Reach(a, len(self.sizes)) for a in op.outputs]
+        self.vector_bytes = target.vector_bits // 8
+        self.uses = available(op, target)
+        self.arithmetic, self.widening = body_cost(op, target.fma)
+        self.bytes = max(a.bytes for a in (*self.inputs, *self.outputs))
+        self.capacities = [c * FILL for c in target.caches.per_core]
+
+    def cost(self, nest: Nest, limit: float = inf) -> Cost:
+        """What `nest` costs; infinite if its tile does not fit the registers. Where it is above `limit`, traffic may be left out."""
+        compute = self.compute(nest) if self.fits(nest) else inf
+        threads, start = self.sharing(nest)
+        known = Cost(compute, (0.0, 0.0, 0.0), threads, start)
+        return known if known.cycles >= limit or compute == inf else Cost(compute, self.traffic(nest), threads, start)
+
+    @cached_property
+    def least(self) -> float:
+        """A bound that no nest gets below: its arithmetic in full vectors, and a load for each point of what moves along every loop."""
+        vectors = prod(self.sizes) * self.bytes / self.vector_bytes
+        everywhere = [a for a in self.inputs if all(d in a.moving for d in self.op.parallel_dims if self.sizes[d] > 1)]
+        loads = sum(vectors * a.bytes / self.bytes for a in everywhere)
+        if self.uses:
+            return 0.0  # nobody has said what these can do at best
+        return max(vectors * self.arithmetic / self.target.pipes.fmas, loads / self.target.pipes.loads)
+
+    # -- registers and arithmetic -------------------------------------------------------------------------------------------
+
+    def registers(self, nest: Nest) -> int:
+        """Vector registers that a tile keeps busy: its accumulators, the vectors that they are made of, and one for what is broadcast.
+
+        Where nothing is summed there is nothing to keep: each point is stored before the next. Where each point has vectors of its own,
+        one after the other goes through few registers.
+        """
+        tile = self.tile_steps(nest)
+        in_lanes = nest.intrinsic in self.uses and nest.vector in self.reductions
+        width = nest.width // self.uses[nest.intrinsic].intrinsic.depth if in_lanes else nest.width
+        vectors, points = self.vectors(width, self.bytes), prod(tile.values())
+        if not self.reductions or nest.vector < 0:
+            return vectors
+        moving = [self.loads(a, tile) for a in self.inputs if a.kinds[nest.vector] != "scalar"]
+        still = any(a.kinds[nest.vector] == "scalar" for a in self.inputs)
+        reused = sum(n for n in moving if n < points)
+        return points * len(self.outputs) * vectors + max(min(vectors, AHEAD), reused * vectors) + still
+
+    @staticmethod
+    def tile_steps(nest: Nest) -> Steps:
+        """The dimensions of which a register tile holds several iterations, and how many."""
+        return {d: nest.unroll[d] for d in nest.order if d != nest.vector and nest.unroll[d] > 1}
+
+    def fits(self, nest: Nest) -> bool:
+        """Whether the register tile of `nest` fits the registers."""
+        return self.registers(nest) <= self.target.vector_registers
+
+    def vectors(self, width: int, size: int) -> int:
+        """Registers of a vector of `width` elements of `size` bytes."""
+        return max(1, -(-width * size // self.vector_bytes))
+
+    @staticmethod
+    def loads(access: "_Reach", tile: Steps) -> int:
+        """Distinct addresses that a tile reads through an access."""
+        count = 1
+        for dim, step in tile.items():
+            if dim in access.moving:
+                count *= step
+        return count
+
+    def compute(self, nest: Nest) -> float:
+        """Cycles of arithmetic and loads over the whole iteration space."""
+        full = self.tile_steps(nest)
+        pieces = prod(-(-self.sizes[d] // nest.blocks[d]) for d in self.reductions if d in nest.blocks)
+        summed = -(-prod(self.sizes[d] for d in self.reductions if d != nest.vector) // pieces)
+        inside = len([d for d in self.reductions if self.sizes[d] > 1])
+        total = 0.0
+        for count, tile, width in self._tiles(nest, full):
+            use = self.uses.get(nest.intrinsic)
+            fits = use is not None and width % (use.intrinsic.lanes * (use.intrinsic.depth if nest.vector in self.reductions else 1)) == 0
+            once = self.tile(tile, width, nest.vector, summed, inside, use if fits else None)
+            again = prod(tile.values()) * self.vectors(width, self.bytes) / self.target.pipes.loads if pieces > 1 else 0.0  # sums so far
+            total += count * pieces * (once + again)
+        accumulators = prod(full.values()) * self.vectors(nest.width, self.bytes)
+        if self.reductions and nest.vector >= 0 and accumulators > room(self.op, nest.vector, self.target.vector_registers):
+            total *= TIGHT
+        return total
+
+    def _tiles(self, nest: Nest, full: Steps) -> Iterator[tuple[int, Steps, int]]:
+        """The different tiles of a nest: how many there are of each, their steps, and the width of their vectors."""
+        rest = prod(self.sizes[d] for d in nest.order if d not in full and d != nest.vector)
+        combined: list[tuple[int, Steps]] = [(rest, {})]
+        for dim, step in full.items():
+            whole, left = divmod(self.sizes[dim], step)
+            parts = [(whole, step)] * (whole > 0) + [(1, left)] * (left > 0)
+            combined = [(count * n, {**tile, dim: s}) for count, tile in combined for n, s in parts]
+        if nest.vector < 0 or nest.vector in self.reductions:
+            yield from ((count, tile, nest.width if nest.vector >= 0 else 1) for count, tile in combined)
+            return
+        for rounds, width in widths(self.sizes[nest.vector], nest.width):
+            yield from ((count * rounds, tile, width) for count, tile in combined)
+
+    def tile(self, tile: Steps, width: int, vector: int, summed: int, inside: int, use: Use | None = None) -> float:
+        """Cycles of one register tile, over all of the summed loops and with its stores."""
+        points, pipes = prod(tile.values()), self.target.pipes
+        in_lanes = vector in self.reductions
+        stores = points * sum(1 if in_lanes else self.vectors(width, out.bytes) for out in self.outputs)
+        parts = widths(self.sizes[vector], width) if in_lanes else [(1, width)]
+        instructions, work, waiting, folds = float(stores), 0.0, 0.0, 0.0
+        for rounds, w in parts:
+            vectors, times = self.vectors(w, self.bytes), rounds * summed
+            if use is None:
+                loads = sum(self.loads(a, tile) * self.load(a, w, vector) for a in self.inputs)
+                widened = self.widening * sum(self.loads(a, tile) for a in self.inputs) * vectors
+                arithmetic = points * vectors * self.arithmetic + widened
+            else:
+                loads, arithmetic = self.block(use, tile, w, vector)
+                times = times if in_lanes else -(-times // use.intrinsic.depth)
+            instructions += (arithmetic + loads) * times
+            work += max(arithmetic / pipes.fmas, loads / pipes.loads) * times
+            waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
+            lanes = w if use is None else w // use.intrinsic.depth
+            folds += points * FOLD * (lanes.bit_length() - 1) if in_lanes else 0.0
+        # The share of waiting that no other tile fills: none where the summed loops are written out and mixed with the next tile's.
+        alone = min(1.0, instructions / WINDOW) if summed * sum(r for r, _ in parts) > UNROLLED else 0.0
+        return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
+
+    def block(self, use: Use, tile: Steps, width: int, vector: int) -> tuple[float, float]:
+        """Loads and instructions of a tile's blocks: calls, and what brings the operands into the order that these want."""
+        chosen, in_lanes = use.intrinsic, vector in self.reductions
+        calls = width // chosen.lanes // (chosen.depth if in_lanes else 1)
+        loads, arithmetic = 0.0, prod(tile.values()) * calls * chosen.instructions
+        for a in self.inputs:
+            count, moving = self.loads(a, tile), a.kinds[vector] != "scalar"
+            each = 1 if in_lanes or (not moving and a.kinds[use.summed] == "vector") else chosen.depth
+            loads += count * each * (calls if in_lanes else self.load(a, width, vector))
+            arithmetic += count * (calls * (1 if in_lanes else chosen.depth) if moving else 2)
+        return loads, arithmetic
+
+    def load(self, access: "_Reach", width: int, vector: int) -> float:
+        """Loads that it takes to have `width` elements along the vector dimension."""
+        kind = access.kinds[vector] if vector >= 0 and width > 1 else "scalar"
+        if kind == "scalar":
+            return 1.0
+        return self.vectors(width, access.bytes) if kind == "vector" else 2.0 * width  # each is loaded and put in its place
+
+    def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
+        """The loops of a nest of more than one round, outermost first: dimension, how much of it one round of what is around reaches, rounds."""
+        blocks, threaded, summed = nest.blocks, nest.order[: nest.parallel], self.reductions
+        outside = [*threaded, *(d for d in (*nest.order, *summed) if d in blocks and d not in threaded)]
+        out = [(d, self.sizes[d], -(-self.sizes[d] // blocks.get(d, nest.step(d)))) for d in outside]
+        for d in (*nest.order, *summed):
+            if d not in outside or d in blocks:
+                upto = min(self.sizes[d], blocks.get(d, self.sizes[d]))
+                out.append((d, upto, -(-upto // nest.step(d))))
+        return [loop for loop in out if loop[2] > 1]
+
+    # -- caches ---------------------------------------------------------------------------------------------------------------
+
+    def traffic(self, nest: Nest) -> tuple[float, float, float]:
+        """Cycles to fetch what is read and written into each cache."""
+        loops = self.loops(nest)
+        reached = {d: min(nest.step(d), self.sizes[d]) for d in (*nest.order, *self.reductions)}
+        everything = [*self.inputs, *self.outputs]
+        # Footprints of the data inside each loop, from the innermost outwards.
+        inside = [[a.footprint(reached) for a in everything]]
+        for d, upto, _ in reversed(loops):
+            reached[d] = upto
+            inside.append([a.footprint(reached) if d in a.moving else size for a, size in zip(everything, inside[-1], strict=True)])
+        rounds = [n for _, _, n in loops]
+        inside.reverse()  # inside[i]: what is reached by the loops from the i-th on
+        out: list[float] = []
+        for capacity, speed in zip(self.capacities, BYTES_PER_CYCLE, strict=True):
+            fits = next((i for i, sizes in enumerate(inside) if sum(sizes) <= capacity), len(loops))
+            around = max(fits - 1, 0)  # from one round of this loop to the next, what both reach is still there
+            last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
+            out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)) / speed)
+        # What fits the last cache is there already: the kernel before has written it, or the run before has read it.
+        if sum(inside[0]) <= self.capacities[-1]:
+            out[-1] = 0.0
+        return out[0], out[1], out[2]
+
+    # -- threads ------------------------------------------------------------------------------------------------------------
+
+    def sharing(self, nest: Nest) -> tuple[float, float]:
+        """How uneven the threads' shares are, and what starting them costs; each combination of what is left over starts them anew."""
+        cores = self.target.cores
+        if not nest.parallel:
+            return (1.0, 0.0)
+        starts, whole, total = 1, 1, 1.0
+        for d in nest.order[: nest.parallel]:
+            step = nest.blocks.get(d, nest.step(d))
+            rounds, left = divmod(self.sizes[d], step)
+            starts *= (rounds > 0) + (left > 0)
+            whole *= max(1, rounds)
+            total *= self.sizes[d] / step
+        return max(1.0, ceil(whole / cores) * cores / max(total, 1.0)) if whole < cores * 16 else 1.0, (starts - 1) * THREADS_START * (cores > 1)
+
+
+class _Reach:
+    """An access in plain numbers."""
+
+    def __init__(self, access: Access, dims: int) -> None:
+        self.access = access
+        self.bytes = element_bits(access.element_type) // 8
+        self.kinds = {d: access.kind(d) for d in range(dims)} | {-1: "scalar"}
+        self.moving = frozenset(d for d, kind in self.kinds.items() if kind != "scalar")
+
+    @cached_property
+    def _results(self) -> list[tuple[int, list[tuple[int, int]]]]:
+        """For each dimension of the operand its size, and the loops that move along it with how far."""
+        columns = [self.access.coefficients(d) for d in self.kinds if d >= 0]
+        sizes = self.access.shape
+        rows = [[column[r] for column in columns] for r in range(len(sizes))]  # what is not linear is taken to go everywhere
+        return [(n, [(d, n if c is None else abs(c)) for d, c in enumerate(row) if c != 0]) for n, row in zip(sizes, rows, strict=True)]
+
+    def footprint(self, reached: Steps) -> float:
+        """Bytes of the cache lines that are touched while each dimension takes so many values."""
+        total = 1.0
+        extent = 1
+        for size, steps in self._results:
+            extent = 1
+            for dim, step in steps:
+                extent += step * (reached[dim] - 1)
+            extent = min(extent, size)
+            total *= extent
+        # Single elements of lines, where the innermost dimension of the operand is not walked.
+        return total / extent * max(extent * self.bytes, min(64, self._results[-1][0] * self.bytes)) if self._results else self.bytes
+
+
+def room(op: Structured, vector: int, registers: int) -> int:
+    """How many registers the accumulators of a tile may take without LLVM moving things about.
+
+    These are fewer where a short innermost loop goes over windows with strides that overlap: LLVM writes it out, loads what they share once,
+    and keeps it for the next window, which comes to it some rounds later.
+    """
+    inner = next((d for d in reversed(op.reduction_dims) if op.sizes[d] > 1 and d != vector), None)
+    if inner is None or op.sizes[inner] > WRITTEN_OUT:
+        return int(ROOMY * registers)
+    broadcast = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "scalar"]
+    pairs = [pair for d in op.parallel_dims for a in broadcast for pair in zip(a.coefficients(d), a.coefficients(inner), strict=True)]
+    kept = any(apart and step and step < apart < step * op.sizes[inner] for apart, step in pairs)
+    return int((CROWDED if kept else ROOMY) * registers)
+
+
+def widths(size: int, width: int) -> list[tuple[int, int]]:
+    """Rounds and width of the stretches of vectors that cover `size`: `width` first, then halves of it for what is left."""
+    return [(segment.rounds, segment.step) for segment in vector_segments(size, width)]
+
+
+def body_cost(op: Structured, fma: bool) -> tuple[float, float]:
+    """Instructions of the body for one vector of results, and those that widen what was loaded."""
+    if op.is_fill:
+        return 0.0, 0.0
+    arithmetic, widening = 0.0, 0.0
+    names = [o.operation.name for o in op.body.operations]
+    for name in names:
+        if name in WIDENING:
+            widening += 1.0
+        elif name.startswith("math."):
+            arithmetic += SLOW.get(name, EXPANDED)
+        elif name.startswith("arith.") and name != "arith.constant":
+            arithmetic += SLOW.get(name, 1)
+    if fma and "arith.mulf" in names and "arith.addf" in names:
+        arithmetic -= 1
+    return arithmetic, widening / max(1, len(op.inputs))

@@ -1,0 +1,51 @@
+"""Dot products of narrow integers: AVX2, AVX-512 with and without VNNI, Arm's dot-product extension.
+
+None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
+`vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
+"""
+
+from stepwell.dialects.core.mlir import arith, ir, llvm
+from stepwell.passes.schedule.intrinsics import intrinsic
+
+AVX512, VNNI = {"avx512bw"}, {"avx512vnni"}
+
+
+def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
+    """A call of the LLVM intrinsic `name`."""
+    return llvm.call_intrinsic(result, name, list(operands), [], [])
+
+
+@intrinsic("pmaddwd.256", features={"avx2"}, lanes=8, depth=2, operands=("s16", "s16"), instructions=2)
+def pmaddwd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of 16 bits, added in pairs to sums of 32."""
+    return arith.addi(acc, call("llvm.x86.avx2.pmadd.wd", acc.type, x, y))
+
+
+@intrinsic("pmaddwd.512", features=AVX512, lanes=16, depth=2, operands=("s16", "s16"), instructions=2)
+def pmaddwd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `pmaddwd_256`, of twice the width."""
+    return arith.addi(acc, call("llvm.x86.avx512.pmaddw.d.512", acc.type, x, y))
+
+
+@intrinsic("vpdpwssd.512", features=VNNI, lanes=16, depth=2, operands=("s16", "s16"))
+def vpdpwssd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `pmaddwd_512` with its addition."""
+    return call("llvm.x86.avx512.vpdpwssd.512", acc.type, acc, x, y)
+
+
+@intrinsic("vpdpbusd.512", features=VNNI, lanes=16, depth=4, operands=("u8", "s8"))
+def vpdpbusd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of unsigned with signed bytes, added in fours to sums of 32 bits."""
+    return call("llvm.x86.avx512.vpdpbusd.512", acc.type, acc, x, y)
+
+
+@intrinsic("sdot.128", features={"dotprod"}, lanes=4, depth=4, operands=("s8", "s8"))
+def sdot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of signed bytes, added in fours to sums of 32 bits."""
+    return call("llvm.aarch64.neon.sdot.v4i32.v16i8", acc.type, acc, x, y)
+
+
+@intrinsic("udot.128", features={"dotprod"}, lanes=4, depth=4, operands=("u8", "u8"))
+def udot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `sdot_128`, of unsigned bytes."""
+    return call("llvm.aarch64.neon.udot.v4i32.v16i8", acc.type, acc, x, y)

@@ -1,0 +1,161 @@
+"""Default schedules by kind of structured op: functions of the op's extents and of the target's vectors and registers."""
+
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from stepwell.passes.framework.registry import vector_bits
+from stepwell.passes.linalg.structured import Structured, element_bits
+from stepwell.passes.schedule.cost_model import room
+from stepwell.passes.schedule.nest import Nest, schedule
+from stepwell.passes.schedule.parallel import shared
+
+ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
+INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
+
+
+def lanes_of(op: Structured, target: Any) -> int:
+    """Elements of the widest type the op handles that fit one vector register of the target (256 bits if unknown)."""
+    bits = max(element_bits(a.element_type) for a in op.accesses)
+    return max(1, vector_bits(target) // bits)
+
+
+def vector_width(size: int, lanes: int, vectors: int) -> int:
+    """A power of two: up to `vectors` registers of `lanes`, no wider than `size`."""
+    width = lanes * vectors
+    while width > 1 and width > size:
+        width //= 2
+    return width
+
+
+def best_parallel_vector(op: Structured) -> int:
+    """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost of the best, or -1."""
+    candidates = [d for d in op.parallel_dims if op.sizes[d] > 1 and op.can_vectorise(d)]
+
+    def rank(dim: int) -> tuple[int, int]:
+        return (sum(a.kind(dim) == "strided" for a in op.inputs if a.used and a.is_shaped), -dim)
+
+    return min(candidates, key=rank, default=-1)
+
+
+def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
+    """A Nest with the threaded loops chosen by its work."""
+    return shared(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
+
+
+@schedule("any")
+def default(op: Structured, target: Any) -> Nest:
+    """Loops in the op's order, vectors along the innermost contiguous dimension."""
+    vector = best_parallel_vector(op)
+    width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
+    return nest(op, tuple(op.parallel_dims), {}, vector, width)
+
+
+@schedule("reduction", start=True)
+def reduction(op: Structured, target: Any) -> Nest:
+    """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
+    vector = best_parallel_vector(op)
+    if vector < 0 or any(a.kind(vector) == "strided" for a in op.inputs if a.used and a.is_shaped):
+        inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
+        vector = max(inside, key=lambda d: op.sizes[d], default=vector)
+    lanes = lanes_of(op, target)
+    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+    return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+
+
+def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
+    """A register tile of independent accumulators, for folds that reuse nothing: it hides the latency of each fold behind the others."""
+    free = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1]
+    if vector not in op.parallel_dims or not op.reduction_dims or not free:
+        return {}
+    return {free[-1]: tile_step(op.sizes[free[-1]], max(1, INDEPENDENT_FOLDS // vectors), vectors)}
+
+
+def contiguous_inputs(op: Structured, dim: int) -> bool:
+    """Every input moves to the next element along `dim`, or not at all."""
+    return all(a.kind(dim) != "strided" for a in op.inputs if a.used and a.is_shaped)
+
+
+@schedule("contraction", start=True)
+def contraction(op: Structured, target: Any) -> Nest:
+    """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
+    vector = best_parallel_vector(op)
+    if vector < 0:
+        return reduction(op, target)
+    lanes = lanes_of(op, target)
+    accumulators = room(op, vector, getattr(target, "vector_registers", 16))
+    reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
+    if not reused:
+        alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
+        plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, alone // lanes)), vector, alone)
+        return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+    width = vector_width(op.sizes[vector], lanes, 2)
+    vectors = max(1, width // lanes)
+    unroll: dict[int, int] = {}
+    # A second dimension that brings more vectors and no more scalars makes the tile wider where one vector is all there is.
+    wider = [d for d in op.parallel_dims if d != vector and d not in reused and op.sizes[d] > 1 and moves_with(op, d, vector)]
+    if vectors == 1 and wider:
+        unroll[wider[-1]] = vectors = 2
+    dim = max(reused, key=lambda d: (op.sizes[d], d))
+    unroll[dim] = tile_step(op.sizes[dim], accumulators // vectors, vectors)
+    return nest(op, vectors_outside(op, vector), unroll, vector, width)
+
+
+def in_stretches(op: Structured, target: Any, plain: Nest, width: int) -> Nest | None:
+    """A nest that reads a large matrix, each element once, a few whole rows at a time; None where `plain` does so anyway.
+
+    With one strip of columns after the other, each row is a jump to another page. In blocks of a few rows each core reads long stretches
+    of all of them, and the sums of a row, which are small, go through its first cache.
+    """
+    caches = getattr(target, "caches", None)
+    matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
+    if caches is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
+        return None
+    [matrix] = matrices
+    summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > ROWS_OF_A_STRETCH and op.can_block(d)]
+    once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
+    if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= caches.l2:
+        return None
+    share = -(-op.sizes[plain.vector] // (target.cores * width)) * width
+    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(share, op.sizes[plain.vector] // width * width)}
+    block = tuple(blocks.get(d, 0) for d in range(len(op.sizes)))
+    return shared(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
+
+
+def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
+    """The parallel loops, with those outside that choose which vectors are loaded: these stay in a cache while the scalars go by.
+
+    The input with the vectors is as a rule the larger one, the weights, and so it is read from memory once.
+    """
+
+    def place(dim: int) -> int:
+        if dim == vector:
+            return 3
+        moving = [a.kind(dim) != "scalar" for a in op.inputs if a.used and a.is_shaped]
+        return 0 if all(moving) else 1 if moves_with(op, dim, vector) else 2
+
+    return tuple(sorted(op.parallel_dims, key=place))
+
+
+def outer_product(op: Structured, dim: int, vector: int) -> bool:
+    """Whether a tile of `dim` x `vector` loads each input once a row or column: no input moves along both."""
+    moving = [(a.kind(dim) != "scalar", a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped]
+    return (True, False) in moving and (False, True) in moving and (True, True) not in moving
+
+
+def moves_with(op: Structured, dim: int, vector: int) -> bool:
+    """Whether along `dim` exactly those inputs move that move along `vector`."""
+    return all((a.kind(dim) != "scalar") == (a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped)
+
+
+def tile_step(size: int, limit: int, vectors: int) -> int:
+    """The tile, up to `limit` scalars wide, that walks `size` in the fewest cycles; the larger one of equals.
+
+    A tile of t scalars by v vectors takes, each round of the summed loops, t * v / 2 cycles for its FMAs and (t + v) / 2 for its loads,
+    two of either a cycle, and no less than 4, the latency of an FMA that waits for the one before.
+    """
+
+    def cycles(tile: int) -> float:
+        return max(tile * vectors / 2, (tile + vectors) / 2, 4) if tile else 0
+
+    return min(range(1, min(size, limit) + 1), key=lambda t: (size // t * cycles(t) + cycles(size % t), -t))

@@ -1,0 +1,111 @@
+"""Intrinsics: blocks of a computation that one machine instruction or a fixed sequence of them does, declared for schedules to name.
+
+All of them are dot products: each lane of a vector of sums takes in `depth` products of neighbouring elements,
+
+    acc[j] += sum over i < depth of x[j * depth + i] * y[j * depth + i]        for j < lanes
+
+which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be cut into such blocks if what
+it multiplies is widened to no more than the types of the operands, so that the products are the same, and summed in the type of the result.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.extensions import extension
+from stepwell.passes.linalg.structured import Structured
+
+NONE = "none"  # the value of the knob for the plain body
+Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class Intrinsic:
+    """A dot product that a target has. Element types are spelled `s8`, `u8`, `s16`…; `emit(acc, x, y)` builds it on vectors."""
+
+    name: str
+    features: frozenset[str]
+    """What a target must have, as LLVM spells it."""
+    lanes: int
+    depth: int
+    operands: tuple[str, str]
+    result: str
+    instructions: float
+    """How many instructions it is, for the cost model."""
+    emit: Emit
+
+
+@dataclass(frozen=True)
+class Use:
+    """How an intrinsic computes a contraction."""
+
+    intrinsic: Intrinsic
+    sides: tuple[int, int]
+    """Which input of the op goes to the first operand, and which to the second."""
+    signed: tuple[bool, bool]
+    """Whether these are widened with their sign."""
+    summed: int
+    """The dimension whose neighbouring iterations are summed in a lane, where vectors do not lie along a summed one."""
+
+
+_INTRINSICS: dict[str, Intrinsic] = {}
+
+
+def intrinsic(
+    name: str, *, features: Iterable[str], lanes: int, depth: int, operands: tuple[str, str], result: str = "i32", instructions: float = 1.0
+) -> Callable[[Emit], Emit]:
+    """Register a function that emits a dot product of vectors (see `Intrinsic`) on targets that have all of `features`.
+
+    It gets a vector of `lanes` sums and two of `lanes * depth` elements in the types of the operands, and returns the new sums.
+    """
+
+    def add(emit: Emit) -> Emit:
+        known = _INTRINSICS.get(name)
+        if name == NONE or (known is not None and known.emit.__qualname__ != emit.__qualname__):
+            raise PassError(f"intrinsic '{name}' is already there")
+        _INTRINSICS[name] = Intrinsic(name, frozenset(features), lanes, depth, operands, result, instructions, emit)
+        extension(emit)
+        return emit
+
+    return add
+
+
+def available(op: Structured, target: Any) -> dict[str, Use]:
+    """The intrinsics of `target` that compute `op`, by name, those that do most first."""
+    features: frozenset[str] = getattr(target, "features", frozenset())
+    found = [i for i in _INTRINSICS.values() if i.features <= features]
+    return {i.name: use for i in sorted(found, key=lambda i: -i.lanes * i.depth) if isinstance(use := use_of(i, op), Use)}
+
+
+def use_of(chosen: Intrinsic, op: Structured) -> Use | str:
+    """How `chosen` computes `op`, or why it cannot."""
+    if op.kind != "contraction":
+        return "it is no contraction"
+    factors = op.factors
+    if factors is None:
+        return "its body is not a sum of products of its inputs"
+    if str(op.outputs[0].element_type) != chosen.result:
+        return f"it sums in {op.outputs[0].element_type}, not {chosen.result}"
+    for order in ((0, 1), (1, 0)):
+        sides = [factors[i] for i in order]
+        if all(_holds(wide, bits, signed) for wide, (_, bits, signed) in zip(chosen.operands, sides, strict=True)):
+            summed = _summed(op, [index for index, _, _ in sides], chosen.depth)
+            if summed is None:
+                return f"no summed dimension that both inputs move along has {chosen.depth} iterations"
+            (first, _, first_signed), (second, _, second_signed) = sides
+            return Use(chosen, (first, second), (first_signed, second_signed), summed)
+    return f"its inputs do not fit {' and '.join(chosen.operands)}"
+
+
+def _holds(wide: str, bits: int, signed: bool) -> bool:
+    """Whether every value of an integer of `bits` bits is one of the type spelled `wide`."""
+    width, has_sign = int(wide[1:]), wide[0] == "s"
+    return width >= bits if signed == has_sign else has_sign and width > bits
+
+
+def _summed(op: Structured, inputs: list[int], depth: int) -> int | None:
+    """The summed dimension to take neighbours of: one along which more inputs are contiguous, the innermost of these."""
+    moving = [d for d in op.reduction_dims if op.sizes[d] >= depth and all(op.inputs[i].kind(d) != "scalar" for i in inputs)]
+    return max(moving, key=lambda d: (sum(op.inputs[i].kind(d) == "vector" for i in inputs), d), default=None)

@@ -1,0 +1,30 @@
+"""Which loops of a nest run on threads."""
+
+from dataclasses import replace
+from math import prod
+
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.nest import Nest
+
+THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves: `scripts/bench.py --fork-join` measures it
+QUICK = 4  # times as many iterations a contraction does in the same time, whose operands come from the caches and registers
+THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
+
+
+def shared(op: Structured, nest: Nest) -> Nest:
+    """`nest` with as many leading loops on threads as give an even share, none for little work."""
+    rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
+    return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) // (QUICK if op.kind == "contraction" else 1)))
+
+
+def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:
+    """How many leading loops to thread: none for little work, else as many as give an even share."""
+    if work < THREADED_WORK:
+        return 0
+    count, total = 0, 1
+    for dim in order:
+        if total >= THREADED_ROUNDS:
+            break
+        total *= rounds[dim]
+        count += 1
+    return count

@@ -1,0 +1,119 @@
+"""From a schedule to a better one: the knobs are turned one at a time, as long as the cost model says that it pays."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from math import prod
+from typing import Any
+
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.intrinsics import NONE
+from stepwell.passes.schedule.nest import MAX_TILE, Nest
+from stepwell.passes.schedule.parallel import shared
+
+GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
+ROUNDS = 4  # of turning every knob, at most
+LEAST_SUM = 128  # rounds of a sum that a block of it has at least: fewer are not worth leaving it in memory
+VECTORS = (1, 2, 4)  # registers of one vector that are tried
+
+
+def improve(op: Structured, target: Any, start: Nest) -> Nest:
+    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more.
+
+    One that has blocks stays as it is: who cut them knows of pages and streams, as the model does not.
+    """
+    if start.block or prod(op.sizes) == 0 or start.vector < 0 or any(a.is_constant for a in op.inputs):
+        return start
+    model = CostModel(op, target)
+    best, cost = start, model.cost(start).cycles
+    if cost * GAIN <= model.least:
+        return start
+    seen = {best}
+    for _ in range(ROUNDS):
+        before = best
+        for candidate in neighbours(model, best, orders=model.compute(best) < cost * GAIN):
+            if candidate in seen:
+                continue
+            seen.add(candidate)
+            found = model.cost(candidate, limit=cost * GAIN).cycles
+            if found < cost * GAIN:
+                best, cost = candidate, found
+        if best is before or cost * GAIN <= model.least:
+            break
+    return best
+
+
+def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
+    """Nests that differ in one knob, and in what has to give way so that the register tile still fits the registers.
+
+    With `orders`, in the order of the loops too, which matters to traffic alone.
+    """
+    op, sizes = model.op, model.sizes
+    free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
+    for dim in free:
+        for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
+            if step != nest.unroll[dim]:
+                yield from fitting(model, nest, (*nest.unroll[:dim], step, *nest.unroll[dim + 1 :]), nest.width, dim)
+    for dim in (nest.vector, *vectorisable(op, nest.vector)):
+        unroll = tuple(1 if d == dim else u for d, u in enumerate(nest.unroll))
+        for intrinsic, width in widths(model, dim):
+            if (dim, width, intrinsic) != (nest.vector, nest.width, nest.intrinsic) and width <= sizes[dim]:
+                yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
+    for dim in free if orders else ():  # outermost, and innermost
+        rest = tuple(d for d in nest.order if d != dim)
+        yield shared(op, replace(nest, order=(dim, *rest)))
+        yield shared(op, replace(nest, order=(*rest, dim)))
+    yield from blocked(model, nest) if orders else ()
+
+
+def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
+    """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
+    op, sizes = model.op, model.sizes
+    if nest.block:
+        yield shared(op, replace(nest, block=()))
+    sums = [d for d in op.reduction_dims if op.can_block(d) and nest.vector not in op.reduction_dims]
+    largest = max(sums, key=lambda d: sizes[d], default=-1)
+    for outer in nest.order[:2]:
+        for ours in (0, *cuts(sizes[outer], nest.step(outer))):
+            for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
+                if ours or summed:
+                    block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
+                    yield shared(op, replace(nest, block=block))
+
+
+def cuts(size: int, step: int) -> list[int]:
+    """Blocks that cut `size` in two, four, eight and so on, each as a multiple of `step`."""
+    parts = (2**i for i in range(1, 6) if size >> i >= step)
+    return sorted({-(-size // (part * step)) * step for part in parts})
+
+
+def vectorisable(op: Structured, vector: int) -> list[int]:
+    """Other dimensions than `vector` along which no input would have to be gathered from single elements."""
+    others = [d for d in range(len(op.sizes)) if d != vector and op.sizes[d] > 1 and op.can_vectorise(d)]
+    return [d for d in others if all(a.kind(d) != "strided" for a in op.inputs if a.used and a.is_shaped)]
+
+
+def widths(model: CostModel, dim: int) -> Iterator[tuple[str, int]]:
+    """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each."""
+    in_lanes = dim in model.reductions
+    units = {NONE: model.vector_bytes // model.bytes}
+    units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items()}
+    return ((name, count * unit) for name, unit in units.items() for count in VECTORS)
+
+
+def steps(size: int, limit: int) -> list[int]:
+    """The smallest step for each number of rounds that `size` can be walked in, up to `limit`."""
+    return sorted({-(-size // -(-size // step)) for step in range(1, min(size, limit) + 1)})
+
+
+def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
+    """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
+    while True:
+        candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
+        if prod(unroll) <= MAX_TILE and model.fits(candidate):
+            yield shared(model.op, candidate)
+            return
+        largest = max((u for d, u in enumerate(unroll) if d not in (turned, nest.vector)), default=1)
+        if largest == 1:
+            return
+        unroll = tuple(u - 1 if u == largest and d != turned else u for d, u in enumerate(unroll))

@@ -1,0 +1,137 @@
+"""Knobs of a schedule as plain data: what can be set for a structured op on a target, and to what."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stepwell.dialects.support.errors import ScheduleError
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.intrinsics import NONE, available
+
+MAX_STEP = 64  # iterations of one dimension that a register tile may hold: it is emitted unrolled
+MAX_WIDTH = 1024  # elements of one vector
+MAX_PREFETCH = 256  # rounds of a loop that are looked ahead
+
+Value: TypeAlias = int | str | tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values."""
+
+    values: tuple[int | str, ...]
+
+    def __contains__(self, value: object) -> bool:
+        return any(type(value) is type(v) and value == v for v in self.values)
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.values)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(map(str, self.values))}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"one of": list(self.values)}
+
+
+@dataclass(frozen=True)
+class Range:
+    """A whole number between two, both included."""
+
+    low: int
+    high: int
+
+    def __contains__(self, value: object) -> bool:
+        return type(value) is int and self.low <= value <= self.high
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(range(self.low, self.high + 1))
+
+    def __str__(self) -> str:
+        return f"a whole number from {self.low} to {self.high}"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"from": self.low, "to": self.high}
+
+
+@dataclass(frozen=True)
+class Permutation:
+    """Some numbers in any order."""
+
+    of: tuple[int, ...]
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, tuple) and all(type(v) is int for v in value) and sorted(value) == sorted(self.of)
+
+    def __iter__(self) -> Iterator[Value]:
+        return itertools.permutations(self.of)
+
+    def __str__(self) -> str:
+        return f"{list(self.of)} in any order"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"in any order": list(self.of)}
+
+
+@dataclass(frozen=True)
+class Knob:
+    """Something that a schedule settles: its name, and the values that are legal. Iterating over `legal` gives them one by one."""
+
+    name: str
+    legal: Choice | Range | Permutation
+    reasons: Mapping[Value, str]
+    """Why certain other values are not legal, where there is more to say than what is."""
+
+    def check(self, value: object) -> None:
+        """Raise ScheduleError, naming the knob, what is legal and what came, if `value` is not legal."""
+        if value in self.legal:
+            return
+        shown = list(value) if isinstance(value, tuple) else value
+        why = self.reasons.get(value) if isinstance(value, (int, str)) else None
+        raise ScheduleError(f"knob '{self.name}': {shown!r} is not legal{f' ({why})' if why else ''}, expected {self.legal}")
+
+
+def tile_knob(dim: int) -> str:
+    """The name of the knob that says how many iterations of `dim` the register tile holds."""
+    return f"unroll.{dim}"
+
+
+def block_knob(dim: int) -> str:
+    """The name of the knob that says how many iterations of `dim` make a block."""
+    return f"block.{dim}"
+
+
+def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
+    """The knobs of a loop nest for `op` on `target`; `schedules.Nest` says what each means. The first of equals is the simplest."""
+    parallel = tuple(op.parallel_dims)
+    reasons = {d: op.why_not_vector(d) for d in range(len(op.sizes))}
+    vectors = tuple(d for d, why in reasons.items() if why is None)
+    widths = tuple(1 << i for i in range(MAX_WIDTH.bit_length()))
+    return (
+        Knob("order", Permutation(parallel), {}),
+        Knob("parallel", Range(0, len(parallel)), {}),
+        *(Knob(tile_knob(d), Range(1, max(1, min(op.sizes[d], MAX_STEP))), {}) for d in parallel),
+        Knob("vector", Choice((-1, *vectors)), {d: f"dimension {d} cannot be vectorised: {why}" for d, why in reasons.items() if why is not None}),
+        Knob("width", Choice(widths), {}),
+        Knob("intrinsic", Choice((NONE, *available(op, target))), {}),
+        *(Knob(block_knob(d), Range(0, op.sizes[d] if op.can_block(d) else 0), {}) for d in range(len(op.sizes))),
+        Knob("prefetch", Range(0, MAX_PREFETCH if op.reduction_dims else 0), {}),
+    )
+
+
+def check_values(values: Mapping[str, object], known: tuple[Knob, ...]) -> None:
+    """Raise ScheduleError for the first knob that is not known, is missing or is set to what is not legal."""
+    names = [knob.name for knob in known]
+    for name in values:
+        if name not in names:
+            raise ScheduleError(f"there is no knob '{name}', expected {', '.join(names)}")
+    for knob in known:
+        if knob.name not in values:
+            raise ScheduleError(f"knob '{knob.name}' is missing, expected {knob.legal}")
+        knob.check(values[knob.name])
+
+
+def to_json(known: tuple[Knob, ...]) -> dict[str, Any]:
+    """What is legal for each knob, as plain data."""
+    return {knob.name: knob.legal.to_json() for knob in known}
