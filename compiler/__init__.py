@@ -3,7 +3,6 @@
 `stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of the stair.
 """
 
-import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +29,10 @@ if TYPE_CHECKING:
     from stepwell.dialects.target.host import Target
     from stepwell.driver.compilation import compile
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.driver.lowering import Lowered, build, compile_ir, descend, lower, read_ir
+    from stepwell.driver.lowered import Lowered
+    from stepwell.driver.lowering import descend, lower, read_ir
+    from stepwell.driver.native import build, compile_ir
     from stepwell.runtime.model import CompiledModel
-
-LOADED_AT = time.time()
-"""When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
 
 __all__ = [
     "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "LimitError", "Limits",
@@ -46,7 +44,8 @@ _LAZY = {
     "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic", "Target": "stepwell.dialects.target.host",
     "Limits": "stepwell.dialects.support.limits",
     "compile": "stepwell.driver.compilation", "compare_levels": "stepwell.analysis.interpretation", "interpret": "stepwell.analysis.interpretation",
-    **dict.fromkeys(("Lowered", "build", "compile_ir", "descend", "lower", "read_ir"), "stepwell.driver.lowering"),
+    "Lowered": "stepwell.driver.lowered", **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
+    **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.native"),
 }  # fmt: skip
 
 

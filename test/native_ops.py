@@ -17,9 +17,10 @@ from stepwell.dialects.core.mlir import func, ir, make_context, operand_fields
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.driver import lowering
+from stepwell.driver import lowering, native
 from stepwell.driver.artifact import assemble
 from stepwell.driver.levels import step, steps_between
+from stepwell.driver.lowered import Lowered
 from stepwell.passes.framework.pipeline import format_pipeline, parse_pipeline
 from stepwell.passes.framework.runner import PassRunner
 from stepwell.passes.graph.layout.use_winograd import ERRORS
@@ -187,7 +188,7 @@ def module_of(batch: Sequence[Instance]) -> tuple[str, WeightTable]:
         return str(module.operation.get_asm(enable_debug_info=True)), weights
 
 
-def lowered(batch: Sequence[Instance]) -> lowering.Lowered:
+def lowered(batch: Sequence[Instance]) -> Lowered:
     """The model of the instances, which share target and way, from the level graph down to where code is made of it."""
     text, weights = module_of(batch)
     way = WAYS[batch[0].way]
@@ -208,7 +209,7 @@ def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:
 
     Raises AssertionError if something is written beside them, and what the compiler raises.
     """
-    parts = lowering.make_parts(lowered(batch), None, None)
+    parts = native.make_parts(lowered(batch), None, None)
     arrays = [a for i in batch for n, a in enumerate(i.arrays) if n not in i.constants]
     inputs = {info.name: array for info, array in zip(parts.inputs, arrays, strict=True)}
     models = [assemble(parts, threads=threads, texts={}, timings={"obj": 0.0}) for threads in THREADS]

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,17 @@ def test_imports(path):
             assert LAYERS.index(layer) <= LAYERS.index(folder), f"{relative(path)}:{line}: {folder} must not import {name}"
         if folder == "dialects":
             assert name != "__future__.annotations", f"{relative(path)}:{line}: makes strings of the fields of op classes"
+
+
+def test_no_circles():
+    """No file needs itself by way of others, whether it imports them at the top, in a function or for types alone."""
+    names = {".".join(("stepwell", *(folder,) * (folder != "compiler"), *path.relative_to(ROOT / folder).with_suffix("").parts)): path
+             for folder in LAYERS for path in (ROOT / folder).rglob("*.py")}  # fmt: skip
+    files = {name.removesuffix(".__init__"): path for name, path in names.items()}
+    needs = {file: {n if n in files else n.rpartition(".")[0] for _, n in imports(path)} & files.keys() for file, path in files.items()}
+    assert len(needs["stepwell"]) > 5
+    assert "stepwell.dialects.core.mlir" in needs["stepwell.dialects.graph.base"]
+    list(TopologicalSorter(needs).static_order())  # raises a CycleError that says what the circle is
 
 
 # -- FileCheck ignores what it does not know: a misspelled directive is a test that cannot fail.

@@ -40,7 +40,7 @@ def shifted(x):
 SCRIPT = """
 import json, sys
 import numpy as np
-import stepwell.driver.lowering, stepwell.plugins
+import stepwell.driver.native, stepwell.plugins
 from stepwell.codegen import pool
 
 for plugin in sys.argv[2:]:
@@ -49,7 +49,7 @@ compiled = []
 def compile_units(units, **options):
     compiled.extend(unit.name for unit in units)
     return pool.compile_units(units, **options)
-stepwell.driver.lowering.compile_units = compile_units
+stepwell.driver.native.compile_units = compile_units
 model = stepwell.compile(sys.argv[1], threads=1)
 results = model(*[np.full((4 + i, 3), [-2, 1, 3], np.float32) for i in range(len(model.inputs))])
 assert all(np.array_equal(result, result[:1].repeat(len(result), 0)) for result in results)

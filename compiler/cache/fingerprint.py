@@ -8,10 +8,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell import LOADED_AT
 from stepwell.cache.disk import digest_of, key_of, stream_digest
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import open_plain
+from stepwell.dialects.support.processes import LOADED_AT
 from stepwell.dialects.target.host import Target, identity
 from stepwell.plugins import loaded, modules_beside, of_code_generation
 from stepwell.runtime.openmp import openmp

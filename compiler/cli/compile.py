@@ -12,7 +12,7 @@ from stepwell.dialects.support.files import write_atomically
 from stepwell.driver.levels import ARTIFACTS, LEVELS
 
 if TYPE_CHECKING:
-    from stepwell.driver.lowering import Lowered
+    from stepwell.driver.lowered import Lowered
 
 DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"

@@ -16,7 +16,7 @@ from stepwell.driver.levels import LEVELS, LIBM, check_disable, techniques
 
 if TYPE_CHECKING:
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.driver.lowering import Lowered
+    from stepwell.driver.lowered import Lowered
     from stepwell.passes.framework.instrumentation import Flags, Instrumentation
     from stepwell.runtime.model import CompiledModel
 
@@ -190,7 +190,7 @@ class Session:
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
         """Native code for a model at one of the levels that it is made from."""
-        from stepwell.driver.lowering import build
+        from stepwell.driver.native import build
 
         with Progress(lowered.level) as progress:
             return build(lowered, threads=threads, on_level=progress.level)

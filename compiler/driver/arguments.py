@@ -143,7 +143,7 @@ def _limits(name: str, value: Any) -> None:
 
 
 def _lowered(name: str, value: Any) -> None:
-    from stepwell.driver.lowering import Lowered
+    from stepwell.driver.lowered import Lowered
 
     if not isinstance(value, Lowered):
         raise wrong(name, "a Lowered, as lower and read_ir give it", value)

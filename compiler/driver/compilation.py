@@ -18,14 +18,14 @@ from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.driver.levels import LEVELS, LIBM, PACKED, check_disable
-from stepwell.driver.texts import Texts
+from stepwell.driver.snapshots import Snapshots
 from stepwell.plugins import load_installed
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 if TYPE_CHECKING:
     import onnx
 
-    from stepwell.driver.lowering import Lowered
+    from stepwell.driver.lowered import Lowered
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
@@ -85,7 +85,7 @@ def compile(
         if store is not None and key is not None and not request.is_outdated and everything(request.target) == request.surroundings:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Parts):
-        return assemble(made, threads=threads, texts=Texts(LEVELS[0], request.start).by_level(), timings=timings)
+        return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start).by_level(), timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
@@ -145,7 +145,8 @@ class _Request:
         """
         with uninterrupted():
             from stepwell.codegen.pool import prestart
-            from stepwell.driver.lowering import code_level, descend, import_source, make_parts, start, start_packing
+            from stepwell.driver.lowering import code_level, descend, import_source, start
+            from stepwell.driver.native import make_parts, start_packing
 
         disable = check_disable(self.disable, strict=self.strict)
         imported, seconds = import_source(self.source, self.shapes, self.limits)

@@ -1,12 +1,16 @@
-"""What concurrency asks of a library: locks that survive a fork, and stretches of code that Ctrl-C does not cut in two."""
+"""What a process asks of a library: locks that survive a fork, stretches of code that Ctrl-C does not cut in two, when it was loaded."""
 
 import os
 import signal
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
+
+LOADED_AT = time.time()
+"""When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
 
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 

@@ -12,7 +12,8 @@ from stepwell.passes.bufferize.kernels import KERNEL, SCRATCH, bufferise_kernels
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.nest import ATTRIBUTE, choose
+from stepwell.passes.schedule.nest import ATTRIBUTE
+from stepwell.passes.schedule.schedulers import choose
 
 NAME = "stepwell.name"
 COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice

@@ -13,7 +13,8 @@ from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
-from stepwell.passes.schedule.nest import ATTRIBUTE, choose, sums_in_blocks
+from stepwell.passes.schedule.nest import ATTRIBUTE, sums_in_blocks
+from stepwell.passes.schedule.schedulers import choose
 
 KERNEL = "stepwell.kernel"
 RESULTS = "stepwell.results"  # on a kernel with several results, or none: how many of its arguments are destinations, scratch coming after them

@@ -12,7 +12,8 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
-from stepwell.passes.schedule.nest import ATTRIBUTE, Nest, choose
+from stepwell.passes.schedule.nest import ATTRIBUTE, Nest
+from stepwell.passes.schedule.schedulers import choose
 from stepwell.passes.schedule.space import knobs, to_json
 
 

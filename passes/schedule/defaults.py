@@ -7,8 +7,9 @@ from typing import Any
 from stepwell.passes.framework.registry import vector_bits
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.schedule.cost_model import room
-from stepwell.passes.schedule.nest import Nest, schedule
+from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import shared
+from stepwell.passes.schedule.schedulers import schedule
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four

@@ -1,7 +1,7 @@
 """Schedules of structured ops: a nest's knobs, their legality, and the registry of functions that choose them."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -9,8 +9,7 @@ from typing import Any
 from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.dialect import NestAttr
-from stepwell.dialects.support.errors import PassError, ScheduleError
-from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.support.errors import ScheduleError
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import NONE, available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
@@ -130,34 +129,3 @@ def sums_in_blocks(op: Structured) -> bool:
     attribute = op.operation.attributes.get(ATTRIBUTE)
     block = to_python(ir.DictAttr(attribute.knobs)).get("block", ()) if isinstance(attribute, NestAttr) else ()
     return any(size and d in op.reduction_dims for d, size in enumerate(block))
-
-
-Scheduler = Callable[[Structured, Any], Nest]
-_SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
-
-
-def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Callable[[Scheduler], Scheduler]:
-    """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family.
-
-    With `start` it gives only a first one, and the cost model searches for a better one from there.
-    """
-
-    def add(function: Scheduler) -> Scheduler:
-        _SCHEDULERS[kind, target] = function, start
-        extension(function)
-        return function
-
-    return add
-
-
-def choose(op: Structured, target: Any) -> Nest:
-    """The default schedule of `op`: the most specific function registered for its kind and the target's family."""
-    from stepwell.passes.schedule.search import improve  # here, because it needs this module
-
-    family = getattr(target, "family", "generic")
-    for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
-        if key in _SCHEDULERS:
-            scheduler, start = _SCHEDULERS[key]
-            nest = scheduler(op, target)
-            return improve(op, target, nest) if start and target is not None else nest
-    raise PassError(f"no schedule is registered for '{op.operation.name}' of kind {op.kind}")

@@ -4,7 +4,7 @@ import time
 
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.target.host import Target, resolve
-from stepwell.driver.lowering import compile_ir
+from stepwell.driver.native import compile_ir
 
 __all__ = ["peak_flops", "source"]
 

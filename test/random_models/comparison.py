@@ -16,7 +16,7 @@ from random_models.bounded_net import BoundedNet
 from random_models.convolutions import convolution_net
 from random_models.matmuls import matmul_net
 
-from stepwell.driver import lowering
+from stepwell.driver import lowering, native
 from stepwell.driver.artifact import assemble
 from stepwell.driver.levels import techniques
 
@@ -76,7 +76,7 @@ def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)
     lowered = lowering.lower(example.model, "affine", target=example.target, disable=example.disable)
-    parts = lowering.make_parts(lowered, None, None)
+    parts = native.make_parts(lowered, None, None)
     results = {}
     for threads in THREADS:
         model = assemble(parts, threads=threads, texts={}, timings={})

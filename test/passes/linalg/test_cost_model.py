@@ -11,10 +11,11 @@ from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.target.host import Caches, resolve
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule import nest
+from stepwell.passes.schedule import schedulers
 from stepwell.passes.schedule.cost_model import CostModel, room, widths
 from stepwell.passes.schedule.defaults import contraction
-from stepwell.passes.schedule.nest import Nest, choose
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.schedulers import choose
 from stepwell.passes.schedule.search import GAIN, cuts, improve, steps
 from stepwell.passes.schedule.search import blocked as blocks
 from stepwell.passes.schedule.segments import vector_segments
@@ -153,9 +154,9 @@ def test_steps_are_those_that_make_a_difference() -> None:
 
 
 def test_a_family_of_targets_has_its_own_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(nest, "_SCHEDULERS", dict(nest._SCHEDULERS))
+    monkeypatch.setattr(schedulers, "_SCHEDULERS", dict(schedulers._SCHEDULERS))
     plain = Nest((1, 0), 0, (1, 1, 1), -1, 1)
-    nest.schedule("contraction", "aarch64")(lambda op, target: plain)
+    schedulers.schedule("contraction", "aarch64")(lambda op, target: plain)
     with product(64, 64, 64) as op:
         assert choose(op, resolve("aarch64-neon")) == plain  # as it is: without `start` nothing is searched
         assert choose(op, V3) != plain

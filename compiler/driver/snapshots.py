@@ -8,10 +8,10 @@ from stepwell.dialects.support.processes import Lock
 from stepwell.driver.levels import LEVELS
 
 if TYPE_CHECKING:
-    from stepwell.driver.lowering import Lowered
+    from stepwell.driver.lowered import Lowered
 
 
-class Texts:
+class Snapshots:
     """Lowers a model again, as far down as somebody wants to see it. `start` gives it at the level `first`."""
 
     def __init__(self, first: str, start: "Callable[[], Lowered]") -> None:

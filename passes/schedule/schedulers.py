@@ -1,0 +1,38 @@
+"""The functions that choose schedules: their registry, and the choice for an op."""
+
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.extensions import extension
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.search import improve
+
+Scheduler = Callable[[Structured, Any], Nest]
+_SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
+
+
+def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Callable[[Scheduler], Scheduler]:
+    """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family.
+
+    With `start` it gives only a first one, and the cost model searches for a better one from there.
+    """
+
+    def add(function: Scheduler) -> Scheduler:
+        _SCHEDULERS[kind, target] = function, start
+        extension(function)
+        return function
+
+    return add
+
+
+def choose(op: Structured, target: Any) -> Nest:
+    """The default schedule of `op`: the most specific function registered for its kind and the target's family."""
+    family = getattr(target, "family", "generic")
+    for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
+        if key in _SCHEDULERS:
+            scheduler, start = _SCHEDULERS[key]
+            nest = scheduler(op, target)
+            return improve(op, target, nest) if start and target is not None else nest
+    raise PassError(f"no schedule is registered for '{op.operation.name}' of kind {op.kind}")
