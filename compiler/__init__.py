@@ -32,19 +32,23 @@ if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
     from stepwell.driver.lowering import descend, lower, read_ir
     from stepwell.driver.native import build, compile_ir
+    from stepwell.driver.pipeline import Pipeline
+    from stepwell.options import CompileOptions
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "CodegenError", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError", "LimitError", "Limits",
-    "Lowered", "ModelError", "PassError", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError",
-    "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "read_ir",
+    "CodegenError", "CompileOptions", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError",
+    "LimitError", "Limits", "Lowered", "ModelError", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError",
+    "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower",
+    "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
-    "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic", "Target": "stepwell.dialects.target.host",
-    "Limits": "stepwell.dialects.support.limits",
-    "compile": "stepwell.driver.compilation", "compare_levels": "stepwell.analysis.interpretation", "interpret": "stepwell.analysis.interpretation",
-    "Lowered": "stepwell.driver.lowered", **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
+    "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
+    "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
+    "Target": "stepwell.dialects.target.host", "compile": "stepwell.driver.compilation",
+    **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
+    **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
     **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.native"),
 }  # fmt: skip
 

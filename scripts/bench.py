@@ -126,9 +126,9 @@ def ablate(options: argparse.Namespace) -> int:
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
     from benchmark.tables import console, show_ablation
-    from stepwell.driver.levels import techniques
+    from stepwell.driver.pipeline import Pipeline
 
-    known = techniques()
+    known = Pipeline.default(options.target).switches()
     for name in options.technique or ():
         if name not in known:
             raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")

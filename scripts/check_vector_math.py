@@ -21,7 +21,7 @@ import numpy as np
 from stepwell.codegen.objects import split_module
 from stepwell.codegen.pool import compile_units
 from stepwell.dialects.core.mlir import ir, make_context
-from stepwell.driver.levels import step
+from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import PassRunner
@@ -73,7 +73,7 @@ def lower(functions: str, disable: Sequence[str] = ()) -> ir.Module:
     """Functions at level affine as the llvm dialect."""
     with make_context(), ir.Location.file("vector-math.mlir", 1, 1):
         module = ir.Module.parse(f"func.func @main() {{\n  return\n}}\n{functions}")
-        PassRunner(PassState()).run(module, step("llvm", openmp=False, disable=disable))
+        PassRunner(PassState()).run(module, Pipeline.default().without(disable).stage("llvm").text)
         return module
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.target.host import NAMES, resolve
-from stepwell.driver.levels import techniques
+from stepwell.driver.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from backend_suite.verdicts import Verdict
@@ -32,7 +32,7 @@ def variants() -> dict[str, dict[str, Any]]:
     named = {name for name in NAMES if name != "host" and resolve(name).runs_here}
     return {
         "default": {},
-        "plain": {"disable": tuple(techniques())},
+        "plain": {"disable": tuple(Pipeline.default().switches())},
         "one": {"threads": 1},
         "two": {"threads": 2},
         **{name: {"target": name} for name in sorted(named)},

@@ -19,10 +19,9 @@ from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.driver import lowering, native
 from stepwell.driver.artifact import assemble
-from stepwell.driver.levels import step, steps_between
 from stepwell.driver.lowered import Lowered
-from stepwell.passes.framework.pipeline import format_pipeline, parse_pipeline
-from stepwell.passes.framework.runner import PassRunner
+from stepwell.driver.pipeline import Pipeline
+from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.graph.layout.use_winograd import ERRORS
 
 THREADS = (1, 2)
@@ -192,16 +191,11 @@ def lowered(batch: Sequence[Instance]) -> Lowered:
     """The model of the instances, which share target and way, from the level graph down to where code is made of it."""
     text, weights = module_of(batch)
     way = WAYS[batch[0].way]
-    model = lowering.read_ir(text, "graph", weights, target=batch[0].target, name="ops")
-    model.disable = way.disable
-    runner = PassRunner(model.state)
-    with model.module.context, ir.Location.name("ops"):
-        for level in steps_between("graph", lowering.CODE_LEVELS[0]):
-            pipeline = parse_pipeline(step(level, disable=way.disable))
-            kept = [element for element in pipeline if way.folding or element.name != "fold-constants"]
-            runner.run(model.module, format_pipeline(kept), level=level)
-            model.level = level
-    return model
+    pipeline = Pipeline.default(batch[0].target)
+    while not way.folding and any(step.name == "fold-constants" for step in pipeline.stages[0].steps):
+        pipeline = pipeline.remove("graph-opt/fold-constants#1")
+    model = lowering.read_ir(text, "graph", weights, target=batch[0].target, name="ops", disable=way.disable, pipeline=pipeline)
+    return lowering.descend(model, lowering.CODE_LEVELS[0], keep=False, instrumentation=Instrumentation())  # which has each pass verified
 
 
 def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:

@@ -1,5 +1,6 @@
 """Arguments of the wrong type or value: each public function says which one, what was expected and what came, and raises nothing raw."""
 
+import dataclasses
 import inspect
 import os
 import re
@@ -79,7 +80,23 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "ScheduleFile.of", ScheduleFile.of, {"source": lambda: "x"}
     yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 1, "kernels": {}}'}
     yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}
+    yield "CompileOptions", lambda **given: stepwell.CompileOptions(**given), {}
+    default = stepwell.Pipeline.default()
+    yield "Pipeline.parse", lambda text: stepwell.Pipeline.parse(text, base=default), {"text": lambda: "scheduled(assign-schedules)"}
+    yield "Pipeline.of", stepwell.Pipeline.of, {"given": lambda: "scheduled(assign-schedules)"}
+    yield "Pipeline.insert_after", default.insert_after, {"name": lambda: "use-panels", "passes": lambda: "cse"}
+    yield "Pipeline.remove", default.remove, {"name": lambda: "use-panels"}
+    yield "Pipeline.without", default.without, {"names": lambda: ()}
+    yield "Pipeline.stage", default.stage, {"level": lambda: "linalg"}
+    yield "Pipeline.save", default.save, {"path": lambda: os.devnull}
     yield "load_file", load_file, {"path": lambda: "x"}
+
+
+def parameters(function: Callable[..., Any]) -> list[str]:
+    """The names of what a function takes, the fields of options among them where it takes these."""
+    found = inspect.signature(function).parameters.values()
+    own = [p.name for p in found if p.kind is not p.VAR_KEYWORD]
+    return own + [f.name for f in dataclasses.fields(stepwell.CompileOptions)] * (len(own) < len(found))
 
 
 def test_every_function_of_the_package_is_here() -> None:
@@ -87,17 +104,18 @@ def test_every_function_of_the_package_is_here() -> None:
     assert public <= {name for name, _, _ in functions()}
 
 
-def test_wrong_arguments_are_told() -> None:
+def test_wrong_arguments_are_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)  # what is the path of a file is written to
     raw, untold, taken = [], [], []
     for name, function, required in functions():
         right = {key: make() for key, make in required.items()}
-        for parameter in inspect.signature(function).parameters.values():
-            for value in WRONG if parameter.name != "made" else ():
-                if parameter.name == "on_level" and callable(value):
+        for parameter in parameters(function):
+            for value in WRONG if parameter != "made" else ():
+                if parameter == "on_level" and callable(value):
                     continue  # what it raises comes out as it is
-                what = f"{name}({parameter.name}: {type(value).__name__})"
+                what = f"{name}({parameter}: {type(value).__name__})"
                 try:
-                    function(**right | {parameter.name: value})
+                    function(**right | {parameter: value})
                 except StepwellError as error:
                     if "\n" in str(error):
                         untold.append(f"{what}: {error}")

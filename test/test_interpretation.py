@@ -17,7 +17,7 @@ from stepwell import IndexRangeError, InputError, StepwellError, compare_levels,
 from stepwell.analysis.interpretation import NATIVE, Step
 from stepwell.dialects.interpreter import MEANINGS
 from stepwell.driver import lowering
-from stepwell.driver.levels import LEVELS, MEANT
+from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.graph.simplification.simplify_algebra import SimplifyAlgebra
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.schedule.assign_schedules import AssignSchedules

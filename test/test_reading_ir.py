@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 import stepwell
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.driver.levels import LEVELS
+from stepwell.passes.framework.levels import LEVELS
 
 
 def lowered(level: str) -> stepwell.Lowered:

@@ -16,8 +16,9 @@ from stepwell.dialects.core.mlir import make_context
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.dialects.target.host import resolve
-from stepwell.driver import levels
+from stepwell.driver.pipeline import Pipeline
 from stepwell.importer import import_model
+from stepwell.options import CompileOptions
 from stepwell.passes.framework.registry import Pass, register_pass
 
 SPECIALS = (np.inf, -np.inf, np.nan)
@@ -212,8 +213,9 @@ def test_winograd_spreads_and_is_off_in_strict_code() -> None:
 
 
 def test_what_strict_code_does_without() -> None:
-    assert levels.relaxed() == ("unmasked-lanes", "use-winograd")
-    assert levels.check_disable(("fill-borders", "use-winograd"), strict=True) == ("fill-borders", "use-winograd", "unmasked-lanes")
+    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")
+    off = Pipeline.default().without(("fill-borders", "use-winograd", "unmasked-lanes"))
+    assert CompileOptions(disable=("fill-borders", "use-winograd"), strict=True).passes() == off
     fast, strict = (stepwell.lower(winograd(), "graph-opt", strict=strict).text() for strict in (False, True))
     assert "graph.winograd_conv" in fast
     assert "graph.winograd_conv" not in strict

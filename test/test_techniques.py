@@ -9,11 +9,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver import levels
-from stepwell.driver.techniques import techniques_of, without
+from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.framework import registry
 from stepwell.passes.framework.registry import Pass, register_pass
 
+SWITCHES = Pipeline.default().switches()
 RANDOM = np.random.default_rng(3)
 
 
@@ -37,7 +37,7 @@ def network():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-@pytest.mark.parametrize("disable", [*([name] for name in levels.techniques()), list(levels.techniques())], ids="+".join)
+@pytest.mark.parametrize("disable", [*([name] for name in SWITCHES), list(SWITCHES)], ids="+".join)
 def test_the_code_is_right_without(network, disable):
     x = array(1, 3, 7, 5)
     (want,) = onnxruntime.InferenceSession(network.SerializeToString()).run(None, {"x": x})
@@ -55,14 +55,14 @@ def test_folding_and_fusion_are_off(network):
 
 
 def test_what_can_be_switched_off_and_what_strict_code_does_without():
-    assert levels.techniques() == {
+    assert SWITCHES == {
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
         "use-products": "use-products", "block-channels": "block-channels", "unmasked-lanes": "block-channels",
         "use-winograd": "use-winograd", "use-panels": "use-panels", "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "share-loops": "share-loops", "collapse-dimensions": "collapse-dimensions",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
     }  # fmt: skip
-    assert levels.relaxed() == ("unmasked-lanes", "use-winograd")
+    assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")
 
 
 def test_without_leaves_passes_out_and_changes_options(monkeypatch):
@@ -79,12 +79,15 @@ def test_without_leaves_passes_out_and_changes_options(monkeypatch):
         speed: int = 9
         size: tuple[str, ...] = ()
 
-    pipeline = "one,func.func(one,func.func(one)),two{speed=3},cse"
-    assert techniques_of([pipeline]) == {"one": "one", "fast": "two", "small": "two"}
-    assert without(pipeline, ()) == pipeline
-    assert without(pipeline, ["one"]) == "two{speed=3},cse"
-    assert without(pipeline, ["fast"]) == "one,func.func(one,func.func(one)),two{speed=0},cse"
-    assert without(pipeline, ["small", "one"]) == "two{speed=3 size={1 2}},cse"
+    def graph_opt(pipeline: Pipeline) -> str:
+        return pipeline.stage("graph-opt").text
+
+    pipeline = Pipeline.parse("graph-opt(one,func.func(one,func.func(one)),two{speed=3},cse)", base=Pipeline.default())
+    assert list(pipeline.switches().items())[:3] == [("one", "one"), ("fast", "two"), ("small", "two")]
+    assert pipeline.without(()) == pipeline
+    assert graph_opt(pipeline.without(["one"])) == "two{speed=3},cse"
+    assert graph_opt(pipeline.without(["fast"])) == "one,func.func(one),func.func(func.func(one)),two{speed=0},cse"
+    assert graph_opt(pipeline.without(["small", "one"])) == "two{speed=3 size={1 2}},cse"
 
 
 @pytest.mark.parametrize(

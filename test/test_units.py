@@ -11,7 +11,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.support.errors import ModelError, PassError
 from stepwell.driver import lowering, native
-from stepwell.driver.levels import LEVELS, last_step, step
+from stepwell.driver.pipeline import Pipeline
 
 SHAPE = [1, 6, 12, 12]
 
@@ -65,10 +65,10 @@ def test_a_weight_that_cannot_be_computed_is_told() -> None:
 
 
 def test_the_last_step_is_divided_without_loss() -> None:
-    whole, each = last_step()
-    assert f"{whole},{each}" == step(LEVELS[-1])
-    assert "bare-arguments" in whole
-    assert "convert-func-to-llvm" in each
+    stage = Pipeline.default().stage("llvm")
+    assert (*stage.whole, *stage.per_function) == stage.steps
+    assert [step.name for step in stage.whole] == ["bare-arguments"]
+    assert "convert-func-to-llvm" in [step.name for step in stage.per_function]
 
 
 @pytest.mark.parametrize("jobs", [0, 1])

@@ -14,9 +14,9 @@ from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
-from stepwell.driver.levels import LEVELS, MEANT, PACKED, check_level
 from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes
 from stepwell.driver.lowering import descend
+from stepwell.passes.framework.levels import LEVELS, MEANT, PACKED, check_level
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import IndexChecks
 

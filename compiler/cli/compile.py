@@ -9,13 +9,14 @@ from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.display import level_times, plural, quantity, seconds
 from stepwell.cli.session import Session, add_model_options, save_ir
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.levels import ARTIFACTS, LEVELS
+from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
 
 DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
+ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 
 
 def add_options(parser: Parser) -> None:

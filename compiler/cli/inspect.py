@@ -3,14 +3,16 @@
 import argparse
 import collections
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError
+from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity
-from stepwell.cli.session import add_common_options, add_schedule_options, add_shape_option, load_plugins, parse_shapes
 from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.support.limits import Limits
+from stepwell.options import CompileOptions
 
 if TYPE_CHECKING:
     import onnx
@@ -24,26 +26,23 @@ DESCRIPTION = "Show a model's inputs, outputs, operators, arithmetic and weights
 def add_options(parser: Parser) -> None:
     """The options of `stepwell inspect`."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    add_shape_option(parser)
     parser.add_argument("--memory", action="store_true", help="show what lies where in memory, and when, instead")
     parser.add_argument("--schedules", action="store_true", help="show how each kernel of the model is computed, instead")
     text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --schedule"
     parser.add_argument("--emit-schedule", metavar="FILE", help=text)
-    add_schedule_options(parser)
-    add_common_options(parser)
+    add_compile_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status: 1 if something is not supported. Raises StepwellError or UsageError."""
     load_plugins(options)
-    shapes = parse_shapes(options.shape)
+    how = compile_options(options)
     if options.schedules or options.emit_schedule is not None:
-        return _schedules(options, shapes)
+        return _schedules(options, how)
     if options.memory:
-        return _show_plan(options, shapes)
-    if options.schedule is not None or options.target is not None:
-        name = "--schedule" if options.schedule is not None else "--target"
-        raise UsageError(f"{name} goes with --memory, --schedules or --emit-schedule: the rest is the same on all machines")
+        return _show_plan(options, how)
+    if replace(how, shapes=None, limits=Limits()) != CompileOptions():
+        raise UsageError("what says how to compile goes with --memory, --schedules or --emit-schedule: the rest is the same for all")
     from stepwell.dialects.core.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
@@ -53,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
         source = read_source(options.model)
         imported, unsupported = None, None
         try:
-            imported = import_model(options.model, make_context(), shapes=shapes)
+            imported = import_model(options.model, make_context(), shapes=how.shapes, limits=how.limits)
         except UnsupportedError as error:
             unsupported = error
     _show_header(source.model)
@@ -75,27 +74,25 @@ def run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _show_plan(options: argparse.Namespace, shapes: dict[str, tuple[int, ...]]) -> int:
+def _show_plan(options: argparse.Namespace, how: CompileOptions) -> int:
     """The memory plan; the model goes down as far as it takes to have one. Raises StepwellError."""
     from stepwell.analysis.memory import memory_plan
     from stepwell.cli.memory import show_memory
     from stepwell.driver.lowering import lower
 
     with Progress() as progress:
-        target = options.target or "host"
-        lowered = lower(options.model, "affine", target=target, shapes=shapes, schedule=options.schedule, on_level=progress.level)
+        lowered = lower(options.model, "affine", options=how, on_level=progress.level)
     show_memory(memory_plan(lowered.module.operation))
     return OK
 
 
-def _schedules(options: argparse.Namespace, shapes: Mapping[str, Sequence[int]]) -> int:
+def _schedules(options: argparse.Namespace, how: CompileOptions) -> int:
     """Show or write the schedules of the model's kernels."""
     from stepwell.driver.lowering import lower
     from stepwell.passes.schedule.assign_schedules import schedules_of
 
     with Progress() as progress:
-        target = options.target or "host"
-        lowered = lower(options.model, "scheduled", target=target, shapes=shapes, schedule=options.schedule, on_level=progress.level)
+        lowered = lower(options.model, "scheduled", options=how, on_level=progress.level)
     with lowered.module.context:
         found = schedules_of(lowered.module.operation, lowered.target)
     if options.schedules:

@@ -3,11 +3,12 @@
 import dataclasses
 import inspect
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stepwell.dialects.core.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
-from stepwell.passes.framework.registry import LEVELS, Pass, passes
+from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.registry import Pass, passes
 from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes
 
 WIDTH = 120
@@ -33,6 +34,11 @@ def passes_text() -> str:
 def option_lines(cls: type[Pass]) -> list[str]:
     """One line for each option of a pass: `max-bytes=<int>  (default: 64)`."""
     return [f"{name}=<{_type_name(option.type)}>  (default: {_default(option)})" for name, option in cls.options().items()]
+
+
+def option_values(cls: type[Pass], given: Mapping[str, str]) -> str:
+    """All options of a pass with the values that they have: those that are `given`, else the default ones."""
+    return " ".join(f"{name}={given.get(name, _default(option))}" for name, option in cls.options().items())
 
 
 def _type_name(kind: Any) -> str:

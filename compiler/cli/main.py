@@ -10,6 +10,7 @@ COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
     "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
     "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported; or its plan of memory",
+    "pipeline": "show the passes that a model goes through, and write them to a file to be edited",
     "cache": "show what is kept of compiled models on disk, say where, or clear it",
 }
 

@@ -21,7 +21,7 @@ def make_parser() -> Parser:
     add = parser.add_argument
     add("file", nargs="?", default="-", metavar="FILE", help="the IR; - (the default) reads standard input")
     add("-o", dest="output", default="-", metavar="FILE", help="where to write (default: standard output); weights go beside it")
-    add("--pass-pipeline", metavar="TEXT", help="the passes to run, in MLIR's pipeline syntax")
+    add("--pass-pipeline", metavar="TEXT", help="the passes to run, in MLIR's pipeline syntax; a stage's name (graph-opt) is all of its passes")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
     add("--target", type=target_name, default="host", metavar="NAME", help="the machine to compile for (default: host)")
@@ -102,6 +102,7 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
 
 def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> str:
     """The pipeline that the command line asks for. Raises UsageError or PipelineError."""
+    from stepwell.driver.pipeline import expanded
     from stepwell.passes.framework.pipeline import Element, flatten, format_pipeline, parse_options, parse_pipeline
     from stepwell.passes.framework.registry import passes
     from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
@@ -109,7 +110,7 @@ def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -
     if options.pass_pipeline is not None:
         if flags:
             raise UsageError(f"--{flags[0][0]} cannot be combined with --pass-pipeline, as their order is not known")
-        return format_pipeline(flatten(parse_pipeline(options.pass_pipeline)))
+        return format_pipeline(flatten(expanded(parse_pipeline(options.pass_pipeline), options.target)))
     elements = []
     for name, text in flags:
         anchor = passes()[name].anchor if name in passes() else upstream_passes().get(name)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
+from stepwell.cli.compile_options import command_flags
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
-from stepwell.cli.session import command_flags
 from stepwell.dialects.core.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable

@@ -16,7 +16,7 @@ from stepwell.cli.display import Progress, level_times, plural, print_table, qua
 from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options
 from stepwell.dialects.target.host import MAX_THREADS
-from stepwell.driver.levels import MEANT
+from stepwell.passes.framework.levels import MEANT
 
 if TYPE_CHECKING:
     from stepwell.analysis.compare import OutputCheck

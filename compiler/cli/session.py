@@ -1,18 +1,18 @@
 """What `run` and `compile` share: their options, where the model comes from, what watches the passes."""
 
 import argparse
-import shlex
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_limit_option, parse_limits, target_name
+from stepwell.cli.common import Parser, UsageError
+from stepwell.cli.compile_options import add_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
-from stepwell.dialects.support.errors import InputError, IRError, ModelError
-from stepwell.driver.levels import LEVELS, LIBM, check_disable, techniques
+from stepwell.dialects.support.errors import IRError, ModelError
+from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.driver.dynamic import DynamicModel
@@ -22,77 +22,15 @@ if TYPE_CHECKING:
 
 
 def add_model_options(parser: Parser) -> None:
-    """The options of every command that compiles."""
+    """The options of every command that compiles and shows how."""
     add = parser.add_argument
     add("model", metavar="MODEL", help="an ONNX file; with --from a .mlir file")
-    add_shape_option(parser)
     add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
-    disable = add("--disable", action="append", default=[], metavar="TECHNIQUE", help="switch off a technique; may be repeated")
-    parser.late_help[disable] = lambda: f"switch off a technique; may be repeated: {', '.join(techniques())}"
-    add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
-    add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
-    add_schedule_options(parser, "host")
-    add_limit_option(parser)
+    add_compile_options(parser)
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
-    add_common_options(parser)
-
-
-def add_schedule_options(parser: Parser, default: str | None = None) -> None:
-    """`--target`, with its default, and `--schedule`."""
-    parser.add_argument("--target", type=target_name, default=default, metavar="NAME", help="the machine to compile for (default: host)")
-    text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
-    parser.add_argument("--schedule", metavar="FILE", help=text)
-
-
-def add_shape_option(parser: Parser) -> None:
-    """`--shape`."""
-    text = "the shape of an input with free dimensions; may be repeated"
-    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help=text)
-
-
-def add_common_options(parser: Parser) -> None:
-    """The options of every command."""
-    parser.add_argument("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
-    parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
-
-
-def load_plugins(options: argparse.Namespace) -> None:
-    """Load installed plugins and those that were asked for."""
-    from stepwell import plugins
-
-    plugins.load_installed()
-    for file in options.load:
-        plugins.load_file(file)
-
-
-def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
-    """The options that both commands have, as text for a shell, where they are given; `schedule` is whether to have the one for schedules too."""
-    flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
-    if options.target not in (None, "host"):
-        flags.append(("--target", options.target))
-    if schedule and options.schedule is not None:
-        flags.append(("--schedule", options.schedule))
-    return shlex.join(part for flag in flags for part in flag)
-
-
-def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes by input name from `name=1x3x224x224`. Raises UsageError."""
-    shapes = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")
-        try:
-            shape = tuple(int(size) for size in sizes.split("x")) if sizes else ()
-        except ValueError:
-            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224") from None
-        if not name or any(size < 0 for size in shape):
-            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224")
-        if name in shapes:
-            raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
-        shapes[name] = shape
-    return shapes
 
 
 @dataclass
@@ -104,13 +42,8 @@ class Session:
 
     def __post_init__(self) -> None:
         load_plugins(self.options)
-        self.shapes = parse_shapes(self.options.shape)
-        try:
-            self.disable = check_disable([*self.options.disable, *([LIBM] if self.options.libm else [])])
-        except InputError as error:
-            raise UsageError(f"--disable: {error.args[0]}") from None
-        self.limits = parse_limits(self.options.limit)
-        if self.options.start is not None and self.shapes:
+        self.how = compile_options(self.options)
+        if self.options.start is not None and self.how.shapes:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
             raise UsageError("--weights goes with --from LEVEL: an ONNX model has its own")
@@ -143,11 +76,8 @@ class Session:
         """What the commands need that are written to dumped files."""
         from stepwell.passes.framework.instrumentation import Flags
 
-        own = " ".join([*(f"--disable {name}" for name in self.disable), *(["--strict"] if self.options.strict else [])])
-
         def run(level: str) -> str:
-            shared = command_flags(self.options, schedule=LEVELS.index(level) < LEVELS.index("scheduled"))
-            return f"{shared} {own}".strip()
+            return run_flags(self.options, schedule=LEVELS.index(level) < LEVELS.index("scheduled"))
 
         return Flags(command_flags(self.options), run)
 
@@ -166,11 +96,8 @@ class Session:
                 raise UsageError(f"--emit {level} lies above --from {self.options.start}: data goes down the stair only")
         with self.watched() as instrumentation:
             if self.options.start is None:
-                return lower(
-                    self.options.model, level, target=self.options.target, shapes={**(shapes or {}), **self.shapes}, disable=self.disable,
-                    strict=self.options.strict, schedule=self.options.schedule, limits=self.limits, on_level=self.progress.level,
-                    instrumentation=instrumentation,
-                )  # fmt: skip
+                how = replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})})
+                return lower(self.options.model, level, options=how, on_level=self.progress.level, instrumentation=instrumentation)
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
@@ -183,10 +110,8 @@ class Session:
 
         with self.watched() as instrumentation:
             return compile(
-                self.options.model, threads=threads, target=self.options.target, shapes=self.shapes, disable=self.disable, cache=cache,
-                strict=self.options.strict, schedule=self.options.schedule, limits=self.limits, on_level=self.progress.level,
-                instrumentation=instrumentation,
-            )  # fmt: skip
+                self.options.model, options=self.how, threads=threads, cache=cache, on_level=self.progress.level, instrumentation=instrumentation
+            )
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
         """Native code for a model at one of the levels that it is made from."""
@@ -203,10 +128,7 @@ class Session:
 
         file = self.options.model
         weights, weights_file = read_weights(file, self.options.weights)
-        lowered = read_ir(
-            read_text(file), self.options.start, weights, target=self.options.target, name=file, disable=self.disable, strict=self.options.strict,
-            schedule=self.options.schedule, limits=self.limits,
-        )  # fmt: skip
+        lowered = read_ir(read_text(file), self.options.start, weights, name=file, options=self.how)
         missing = sorted(used_weights(lowered.module) - set(weights))
         if missing:
             names = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")

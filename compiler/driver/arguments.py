@@ -13,7 +13,7 @@ from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ResourceError, shown
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.host import Target, check_name, thread_count
-from stepwell.driver.levels import check_level
+from stepwell.passes.framework.levels import check_level
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,8 +31,8 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         given = signature.bind(*args, **kwargs).arguments  # a TypeError for a call that is no call of this function, as Python's own
         for name, value in given.items():
-            if name in _CHECKS and (value is not None or signature.parameters[name].default is not None):
-                _CHECKS[name](name, value)
+            if value is not None or signature.parameters[name].default is not None:
+                check_argument(name, value)
         try:
             return function(*args, **kwargs)
         except MemoryError as error:
@@ -44,6 +44,12 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
             raise ResourceError(f"{function.__name__}: {where}{error.strerror or error}") from error
 
     return call
+
+
+def check_argument(name: str, value: Any) -> None:
+    """Raise InputError unless `value` is what an argument of that name has to be; nothing is said of names that are not known here."""
+    if name in _CHECKS:
+        _CHECKS[name](name, value)
 
 
 def wrong(name: str, expected: str, value: Any) -> InputError:
@@ -87,6 +93,12 @@ def _path(name: str, value: Any) -> None:
         raise wrong(name, "the path of a file", value)
 
 
+def _file(name: str, value: Any) -> None:
+    if not isinstance(value, (str, os.PathLike)):
+        raise wrong(name, "the path of a file", value)
+    _path(name, value)
+
+
 def _target(name: str, value: Any) -> None:
     if isinstance(value, str):
         check_name(value)
@@ -96,7 +108,7 @@ def _target(name: str, value: Any) -> None:
 
 def _names(name: str, value: Any) -> None:
     if not isinstance(value, str) and (not isinstance(value, (list, tuple, Set)) or not all(isinstance(entry, str) for entry in value)):
-        raise wrong(name, "names of techniques to switch off", value)  # of a string somebody else says how to write it
+        raise wrong(name, "names of what to switch off", value)  # of a string somebody else says how to write it
 
 
 def _schedule(name: str, value: Any) -> None:
@@ -154,7 +166,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "threads": lambda name, value: thread_count(value),
     "target": _target,
     "shapes": check_shapes,
-    "disable": _names,
+    **dict.fromkeys(("disable", "names"), _names),
+    "path": _file,
     "schedule": _schedule,
     "on_level": _callable,
     "instrumentation": _instrumentation,

@@ -1,24 +1,23 @@
 """Compiling a model: from the cache if it is there, down the whole stair if not. Loads neither the bindings nor onnx before it must."""
 
-import operator
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.cache.disk import Cache, digest_of, is_switched_off, key_of, user_cache
 from stepwell.cache.fingerprint import everything, model_digest
-from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ModelError
-from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.support.processes import uninterrupted
-from stepwell.dialects.target.host import Target, check_name, resolve, thread_count
+from stepwell.dialects.target.host import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
 from stepwell.driver.dynamic import DynamicModel
-from stepwell.driver.levels import LEVELS, LIBM, PACKED, check_disable
 from stepwell.driver.snapshots import Snapshots
+from stepwell.options import CompileFields, CompileOptions
+from stepwell.passes.framework.levels import LEVELS, PACKED
 from stepwell.plugins import load_installed
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
@@ -35,29 +34,15 @@ Shapes = Mapping[str, Sequence[int]]
 
 @checked
 def compile(
-    source: Source,
-    *,
-    threads: int | None = None,
-    target: str | Target = "host",
-    shapes: Shapes | None = None,
-    disable: Sequence[str] = (),
-    libm: bool = False,
-    strict: bool = False,
-    schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
-    limits: Limits | None = None,
-    cache: bool = True,
-    on_level: OnLevel | None = None,
-    instrumentation: "Instrumentation | None" = None,
-) -> CompiledModel | DynamicModel:
+    source: Source, *, options: CompileOptions | None = None, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None,
+    instrumentation: "Instrumentation | None" = None, **given: Unpack[CompileFields],
+) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use); `shapes` gives sizes to inputs with free
-    dimensions, by name; without them such a model is compiled for each combination of shapes when it is first run.
-    `disable` names techniques to switch off, to see what they are worth (`stepwell.driver.levels.techniques()` are those there are).
-    With `libm`, exp, tanh and the like come from the system's libm, element by element, and not from our own vector code.
-    With `strict` no algorithm is used that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md).
-    `schedule` is a file with schedules for kernels of the model (docs/schedules.md), which replace those that would be chosen; it goes with
-    given shapes. `limits` bounds what the model may cost before it runs, and the memory of a run (docs/reference/limits.md).
+    How, is said by `options` or by its fields as keyword arguments: `target`, `shapes`, `pipeline`, `disable`, `libm`, `strict`, `schedule`
+    and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes when it
+    is first run; a `schedule` then is refused, as it is for one.
+    `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
     `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError, LimitError or InputError with
@@ -66,12 +51,8 @@ def compile(
     begin = time.perf_counter()
     threads = thread_count(threads)
     load_installed()
-    if libm:
-        disable = (*disable, LIBM)
-    file = None if schedule is None else ScheduleFile.of(schedule)
-    request = _Request(
-        source, shapes, check_name(target) if isinstance(target, str) else target, disable, file, strict=strict, limits=limits or Limits()
-    )
+    options = CompileOptions.of(options, given, "compile")
+    request = _Request(source, options)
     store = user_cache() if cache and not is_switched_off() else None
     key = request.key() if store is not None else None
     timings = {}
@@ -82,16 +63,15 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.is_outdated and everything(request.target) == request.surroundings:
+        if store is not None and key is not None and not request.is_outdated and everything(options.target) == request.surroundings:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Parts):
         return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start).by_level(), timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
-            source, threads=threads, target=target, shapes=given, disable=disable, strict=strict, limits=limits, cache=cache, on_level=on_level,
-            instrumentation=instrumentation,
-        )  # fmt: skip
+            source, options=replace(options, shapes=given), threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation
+        )
         if isinstance(model, DynamicModel):
             raise ModelError(f"the shapes {dict(given)} leave dimensions open")
         return model
@@ -102,17 +82,9 @@ def compile(
 class _Request:
     """A model and how it is to be compiled: what the result depends on."""
 
-    def __init__(
-        self, source: Source, shapes: Shapes | None, target: str | Target, disable: Sequence[str], schedules: ScheduleFile | None, *,
-        strict: bool, limits: Limits,
-    ) -> None:  # fmt: skip
+    def __init__(self, source: Source, options: CompileOptions) -> None:
         self.source = source
-        self.shapes = shapes
-        self.target = target
-        self.disable = disable
-        self.strict = strict
-        self.schedules = schedules
-        self.limits = limits
+        self.options = options
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
         self.surroundings: str | None = None
@@ -124,17 +96,11 @@ class _Request:
         """Whether these were others than what was compiled."""
 
     def key(self) -> str | None:
-        """The key of the result in the cache; None where it cannot be told, or where an argument is wrong (who reads it will say so)."""
-        self.surroundings, self.digest = everything(self.target), model_digest(self.source)
+        """The key of the result in the cache; None where it cannot be told."""
+        self.surroundings, self.digest = everything(self.options.target), model_digest(self.source)
         if self.surroundings is None or self.digest is None:
             return None
-        try:
-            shapes = sorted((name, [operator.index(size) for size in shape]) for name, shape in (self.shapes or {}).items())
-        except TypeError:
-            return None
-        how = [list(self.disable), bool(self.strict)]
-        options = (repr(shapes), repr(how), self.schedules.text if self.schedules else "", self.limits.key())
-        return key_of(self.surroundings, self.digest, *options)
+        return key_of(self.surroundings, self.digest, self.options.key())
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -148,20 +114,20 @@ class _Request:
             from stepwell.driver.lowering import code_level, descend, import_source, start
             from stepwell.driver.native import make_parts, start_packing
 
-        disable = check_disable(self.disable, strict=self.strict)
-        imported, seconds = import_source(self.source, self.shapes, self.limits)
+        passes, schedules = self.options.passes(), self.options.schedules
+        imported, seconds = import_source(self.source, self.options)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         # Of what was read: the files may be others by now.
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
         if not all(kind.is_static for _, kind in imported.inputs):
-            if self.schedules is not None:
-                raise InputError(f"{self.schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
+            if schedules is not None:
+                raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
             sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
             return Signature(*sides), {LEVELS[0]: seconds}, digests
         prestart()
-        lowered = start(imported, resolve(self.target), seconds, disable, self.schedules)
+        lowered = start(imported, self.options, passes, seconds)
         descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
         packing = start_packing(lowered, store if keep_weights else None)
         descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
@@ -179,8 +145,8 @@ class _Request:
 
         if self.changed():
             raise ModelError(f"{self.path}: the file has changed since the model was compiled; compile it again to see its IR")
-        imported, seconds = import_source(self.source, self.shapes, self.limits)
-        return start(imported, resolve(self.target), seconds, check_disable(self.disable, strict=self.strict), self.schedules)
+        imported, seconds = import_source(self.source, self.options)
+        return start(imported, self.options, self.options.passes(), seconds)
 
     def changed(self) -> bool:
         """Whether the model's file is another one than it was, or was written to."""

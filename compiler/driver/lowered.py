@@ -9,7 +9,9 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.target.host import Target
-from stepwell.driver.levels import LEVELS, PACKED
+from stepwell.driver.pipeline import Pipeline
+from stepwell.options import CompileOptions
+from stepwell.passes.framework.levels import LEVELS, PACKED
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
 
@@ -25,11 +27,18 @@ class Lowered:
     level: str
     weights: WeightTable
     state: PassState
-    target: Target
+    options: CompileOptions
+    pipeline: Pipeline
+    """The passes on the way down, `options` applied."""
     timings: dict[str, float] = field(default_factory=dict)
-    disable: tuple[str, ...] = ()  # techniques that are switched off on the way down
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)
     """The module as it was at each level passed so far."""
+
+    @property
+    def target(self) -> Target:
+        """The machine that the model is compiled for."""
+        target: Target = self.state.target
+        return target
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
         """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""

@@ -1,9 +1,9 @@
 """From a lowered model to native code: its functions made into objects beside each other, its weights packed meanwhile."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeAlias
+from dataclasses import replace
+from typing import TypeAlias, Unpack
 
 import numpy as np
 
@@ -15,20 +15,19 @@ from stepwell.codegen.pool import compile_units
 from stepwell.dialects.core.index_checks import get_checks
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.sched.schedule_file import ScheduleFile
-from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.host import Target, thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, assemble
-from stepwell.driver.levels import LEVELS, last_step
 from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes
 from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
+from stepwell.driver.pipeline import grouped
 from stepwell.driver.snapshots import Snapshots
+from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
+from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
 from stepwell.runtime.buffers import arena_chunks, pack_arena
 from stepwell.runtime.model import CompiledModel, TensorInfo
-from stepwell.runtime.openmp import openmp as find_openmp
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
 """The arena of all weights, once it is there: in memory, or in the cache."""
@@ -36,13 +35,12 @@ Packing: TypeAlias = Future[np.ndarray | Kept]
 
 @checked
 def compile_ir(
-    text: str, level: str, weights: WeightTable, *, threads: int | None = None, target: str | Target = "host", name: str = "<string>",
-    disable: Sequence[str] = (), strict: bool = False, schedule: "str | os.PathLike[str] | ScheduleFile | None" = None,
-    limits: Limits | None = None, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None,
+    text: str, level: str, weights: WeightTable, *, threads: int | None = None, name: str = "<string>", options: CompileOptions | None = None,
+    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> CompiledModel:  # fmt: skip
     """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
     threads = thread_count(threads)
-    lowered = read_ir(text, level, weights, target=target, name=name, disable=disable, strict=strict, schedule=schedule, limits=limits)
+    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.of(options, given, "compile_ir"))
     descend(lowered, code_level(level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
     return build(lowered, threads=threads, on_level=on_level)
 
@@ -52,10 +50,10 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
     """Native code for a model at one of CODE_LEVELS, whose module is used up."""
     threads = thread_count(threads)
     texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
-    last = lowered.level
+    last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
 
     def read_again() -> Lowered:
-        return read_ir(texts[last](), last, lowered.weights, target=lowered.target, disable=lowered.disable)
+        return read_ir(texts[last](), last, lowered.weights, options=below)
 
     again = Snapshots(last, read_again) if last in texts else None
     parts = make_parts(lowered, None, on_level)
@@ -78,8 +76,9 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
     """
     clock, pipeline = stopwatch(), ""
     if lowered.level != LEVELS[-1]:
-        whole, pipeline = last_step(openmp=find_openmp() is not None, disable=lowered.disable)
-        PassRunner(lowered.state, optimistic=True).run(lowered.module, whole, level=LEVELS[-1])
+        stage = lowered.pipeline.stage(LEVELS[-1])
+        pipeline = grouped(stage.per_function)
+        PassRunner(lowered.state, optimistic=True).run(lowered.module, grouped(stage.whole), level=LEVELS[-1])
     else:  # written by hand, its @main may still take each argument by itself
         PassRunner(lowered.state, optimistic=True).run(lowered.module, "pack-arguments", level=LEVELS[-1])
     units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)

@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepwell.dialects.support.processes import Lock
-from stepwell.driver.levels import LEVELS
+from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered

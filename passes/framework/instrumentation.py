@@ -99,6 +99,23 @@ class PassTimings(Instrumentation):
         return "\n".join([*lines, f"{total:9.4f}  total of {len(self.entries)} passes", ""])
 
 
+class Changes(Instrumentation):
+    """Notes for each pass, in order of execution, the seconds it took and whether it changed the IR."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[float, bool]] = []
+        self._text: str | None = None
+
+    def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
+        if self._text is None:
+            self._text = PrintOptions().text(module)
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        text = PrintOptions().text(module)
+        self.entries.append((seconds, text != self._text))
+        self._text = text
+
+
 def _levelled(entry: Timing) -> str:
     return f"{entry.step}" + (f" ({entry.level})" if entry.level else "")
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stepwell.dialects.support.errors import PipelineError
+from stepwell.dialects.support.errors import PipelineError, shown
 
 MODULE = "builtin.module"
 
@@ -44,6 +44,8 @@ def parse_pipeline(text: str) -> list[Element]:
 
     Raises PipelineError saying what was expected and where.
     """
+    if not isinstance(text, str):
+        raise PipelineError(f"expected a pipeline as text, got {shown(text)}")
     if text.encode(errors="replace").decode() != text:
         raise PipelineError("expected a pipeline in Unicode, got half a character")
     parser = _Parser(text)

@@ -14,9 +14,8 @@ from stepwell.dialects.support.errors import PipelineError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
+from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.upstream_names import NAMES
-
-LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,10 @@ class Pass:
     relaxed: ClassVar[Sequence[str]] = ()
     """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
 
+    after: ClassVar[str | None] = None
+    before: ClassVar[str | None] = None
+    """The passes of the default pipeline behind and in front of which this one has its place; without either it is in none."""
+
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
         raise NotImplementedError
@@ -111,13 +114,15 @@ P = TypeVar("P", bound=type[Pass])
 
 def register_pass(
     name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
-    relaxed: Sequence[str] = (),
+    relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None,
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
     A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
     be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
     `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
+    With `after` or `before` the pass has a place in the default pipeline: behind, or in front of, the pass of that name (`fuse-operators`,
+    `linalg/canonicalize`, `fold-constants#3`); with both, right behind the first. `stepwell pipeline` shows it there.
     """
     if level not in LEVELS:
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
@@ -129,6 +134,7 @@ def register_pass(
         cls.name, cls.level, cls.anchor = name, level, anchor
         cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
         cls.relaxed = tuple(relaxed)
+        cls.after, cls.before = after, before
         if not set(cls.relaxed) <= set(cls.techniques):
             raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
         _PASSES[name] = cls

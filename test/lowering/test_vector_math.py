@@ -113,7 +113,7 @@ def test_narrow_floats_are_rounded_once(compiled, dtype, numpy_dtype):
 
 
 def test_libm_instead(compiled):
-    libm = measuring.Compiled(EXPANSIONS.values(), (8,), disable=(stepwell.driver.levels.LIBM,))
+    libm = measuring.Compiled(EXPANSIONS.values(), (8,), disable=(stepwell.options.LIBM,))
     x = np.concatenate([measuring.around(value, 64) for value in (0.3, 1.0, 3.0, 20.0)])
     differing = 0
     for name in NAMES:

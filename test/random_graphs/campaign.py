@@ -16,7 +16,7 @@ from watchdog import Watchdog
 
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.dialects.support.files import write_atomically
-from stepwell.driver.levels import techniques
+from stepwell.driver.pipeline import Pipeline
 
 SECONDS = 120.0  # for one graph
 FINE = ("right", "refused")
@@ -93,7 +93,7 @@ def graph(seed: int, only: str | None = None) -> tuple[Net, Case | None]:
     grow(net, only)
     if not net.nodes:
         return net, None
-    names = sorted(techniques())
+    names = sorted(Pipeline.default().switches())
     disable = {str(net.r.choice(names))} if net.r.integer(0, 2) == 0 else set()
     # Only strict code keeps what is not finite in its place (docs/numerics.md).
     strict = net.special or net.r.integer(0, 7) == 0

@@ -17,8 +17,8 @@ from stepwell.analysis.interpretation import interpret
 from stepwell.dialects.support.errors import StepwellError, UnsupportedError
 from stepwell.driver import lowering, native
 from stepwell.driver.artifact import assemble
-from stepwell.driver.levels import MEANT
 from stepwell.importer import import_model
+from stepwell.passes.framework.levels import MEANT
 
 THREADS = (1, 2)
 Finding = dict[str, str]

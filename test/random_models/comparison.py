@@ -18,10 +18,11 @@ from random_models.matmuls import matmul_net
 
 from stepwell.driver import lowering, native
 from stepwell.driver.artifact import assemble
-from stepwell.driver.levels import techniques
+from stepwell.driver.pipeline import Pipeline
 
 NETS: dict[str, Callable[[Random], BoundedNet]] = {"convolutions": convolution_net, "matmuls": matmul_net}
 THREADS = (1, 2)
+SWITCHES = tuple(Pipeline.default().switches())
 
 
 @dataclass
@@ -58,8 +59,8 @@ def examples(draw: st.DrawFn, kind: str) -> Example:
     """Examples of one of the kinds of `NETS`."""
     net = NETS[kind](Random(draw))
     model, judge = net.finish()
-    mostly_none = [()] * 2 * len(techniques())
-    disable = draw(st.sampled_from([*mostly_none, *((name,) for name in techniques())]))
+    mostly_none = [()] * 2 * len(SWITCHES)
+    disable = draw(st.sampled_from([*mostly_none, *((name,) for name in SWITCHES)]))
     return Example(model, judge, net.inputs, draw(st.sampled_from(TARGETS)), disable)
 
 

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.driver.levels import LEVELS
+from stepwell.passes.framework.levels import LEVELS
 
 SHAPE = ("--shape", "image=3x1x8x8")
 

@@ -1,0 +1,148 @@
+"""The options of every command that compiles, and the `CompileOptions` that they say."""
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from stepwell.cli.common import Parser, UsageError, add_limit_option, parse_limits, target_name
+from stepwell.dialects.support.errors import InputError
+from stepwell.options import CompileOptions
+
+if TYPE_CHECKING:
+    from stepwell.driver.pipeline import Pipeline
+
+
+def add_compile_options(parser: Parser) -> None:
+    """The options that say how a model is compiled, and those that every command has."""
+    add = parser.add_argument
+    add_shape_option(parser)
+    add_pipeline_options(parser)
+    disable = add("--disable", action="append", default=[], metavar="NAME", help="switch something off; may be repeated")
+    parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
+    add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
+    add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
+    add_schedule_options(parser, "host")
+    add_limit_option(parser)
+    add_common_options(parser)
+
+
+def add_pipeline_options(parser: Parser) -> None:
+    """`--pipeline` and what edits it."""
+    add = parser.add_argument
+    text = "the passes to go through: a file as `stepwell pipeline -o FILE` writes it, or text; stages that it leaves out are the default ones"
+    add("--pipeline", metavar="FILE|TEXT", help=text)
+    place = "NAME, STAGE/NAME or NAME#2 say which pass; may be repeated"
+    add("--insert-after", action="append", default=[], metavar="NAME=PASS", help=f"put a pass behind another: {place}")
+    add("--insert-before", action="append", default=[], metavar="NAME=PASS", help="put a pass in front of another")
+    add("--replace-pass", action="append", default=[], metavar="NAME=PASS", help="put a pass in the place of another")
+    add("--remove-pass", action="append", default=[], metavar="NAME", help="leave a pass out")
+
+
+def add_schedule_options(parser: Parser, default: str | None = None) -> None:
+    """`--target`, with its default, and `--schedule`."""
+    parser.add_argument("--target", type=target_name, default=default, metavar="NAME", help="the machine to compile for (default: host)")
+    text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
+    parser.add_argument("--schedule", metavar="FILE", help=text)
+
+
+def add_shape_option(parser: Parser) -> None:
+    """`--shape`."""
+    text = "the shape of an input with free dimensions; may be repeated"
+    parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help=text)
+
+
+def add_common_options(parser: Parser) -> None:
+    """The options of every command."""
+    parser.add_argument("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
+    parser.add_argument("--traceback", action="store_true", help="on an error print the Python traceback too")
+
+
+def load_plugins(options: argparse.Namespace) -> None:
+    """Load installed plugins and those that were asked for."""
+    from stepwell import plugins
+
+    plugins.load_installed()
+    for file in options.load:
+        plugins.load_file(file)
+
+
+def compile_options(options: argparse.Namespace) -> CompileOptions:
+    """What the command line says of how to compile. Raises UsageError, and StepwellError for files that are wrong."""
+    made = CompileOptions(
+        target=options.target, shapes=parse_shapes(options.shape), pipeline=given_pipeline(options), disable=options.disable, libm=options.libm,
+        strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
+    )  # fmt: skip
+    if made.disable:
+        try:
+            made.passes()
+        except InputError as error:
+            raise UsageError(f"--disable: {error.args[0]}") from None
+    return made
+
+
+def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
+    """The pipeline that the command line asks for; None for the default one. Raises UsageError or PipelineError."""
+    if options.pipeline is None and not any(getattr(options, name) for name in ("insert_after", "insert_before", "replace_pass", "remove_pass")):
+        return None
+    from stepwell.driver.pipeline import Pipeline
+
+    pipeline = Pipeline.default(options.target) if options.pipeline is None else Pipeline.of(options.pipeline, options.target)
+    edits = {"insert-after": Pipeline.insert_after, "insert-before": Pipeline.insert_before, "replace-pass": Pipeline.replace}
+    for flag, edit in edits.items():
+        for text in getattr(options, flag.replace("-", "_")):
+            name, found, passes = text.partition("=")
+            if not found or not passes:
+                raise UsageError(f"--{flag} {text}: expected NAME=PASS, as in fuse-operators=my-pass{{n=4}}")
+            pipeline = edit(pipeline, name, passes)
+    for name in options.remove_pass:
+        pipeline = pipeline.remove(name)
+    return pipeline
+
+
+def plugin_flags(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """The options of both tools that say what a pass may do, where they are given."""
+    flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
+    return [*flags, ("--target", options.target)] if options.target not in (None, "host") else flags
+
+
+def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
+    """What both tools take of the options, as text for a shell; `schedule` is whether to have the one for schedules too."""
+    flags = plugin_flags(options)
+    if schedule and options.schedule is not None:
+        flags.append(("--schedule", options.schedule))
+    return shlex.join(part for flag in flags for part in flag)
+
+
+def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
+    """What `stepwell` takes of the options where it goes on from IR, as text for a shell."""
+    own = [part for flag in ("disable", "insert_after", "insert_before", "replace_pass", "remove_pass") for part in _repeated(options, flag)]
+    own += ["--pipeline", options.pipeline] if options.pipeline is not None else []
+    own += [flag for flag in ("--libm", "--strict") if getattr(options, flag[2:])]
+    return " ".join(filter(None, (command_flags(options, schedule=schedule), shlex.join(own))))
+
+
+def _repeated(options: argparse.Namespace, name: str) -> list[str]:
+    return [part for value in getattr(options, name) for part in (f"--{name.replace('_', '-')}", value)]
+
+
+def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]] | None:
+    """Shapes by input name from `name=1x3x224x224`; None where there are none. Raises UsageError."""
+    shapes = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        try:
+            shape = tuple(int(size) for size in sizes.split("x")) if sizes else ()
+        except ValueError:
+            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224") from None
+        if not name or any(size < 0 for size in shape):
+            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224")
+        if name in shapes:
+            raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
+        shapes[name] = shape
+    return shapes or None
+
+
+def _switches() -> dict[str, str]:
+    from stepwell.driver.pipeline import Pipeline
+
+    return Pipeline.default().switches()

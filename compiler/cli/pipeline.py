@@ -1,0 +1,76 @@
+"""stepwell pipeline: shows the passes that a model goes through, or writes them to a file that can be edited."""
+
+import argparse
+import sys
+
+from stepwell.cli.common import OK, Parser, UsageError
+from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
+from stepwell.cli.display import Progress, print_table, seconds
+
+DESCRIPTION = """Show the passes that a model goes through, stage by stage: options, what each does, who brought it, how it is switched off.
+With MODEL, the time that each takes on it too, and whether it changes anything. -o FILE writes what --pipeline FILE reads."""
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell pipeline`."""
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="an ONNX file to send through the passes")
+    parser.add_argument("-o", dest="output", metavar="FILE", help="write the pipeline there instead")
+    add_compile_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    load_plugins(options)
+    how = compile_options(options)
+    pipeline = how.passes()
+    if options.output is not None:
+        if options.model is not None:
+            raise UsageError("-o FILE writes the pipeline, and goes without MODEL")
+        pipeline.save(options.output)
+        return OK
+    if options.model is None and how.shapes:
+        raise UsageError("--shape goes with MODEL")
+    from stepwell.cli.listing import option_values, summary
+    from stepwell.passes.framework.registry import passes
+
+    known, measured = passes(), {}
+    if options.model is not None:
+        from stepwell.driver.lowering import lower
+        from stepwell.passes.framework.instrumentation import Changes
+
+        watcher = Changes()
+        with Progress() as progress:
+            lower(options.model, pipeline.stages[-1].name, options=how, on_level=progress.level, instrumentation=watcher)
+        entries = iter(watcher.entries)
+        measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
+    for s, stage in enumerate(pipeline.stages):
+        rows = []
+        for i, step in enumerate(stage.steps):
+            cls = known.get(step.name)
+            own = [*_measures(measured.get((s, i)))] if measured else []
+            where = "".join(f"{name}(" for name in step.path) + step.name + ")" * len(step.path)
+            values = option_values(cls, step.element.options) if cls is not None else _written(step.element.options)
+            switches = ", ".join(cls.techniques) if cls is not None else ""
+            by = _by(cls.__module__) if cls is not None else "MLIR"
+            rows.append([where, *own, values, summary(cls) if cls is not None else "", switches, by])
+            if stage.cut == i + 1:
+                rows.append(["— from here on each function by itself —"] + [""] * (len(rows[-1]) - 1))
+        header = ("pass", *(("time", "changes") if measured else ()), "options", "what it does", "switched off by --disable", "from")
+        print_table(header, rows, title=f"to {stage.name}", numbers=(1,) if measured else ())
+    sys.stdout.flush()
+    return OK
+
+
+def _measures(entry: "tuple[float, bool] | None") -> tuple[str, str]:
+    return ("", "") if entry is None else (seconds(entry[0]), "yes" if entry[1] else "")
+
+
+def _written(values: dict[str, str]) -> str:
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _by(module: str) -> str:
+    """Who brought a pass: us, or the file of a plugin."""
+    if module.partition(".")[0] == "stepwell":
+        return "Stepwell"
+    return getattr(sys.modules.get(module), "__file__", None) or module

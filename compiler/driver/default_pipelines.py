@@ -1,0 +1,33 @@
+"""The default pipelines: for each kind of target the stages and passes that a model goes through."""
+
+CPU = """
+graph-opt(
+  fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
+  check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, block-channels, canonicalize, use-winograd,
+  use-panels, canonicalize, cse, remove-identities, check-lowerable, fuse-operators, outline-kernels
+),
+linalg(
+  pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
+  func.func(remove-boundaries, use-destinations, fill-borders, share-loops, collapse-dimensions, canonicalize)
+),
+scheduled(func.func(assign-schedules)),
+affine(bufferize, func.func(lower-to-affine), canonicalize, cse),
+llvm(
+  bare-arguments,
+  per-function(
+    expand-math, select-bounds, lower-affine, convert-scf-to-openmp,
+    // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
+    canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
+    // Calls of libm on vectors take them apart, so vectors are converted afterwards.
+    convert-math-to-libm, convert-vector-to-llvm, expand-strided-metadata, lower-affine, arith-expand{include-bf16=true},
+    finalize-memref-to-llvm, convert-arith-to-llvm,
+    // Functions before OpenMP, whose conversion would give them descriptors.
+    convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}, convert-openmp-to-llvm, convert-cf-to-llvm, convert-index-to-llvm,
+    reconcile-unrealized-casts, canonicalize, cse, pack-arguments,
+    ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}, set-target
+  )
+)
+"""
+
+DEFAULTS = {"cpu": CPU}
+"""The text of the default pipeline for each kind of target, as `Pipeline.parse` reads it."""

@@ -1,0 +1,393 @@
+"""Pipelines of the whole compiler: a stage of passes for each level, which can be edited, written and read."""
+
+import difflib
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from itertools import groupby
+from pathlib import Path
+
+from stepwell.dialects.support.errors import InputError, PipelineError, shown
+from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.target.host import Target
+from stepwell.driver.arguments import checked
+from stepwell.driver.default_pipelines import DEFAULTS
+from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_options, parse_pipeline, plain_value
+from stepwell.passes.framework.registry import Pass, find_pass, passes
+from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
+from stepwell.runtime.openmp import openmp
+
+PER_FUNCTION = "per-function"
+"""What stands in a stage's text around the passes that are run on each function by itself."""
+_PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The passes that take a module from the level above to the one that the stage is named after."""
+
+    name: str
+    steps: tuple[Step, ...]
+    cut: int | None = None
+    """From which step on each function can go its way by itself, in a module of its own beside the others; None if none can."""
+
+    @property
+    def whole(self) -> tuple[Step, ...]:
+        """The steps that see the whole module."""
+        return self.steps[: self.cut]
+
+    @property
+    def per_function(self) -> tuple[Step, ...]:
+        """The steps that are run on each function by itself."""
+        return () if self.cut is None else self.steps[self.cut :]
+
+    @cached_property
+    def text(self) -> str:
+        """The passes in MLIR's pipeline syntax, without the cut."""
+        return grouped(self.steps)
+
+    def __str__(self) -> str:
+        parts = [grouped(self.whole), f"{PER_FUNCTION}({grouped(self.per_function)})" if self.cut is not None else ""]
+        return f"{self.name}({','.join(filter(None, parts))})"
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a step stands in a pipeline: the index of its stage, and its own there."""
+
+    stage: int
+    index: int
+
+
+class Pipeline:
+    """The way of a model through the levels, as data: a stage of passes for each of them. What edits one gives a new one.
+
+    Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, where a name comes several times, with a number behind it
+    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for what does not fit, before anything is run.
+    """
+
+    def __init__(self, stages: Sequence[Stage], name: str = "pipeline") -> None:
+        self.stages = tuple(stages)
+        self.name = name
+
+    @staticmethod
+    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline") -> "Pipeline":
+        """The pipeline that `text` holds: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
+
+        Stages that are not named are those of `base`. Raises PipelineError, naming what is unknown, in a wrong stage or missing.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"{name}: expected text, got {shown(text)}")
+        given: dict[str, Stage] = {}
+        try:
+            for element in parse_pipeline(_uncommented(text)):
+                stage = _stage(element)
+                if stage.name in given:
+                    raise PipelineError(f"stage '{stage.name}' is given twice")
+                given[stage.name] = stage
+        except PipelineError as error:
+            raise PipelineError(f"{name}: {error.args[0]}") from None
+        known = {stage.name: stage for stage in base.stages} if base is not None else {}
+        missing = [level for level in LEVELS[1:] if level not in given and level not in known]
+        if missing:
+            raise PipelineError(f"{name}: expected a stage for each level, there is none for {', '.join(missing)}")
+        pipeline = Pipeline([given.get(level) or known[level] for level in LEVELS[1:]], name)
+        for stage in given.values():
+            for step in stage.steps:
+                _check(step, stage.name, name)
+        return pipeline
+
+    @staticmethod
+    @checked
+    def default(target: "str | Target" = "host") -> "Pipeline":
+        """The pipeline that models go through for a target where no other is given, plugins' passes that have a place among them.
+
+        Raises PipelineError if one of these cannot be put in its place. Without an OpenMP runtime loops that run on threads are plain ones.
+        """
+        pipeline = _built_in("cpu", openmp=openmp() is not None)
+        return pipeline.with_placed(passes())
+
+    @staticmethod
+    @checked
+    def of(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host") -> "Pipeline":
+        """`given` itself, or what the file of that name, or the text, holds: stages that it does not name are the default ones for the target.
+
+        A string is a file's name unless it has a parenthesis in it. Raises PipelineError and InputError.
+        """
+        if isinstance(given, Pipeline):
+            return given
+        text, name = pipeline_text(given)
+        return Pipeline.parse(text, base=Pipeline.default(target), name=name)
+
+    @cached_property
+    def text(self) -> str:
+        """The pipeline in one line: the same for the same passes."""
+        return ",".join(map(str, self.stages))
+
+    @checked
+    def save(self, path: "str | os.PathLike[str]") -> None:
+        """Write the pipeline to a file, a pass in a line, whole or not at all."""
+        write_atomically(path, self.lines())
+
+    def lines(self) -> str:
+        """The pipeline with a line for each pass."""
+        out = []
+        for stage in self.stages:
+            inner = [f"  {step}" for step in stage.whole]
+            if stage.cut is not None:
+                inner.append(f"  {PER_FUNCTION}(\n" + ",\n".join(f"    {step}" for step in stage.per_function) + "\n  )")
+            out.append(f"{stage.name}(\n" + ",\n".join(inner) + "\n)")
+        return ",\n".join(out) + "\n"
+
+    @checked
+    def stage(self, level: str) -> Stage:
+        """The stage that reaches a level. Raises InputError if there is none."""
+        for stage in self.stages:
+            if stage.name == level:
+                return stage
+        raise InputError(f"no stage reaches the level {shown(level)}; the stages are: {', '.join(s.name for s in self.stages)}")
+
+    def find(self, name: str) -> Place:
+        """Where the pass that `name` says stands. Raises PipelineError if none does, or several do."""
+        found = _PLACE.fullmatch(name) if isinstance(name, str) else None
+        if found is None:
+            raise PipelineError(f"expected the place of a pass, as in fold-constants, linalg/canonicalize or canonicalize#2, got {shown(name)}")
+        wanted, number = found["stage"], found["number"]
+        if wanted is not None and wanted not in LEVELS[1:]:
+            raise PipelineError(f"'{name}': there is no stage '{wanted}'; the stages are: {', '.join(LEVELS[1:])}")
+        places = [p for p, stage, step in self._places() if step.name == found["name"] and wanted in (None, stage.name)]
+        if number is not None:
+            if not 1 <= int(number) <= len(places):
+                raise PipelineError(f"'{name}': the pass comes {_times(len(places))} in {f'stage {wanted}' if wanted else 'the pipeline'}")
+            return places[int(number) - 1]
+        if not places:
+            names = dict.fromkeys(step.name for _, stage, step in self._places() if wanted in (None, stage.name))
+            close = difflib.get_close_matches(found["name"], names, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else f"; its passes are: {', '.join(names)}"
+            raise PipelineError(f"there is no pass '{name}' in the pipeline{hint}")
+        if len(places) > 1:
+            every = ", ".join(f"{name}#{i + 1} (stage {self.stages[p.stage].name})" for i, p in enumerate(places))
+            raise PipelineError(f"'{name}' comes {_times(len(places))} in the pipeline; say which: {every}")
+        return places[0]
+
+    def insert_after(self, name: str, passes: str) -> "Pipeline":
+        """This pipeline with `passes`, as in `my-pass{n=4}` or `a,func.func(b)`, behind the pass that `name` says."""
+        place = self.find(name)
+        return self._with(place, place.index + 1, place.index + 1, passes)
+
+    def insert_before(self, name: str, passes: str) -> "Pipeline":
+        """This pipeline with `passes` in front of the pass that `name` says."""
+        place = self.find(name)
+        return self._with(place, place.index, place.index, passes)
+
+    def replace(self, name: str, passes: str) -> "Pipeline":
+        """This pipeline with `passes` in the place of the pass that `name` says."""
+        place = self.find(name)
+        return self._with(place, place.index, place.index + 1, passes)
+
+    def remove(self, name: str) -> "Pipeline":
+        """This pipeline without the pass that `name` says."""
+        place = self.find(name)
+        return self._with(place, place.index, place.index + 1, "")
+
+    def switches(self) -> dict[str, str]:
+        """What can be switched off, in order: the name of each switch, and of the pass that has it."""
+        found: dict[str, str] = {}
+        for cls in self._classes():
+            found.update(dict.fromkeys(cls.techniques, cls.name))
+        return found
+
+    def relaxed(self) -> tuple[str, ...]:
+        """The switches that strict code has off (docs/numerics.md)."""
+        return tuple(dict.fromkeys(name for cls in self._classes() for name in cls.relaxed))
+
+    @checked
+    def without(self, names: Collection[str]) -> "Pipeline":
+        """This pipeline with the switches `names` off: passes left out, or run with the options that do so.
+
+        Raises InputError for the first that cannot be switched off.
+        """
+        if isinstance(names, str):
+            raise InputError(f"expected names of what to switch off, as in ('{names}',), got a string")
+        if not names:
+            return self
+        known = self.switches()
+        for name in names:
+            if name not in known:
+                close = difflib.get_close_matches(str(name), known, n=1)
+                hint = f"did you mean '{close[0]}'? " if close else ""
+                raise InputError(f"'{name}' cannot be switched off: {hint}these can: {', '.join(known)}")
+        stages = []
+        for stage in self.stages:
+            kept = [_switched(step, names) for step in stage.steps]
+            cut = None if stage.cut is None else sum(step is not None for step in kept[: stage.cut])
+            stages.append(Stage(stage.name, tuple(step for step in kept if step is not None), cut))
+        return Pipeline(stages, self.name)
+
+    def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
+        """This pipeline with the passes among `classes` that were registered with a place, each there.
+
+        Raises PipelineError, naming the pass, for a neighbour that does not exist, or one before which it cannot stand.
+        """
+        pipeline, waiting = self, [cls for cls in classes.values() if cls.after is not None or cls.before is not None]
+        while waiting:
+            problems: dict[str, PipelineError] = {}
+            for cls in waiting:
+                try:
+                    pipeline = pipeline._placed(cls)
+                except PipelineError as error:
+                    problems[cls.name] = error
+            still = [cls for cls in waiting if cls.name in problems]
+            if len(still) == len(waiting):  # none of them waits for another
+                raise problems[still[0].name]
+            waiting = still
+        return pipeline
+
+    def _placed(self, cls: type[Pass]) -> "Pipeline":
+        where = f"pass '{cls.name}' ({cls.__module__}.{cls.__qualname__})"
+        try:
+            after = self.find(cls.after) if cls.after is not None else None
+            before = self.find(cls.before) if cls.before is not None else None
+        except PipelineError as error:
+            raise PipelineError(f"{where} cannot be put in its place: {error.args[0]}") from None
+        if after is not None and before is not None and (after.stage, after.index) >= (before.stage, before.index):
+            raise PipelineError(f"{where} cannot stand after '{cls.after}' and before '{cls.before}', which comes first")
+        place = after or before
+        assert place is not None
+        at = place.index + (after is not None)
+        return self._with(place, at, at, cls.name)
+
+    def _with(self, near: Place, start: int, end: int, text: str) -> "Pipeline":
+        """The pipeline with steps `start` to `end` of a stage replaced by what `text` says, on the side of the cut on which `near` is."""
+        old = self.stages[near.stage]
+        new = flatten(_anchored(parse_pipeline(text)))
+        for step in new:
+            _check(step, old.name, self.name)
+        cut = old.cut if old.cut is None or near.index >= old.cut else old.cut + len(new) - (end - start)
+        changed = Stage(old.name, (*old.steps[:start], *new, *old.steps[end:]), cut)
+        return Pipeline([changed if stage is old else stage for stage in self.stages], self.name)
+
+    def _places(self) -> Iterator[tuple[Place, Stage, Step]]:
+        for s, stage in enumerate(self.stages):
+            for i, step in enumerate(stage.steps):
+                yield Place(s, i), stage, step
+
+    def _classes(self) -> list[type[Pass]]:
+        known = passes()
+        return [known[name] for name in dict.fromkeys(step.name for _, _, step in self._places()) if name in known]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pipeline) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return f"<Pipeline {self.name}: {', '.join(f'{len(s.steps)} passes to {s.name}' for s in self.stages)}>"
+
+
+def expanded(elements: Sequence[Element], target: "str | Target" = "host") -> list[Element]:
+    """Elements of a pipeline with the passes of the default stage for each name of a stage that stands alone, and without the rest's stages."""
+    found: list[Element] = []
+    for element in elements:
+        if element.name in LEVELS[1:]:
+            stage = Pipeline.default(target).stage(element.name) if element.nested is None else _stage(element)
+            found += parse_pipeline(stage.text)
+        else:
+            found.append(element)
+    return found
+
+
+def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
+    """The text of a pipeline that is given as such or by the name of its file, and what to call it. Raises PipelineError and InputError."""
+    if not isinstance(source, (str, os.PathLike)):
+        raise InputError(f"pipeline: expected a Pipeline, its text or the path of a file, got {shown(source)}")
+    if isinstance(source, str) and "(" in source:
+        return source, "pipeline"
+    try:
+        return Path(source).read_text(encoding="utf-8"), str(source)
+    except UnicodeDecodeError:
+        raise PipelineError(f"{source}: expected the text of a pipeline in UTF-8") from None
+    except OSError as error:
+        raise PipelineError(f"{source}: {error.strerror}") from None
+    except ValueError:
+        raise InputError(f"pipeline: expected its text or the path of a file, got {shown(source)}") from None
+
+
+@cache
+def _built_in(kind: str, *, openmp: bool) -> Pipeline:
+    pipeline = Pipeline([_stage(element) for element in parse_pipeline(_uncommented(DEFAULTS[kind]))], "default pipeline")
+    for name in () if openmp else ("convert-scf-to-openmp", "convert-openmp-to-llvm"):
+        pipeline = pipeline.remove(name)
+    return pipeline
+
+
+def _uncommented(text: str) -> str:
+    return re.sub(r"(?m)^\s*//.*$", "", text)
+
+
+def grouped(steps: Sequence[Step]) -> str:
+    """The text of steps, neighbours that run on the same operations within one pair of parentheses."""
+    parts = []
+    for path, group in groupby(steps, key=lambda step: step.path):
+        inner = ",".join(str(step.element) for step in group)
+        parts.append("".join(f"{name}(" for name in path) + inner + ")" * len(path))
+    return ",".join(parts)
+
+
+def _stage(element: Element) -> Stage:
+    if element.nested is None or element.name not in LEVELS[1:]:
+        got = f"'{element}'" if len(str(element)) < 50 else f"'{element.name}(…)'"
+        raise PipelineError(f"expected stages with passes, as in graph-opt(fold-constants,…), got {got}; the stages are: {', '.join(LEVELS[1:])}")
+    cuts = [i for i, inner in enumerate(element.nested) if inner.name == PER_FUNCTION and inner.nested is not None]
+    if not cuts:
+        return Stage(element.name, tuple(flatten(element.nested)))
+    if element.name != LEVELS[-1] or cuts != [len(element.nested) - 1]:
+        raise PipelineError(f"stage '{element.name}': {PER_FUNCTION}(…) is expected once, as the end of the stage '{LEVELS[-1]}'")
+    whole, alone = flatten(element.nested[:-1]), flatten(element.nested[-1].nested or ())
+    return Stage(element.name, (*whole, *alone), len(whole))
+
+
+def _anchored(elements: Sequence[Element]) -> list[Element]:
+    """As the tool of the field does it: a pass that runs on functions, named alone, runs on all functions."""
+    found = []
+    for element in elements:
+        cls = find_pass(element.name) if element.nested is None else None
+        anchor = cls.anchor if cls is not None else upstream_passes().get(element.name, "builtin.module")
+        found.append(Element(anchor, nested=(element,)) if element.nested is None and anchor not in ("builtin.module", "any") else element)
+    return found
+
+
+def _check(step: Step, stage: str, name: str) -> None:
+    """Raise PipelineError for a step that does not exist, has wrong options or works on IR of another level."""
+    cls = find_pass(step.name)
+    if cls is None:
+        if step.name not in upstream_passes():
+            raise PipelineError(f"{name}, stage {stage}: there is no pass '{step.name}'{did_you_mean(step.name)}")
+        return
+    above = LEVELS[LEVELS.index(stage) - 1]
+    if cls.level not in (above, stage):
+        stages = [level for level in LEVELS[1:] if cls.level in (level, LEVELS[LEVELS.index(level) - 1])]
+        raise PipelineError(
+            f"{name}: pass '{step.name}' works on IR at level {cls.level} and cannot stand in stage {stage}, whose IR is at {above} or {stage}; "
+            f"it can in {' or '.join(stages)}"
+        )
+    cls.with_options({option: plain_value(value) for option, value in step.element.options.items()})
+
+
+def _switched(step: Step, names: Collection[str]) -> Step | None:
+    cls = find_pass(step.name)
+    off = [options for name, options in cls.techniques.items() if name in names] if cls is not None else []
+    if None in off:
+        return None
+    options = dict(step.element.options)
+    for text in off:
+        options.update(parse_options(text or ""))
+    return Step(Element(step.name, options), step.path)
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(count, f"{count} times")

@@ -1,0 +1,130 @@
+"""How a model is compiled: one object that everything takes, and its key."""
+
+import operator
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+
+from stepwell.cache.fingerprint import described
+from stepwell.dialects.sched.schedule_file import ScheduleFile
+from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.support.limits import Limits
+from stepwell.dialects.target.host import Target
+from stepwell.driver.arguments import check_argument, wrong
+
+if TYPE_CHECKING:
+    from stepwell.driver.pipeline import Pipeline
+
+LIBM = "expand-math"  # the switch that is off for functions from libm
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
+PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
+ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
+
+
+class CompileFields(TypedDict, total=False):
+    """The fields of `CompileOptions`, as keyword arguments of whatever takes one."""
+
+    target: str | Target
+    shapes: Shapes | None
+    pipeline: "PipelineSource | None"
+    disable: Sequence[str]
+    libm: bool
+    strict: bool
+    schedule: "ScheduleSource | None"
+    limits: Limits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileOptions:
+    """How a model is compiled: all that its code depends on beside the model itself.
+
+    Raises InputError (PipelineError, ScheduleError for what these files hold) naming the field that is wrong.
+    """
+
+    target: str | Target = "host"
+    """The machine to compile for: its name, or its description."""
+    shapes: Shapes | None = None
+    """Sizes for inputs with free dimensions, by name."""
+    pipeline: "PipelineSource | None" = None
+    """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
+    disable: Sequence[str] = ()
+    """What to switch off, by name, to see what it is worth: `stepwell pipeline` shows what can be."""
+    libm: bool = False
+    """Whether exp, tanh and the like come from the system's libm, element by element, and not from our own vector code."""
+    strict: bool = False
+    """Whether to use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md)."""
+    schedule: "ScheduleSource | None" = None
+    """Schedules for kernels of the model (docs/schedules.md), to be used for those that would be chosen."""
+    limits: Limits = field(default_factory=Limits)
+    """What the model may cost before it runs, and the memory of a run (docs/reference/limits.md)."""
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if value is not None or entry.default is not None:
+                check_argument(entry.name, value)
+        # Files are read now: what is compiled is what the key was made of.
+        normal: dict[str, Any] = {"disable": _names(self.disable)}
+        if self.shapes is not None:
+            normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
+        if self.schedule is not None:
+            normal["schedule"] = ScheduleFile.of(self.schedule)
+        if self.pipeline is not None:
+            from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
+
+            normal["pipeline"] = Pipeline.of(self.pipeline, self.target)
+        for name, value in normal.items():
+            object.__setattr__(self, name, value)
+
+    @staticmethod
+    def of(options: "CompileOptions | None", given: Mapping[str, Any], function: str) -> "CompileOptions":
+        """`options`, or the default ones, with the fields that were `given` to a function. Raises TypeError, as Python, for an unknown one."""
+        known = [f.name for f in fields(CompileOptions)]
+        for name in given:
+            if name not in known:
+                raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
+        if options is not None and not isinstance(options, CompileOptions):
+            raise wrong("options", "a stepwell.CompileOptions", options)
+        return CompileOptions(**given) if options is None else replace(options, **given) if given else options
+
+    def key(self) -> str:
+        """What compiled code depends on of this, as text: made of every field there is."""
+        return repr([(f.name, canonical(getattr(self, f.name))) for f in fields(self)])
+
+    @property
+    def schedules(self) -> ScheduleFile | None:
+        """The schedules that were given."""
+        return None if self.schedule is None else ScheduleFile.of(self.schedule)
+
+    def passes(self) -> "Pipeline":
+        """The pipeline with what is to be off switched off. Raises InputError for a switch that it does not have."""
+        from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
+
+        pipeline = Pipeline.default(self.target) if self.pipeline is None else Pipeline.of(self.pipeline)
+        names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
+        return pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
+
+
+def canonical(value: Any) -> Any:
+    """A value as plain data whose `repr` is the same for the same value. Raises TypeError for one of a kind that is not known here."""
+    if value is None or isinstance(value, (str, int, float)):
+        return value
+    if isinstance(value, Target):
+        return described(value)
+    if isinstance(value, Limits):
+        return value.key()
+    if isinstance(value, Mapping):
+        return sorted((name, canonical(entry)) for name, entry in value.items())
+    if isinstance(value, (tuple, list)):
+        return [canonical(entry) for entry in value]
+    text = getattr(value, "text", None)  # schedules and pipelines
+    if isinstance(text, str):
+        return text
+    raise TypeError(f"no key can be made of a {type(value).__name__}")
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise InputError(f"expected names of what to switch off, as in disable=('{names}',), got a string")
+    return tuple(dict.fromkeys(names))
