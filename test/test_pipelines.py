@@ -56,8 +56,7 @@ def sum_model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def own_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry.passes()
-    monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
+    monkeypatch.setattr(registry, "_PASSES", registry.passes())
 
 
 def names(pipeline: Pipeline, stage: str) -> list[str]:

@@ -154,13 +154,6 @@ def _limits(name: str, value: Any) -> None:
         raise wrong(name, "a stepwell.Limits", value)
 
 
-def _lowered(name: str, value: Any) -> None:
-    from stepwell.driver.lowered import Lowered
-
-    if not isinstance(value, Lowered):
-        raise wrong(name, "a Lowered, as lower and read_ir give it", value)
-
-
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "source": _source,
     "threads": lambda name, value: thread_count(value),
@@ -175,9 +168,13 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "name": _text,
     "weights": _weights,
     "limits": _limits,
-    "lowered": _lowered,
     **dict.fromkeys(("inputs", "outputs"), _arrays),
     **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
 }
 """What each parameter has to be. None is taken where it is the default."""
+
+
+def register_check(name: str, check: Callable[[str, Any], object]) -> None:
+    """Have arguments of that name checked by a function of name and value, which raises InputError."""
+    _CHECKS[name] = check

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from stepwell.dialects.core.index_checks import get_checks, widths
 from stepwell.dialects.core.mlir import ir
@@ -9,6 +10,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.target.host import Target
+from stepwell.driver.arguments import register_check, wrong
 from stepwell.driver.pipeline import Pipeline
 from stepwell.options import CompileOptions
 from stepwell.passes.framework.levels import LEVELS, PACKED
@@ -119,3 +121,11 @@ def derive_signature(module: ir.Module) -> None:
     if not sides[1]:
         raise IRError("the module has no stepwell.inputs and stepwell.outputs, and its @main returns no tensors to derive them from")
     set_signature(module, *sides)
+
+
+def _check_lowered(name: str, value: Any) -> None:
+    if not isinstance(value, Lowered):
+        raise wrong(name, "a Lowered, as lower and read_ir give it", value)
+
+
+register_check("lowered", _check_lowered)

@@ -26,12 +26,13 @@ from stepwell.dialects.core.mlir import (
     result_fields,
 )
 from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
 from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
 __all__ = [
-    "Graph", "GraphOp", "InferredTypes", "Operand", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand", "VariadicResult",
-    "op_class", "op_classes",
+    "Elementwise", "Fusion", "Graph", "GraphOp", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand", "OptionalOperand",
+    "Pure", "Region", "Result", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
@@ -65,13 +66,19 @@ class GraphOp(Operation, dialect=Graph):
       `result_types` may be asked for by keyword where the result depends on more than the operands (dynamic shapes).
 
     `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
+
+    What passes ask of an op stands here too: its traits (see `traits`), how it is fused, and what its padding holds.
     """
+
+    fusion = Fusion.OPAQUE
+    """How ops of the class may be fused; of element-wise ones it need not be said. Where it depends on the op, override `fusion_category`."""
 
     if TYPE_CHECKING:  # annotations in the class body would become fields
         OPERATION_NAME: ClassVar[str]
         infer: ClassVar[Any]
         reference: ClassVar[Any]
         flops: ClassVar[Any]
+        _traits: ClassVar[list[type]]
     else:
         infer = None
         reference = None
@@ -86,6 +93,19 @@ class GraphOp(Operation, dialect=Graph):
     def mnemonic(cls) -> str:
         """The op's name without the dialect's."""
         return cls.OPERATION_NAME.removeprefix("graph.")
+
+    @classmethod
+    def has_trait(cls, trait_cls: type, context: ir.Context | None = None) -> bool:
+        """Whether the class, or one that it derives from, states the trait; of MLIR's traits, whether the op has it in a context."""
+        return trait_cls in cls._traits if issubclass(trait_cls, Trait) else bool(super().has_trait(trait_cls, context))
+
+    def fusion_category(self) -> Fusion:
+        """How this op may be fused with others."""
+        return Fusion.INJECTIVE if self.has_trait(Elementwise) else type(self).fusion
+
+    def padding_value(self) -> float | None:
+        """What may be put around the image of an op with `pads` so that its result stays what it is; None for an op without."""
+        return None
 
     def operand_groups(self) -> list[Any]:
         """The operand values by field: a value, None for an absent optional one, a list for a variadic one."""
@@ -212,6 +232,11 @@ def attribute_names(cls: type[GraphOp]) -> tuple[str, ...]:
 def op_classes() -> dict[str, type[GraphOp]]:
     """Every op of the dialect by mnemonic, plugins' included."""
     return {cls.mnemonic(): cls for cls in Graph.operations}
+
+
+def ops_with(trait: type[Trait]) -> list[type[GraphOp]]:
+    """The op classes that state a trait, plugins' included."""
+    return [cls for cls in op_classes().values() if cls.has_trait(trait)]
 
 
 def op_class(mnemonic: str) -> type[GraphOp]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
 from stepwell.dialects.graph.inference import (
     expect_at_least,
@@ -47,6 +47,8 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     neighbouring blocks of `x`: C / a / K runs of blocks serve as many sets of groups, and the groups of a set read stretches of lanes side
     by side, beginning at lane 0. With one group that is the plain convolution of the first `s` lanes of all blocks.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand
@@ -133,6 +135,8 @@ class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
     from lane `starts[i]` on, or as many zeros where `starts[i]` is -1.
     """
 
+    fusion = Fusion.COMPLEX
+
     inputs: VariadicOperand
     result: Result
     starts: ir.DenseI64ArrayAttr
@@ -185,6 +189,8 @@ class BlockedLrnOp(GraphOp, name="blocked_lrn", traits=[Pure]):
     and are zero in the result.
     """
 
+    fusion = Fusion.COMPLEX
+
     x: Operand
     result: Result
     channels: ir.IntegerAttr
@@ -216,6 +222,8 @@ class BlockedLrnOp(GraphOp, name="blocked_lrn", traits=[Pure]):
 
 class BlockedDepthwiseConvOp(GraphOp, name="blocked_depthwise_conv", traits=[Pure]):
     """The convolution of each channel of blocked `x` (N, C / b, spatial…, b) with a filter of its own in `w` (C / b, taps…, b)."""
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand

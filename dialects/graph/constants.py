@@ -5,11 +5,13 @@ import numpy as np
 from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, from_numpy
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Pure, Result
 
 
 class ConstantOp(GraphOp, name="constant", traits=[Pure]):
     """A small literal tensor."""
+
+    fusion = Fusion.FREE
 
     value: ir.DenseElementsAttr
     result: Result
@@ -29,6 +31,8 @@ class ConstantOp(GraphOp, name="constant", traits=[Pure]):
 
 class ParameterOp(GraphOp, name="parameter", traits=[Pure]):
     """The entry `id` of the weight table; its type is the entry's."""
+
+    fusion = Fusion.FREE
 
     id: ir.StringAttr
     result: Result

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dim,
@@ -24,6 +24,8 @@ from stepwell.dialects.support.errors import InferenceError
 
 class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
     """The matrix product of the last two dimensions; the ones before are batch dimensions, which broadcast."""
+
+    fusion = Fusion.COMPLEX
 
     lhs: Operand
     rhs: Operand
@@ -53,6 +55,8 @@ class MatmulOp(GraphOp, name="matmul", traits=[Pure]):
 
 class ConvOp(GraphOp, name="conv", traits=[Pure]):
     """Cross-correlation of `x` (N, C, spatial…) with the filters `w` (M, C / group, spatial…); zeros pad `x`."""
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand
@@ -93,6 +97,10 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
     ) -> int:
         return 2 * result.elements * math.prod(w.static_shape[1:])
 
+    def padding_value(self) -> float:
+        """Zeros add nothing."""
+        return 0.0
+
 
 class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
@@ -100,6 +108,8 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
     `pads` is cut off the result, `output_padding` is added after it. The filters are taken to be finite: compiled code may multiply them
     by zeros between the elements. Where they may not be, a matmul and a col2im say the same.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand
@@ -175,6 +185,8 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
 
     Taps and positions count row by row. The windows were taken of the image with `pads` around it, which is cut off.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

@@ -2,7 +2,7 @@
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
-from stepwell.dialects.graph.base import GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
 from stepwell.dialects.support.errors import InferenceError
 
 REASON = "stepwell.reason"  # on an op that may not be lowered: why there is not something simpler in its place
@@ -11,11 +11,15 @@ REASON = "stepwell.reason"  # on an op that may not be lowered: why there is not
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
     """Ends the region of a graph op and hands over its results."""
 
+    fusion = Fusion.FREE
+
     values: VariadicOperand
 
 
 class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait]):
     """A group of ops that becomes one kernel: its body sees the inputs only, as block arguments, and yields the result(s)."""
+
+    fusion = Fusion.FREE
 
     inputs: VariadicOperand
     results_: VariadicResult
@@ -28,6 +32,8 @@ class FusedOp(GraphOp, name="fused", traits=[Pure, ir.IsIsolatedFromAboveTrait])
 
 class IfOp(GraphOp, name="if", traits=[Pure]):
     """`then` or `else_` by a boolean scalar; both regions capture what they use and yield the results."""
+
+    fusion = Fusion.FREE
 
     condition: Operand
     results_: VariadicResult
@@ -49,6 +55,8 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
     The body's block arguments are the round (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
     condition and the next carried values. A carried value whose shape changes from round to round has dynamic dimensions there.
     """
+
+    fusion = Fusion.FREE
 
     trip_count: Operand
     condition: Operand

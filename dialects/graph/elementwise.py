@@ -6,13 +6,13 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is_float
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, truncating_divide, widened
 from stepwell.dialects.support.errors import InferenceError
 
 
-class Unary(GraphOp, traits=[Pure]):
+class Unary(GraphOp, traits=[Pure, Elementwise]):
     """An element-wise op of one operand."""
 
     x: Operand
@@ -25,7 +25,7 @@ class FloatUnary(Unary):
     infer = unary(FLOATS)
 
 
-class Binary(GraphOp, traits=[Pure]):
+class Binary(GraphOp, traits=[Pure, Elementwise]):
     """An element-wise op of two operands."""
 
     lhs: Operand
@@ -39,19 +39,19 @@ class NumericBinary(Binary):
     infer = binary(NUMERIC)
 
 
-class AddOp(NumericBinary, name="add"):
+class AddOp(NumericBinary, name="add", traits=[KeepsFinite]):
     """`lhs + rhs`; integers wrap."""
 
     reference = pointwise(np.add)
 
 
-class SubOp(NumericBinary, name="sub"):
+class SubOp(NumericBinary, name="sub", traits=[KeepsFinite]):
     """`lhs - rhs`; integers wrap."""
 
     reference = pointwise(np.subtract)
 
 
-class MulOp(NumericBinary, name="mul"):
+class MulOp(NumericBinary, name="mul", traits=[KeepsFinite]):
     """`lhs * rhs`; integers wrap."""
 
     reference = pointwise(np.multiply)
@@ -83,13 +83,13 @@ class PowOp(NumericBinary, name="pow"):
         return widened(np.power)(lhs, rhs) if is_floating(lhs.dtype) else integer_power(lhs, rhs)
 
 
-class MaximumOp(NumericBinary, name="maximum"):
+class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite]):
     """The greater of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.maximum)
 
 
-class MinimumOp(NumericBinary, name="minimum"):
+class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite]):
     """The lesser of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.minimum)
@@ -140,7 +140,7 @@ class RoundOp(FloatUnary, name="round"):
     reference = pointwise(np.rint)
 
 
-class ReluOp(Unary, name="relu"):
+class ReluOp(Unary, name="relu", traits=[KeepsFinite]):
     """`max(x, 0)`; NaN stays."""
 
     infer = unary(NUMERIC)
@@ -150,7 +150,7 @@ class ReluOp(Unary, name="relu"):
         return np.maximum(x, np.zeros((), x.dtype))
 
 
-class LeakyReluOp(FloatUnary, name="leaky_relu"):
+class LeakyReluOp(FloatUnary, name="leaky_relu", traits=[KeepsFinite]):
     """`x` where `x >= 0`, else `alpha * x`."""
 
     alpha: ir.FloatAttr
@@ -172,7 +172,7 @@ class EluOp(FloatUnary, name="elu"):
         return np.where(x < 0, x.dtype.type(alpha) * np.expm1(x), x)
 
 
-class ClampOp(Unary, name="clamp"):
+class ClampOp(Unary, name="clamp", traits=[KeepsFinite]):
     """`min(max(x, min), max)`; NaN stays, and infinite bounds bound nothing."""
 
     min: ir.FloatAttr

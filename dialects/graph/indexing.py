@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -27,7 +27,7 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 _REDUCTIONS: dict[str, Any] = {"none": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-class SliceOp(GraphOp, name="slice", traits=[Pure]):
+class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
     """`sizes[i]` elements along each dimension `i`, from `starts[i]` on, `steps[i]` apart (backwards if negative).
 
     A size of -1 with a positive step means all there are.
@@ -71,7 +71,7 @@ def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> int
     return size
 
 
-class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure]):
+class DynamicSliceOp(GraphOp, name="dynamic_slice", traits=[Pure, MovesData]):
     """`x[start:end:step]` along each of `axes`: negative ones count from the end, and what is outside is moved to the end it is beyond.
 
     All four are vectors of one length. The result's sizes are unknown unless the builder is told `result_types`.
@@ -111,7 +111,7 @@ def slice_bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
     return min(max(start, 0), high), min(max(end, low), high)
 
 
-class GatherOp(GraphOp, name="gather", traits=[Pure]):
+class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
     """The slices of `x` along `axis` that `indices` name, whose shape takes the place of that dimension; negative ones count from the end."""
 
     x: Operand
@@ -132,7 +132,7 @@ class GatherOp(GraphOp, name="gather", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure]):
+class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]):
     """For each element of `indices` the element of `x` at the same place, but at that index along `axis`."""
 
     x: Operand
@@ -152,7 +152,7 @@ class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure]):
+class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
     """The slices of `x` at the index vectors in the last dimension of `indices`; the first `batch_dims` dimensions go in step."""
 
     x: Operand

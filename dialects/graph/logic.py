@@ -4,7 +4,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
@@ -143,7 +143,7 @@ class IsInfOp(Unary, name="is_inf"):
         return np.isinf(x) & np.where(x < 0, detect_negative, detect_positive)
 
 
-class SelectOp(GraphOp, name="select", traits=[Pure]):
+class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
     """`a` where `cond` is true, else `b`."""
 
     cond: Operand

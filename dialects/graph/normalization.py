@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
@@ -47,6 +47,8 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
 
 class LrnOp(GraphOp, name="lrn", traits=[Pure]):
     """`x / (bias + alpha / size * s) ** beta`, `s` the sum of squares of the `size` channels (dimension 1) around each."""
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

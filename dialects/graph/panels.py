@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 
@@ -30,6 +30,8 @@ def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
 
 class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):
     """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), to (…, M, N / b, b): a row's columns stay in order."""
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     w: Operand

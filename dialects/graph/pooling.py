@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType, to_numpy
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, Operand, Pure, Result
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.graph.inference import expect_at_least, expect_dtype, expect_rank_at_least
 from stepwell.dialects.graph.numerics import lowest, narrow, summing, wide
@@ -49,11 +49,13 @@ def pooling_windows(
     return windows(padded(x, pads[: len(kernel)], high, value), kernel, counts, strides=strides, dilations=dilations)
 
 
-class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
+class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels]):
     """The greatest element of each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b); padding never wins, NaN does.
 
     `ceil_mode` lets a last window hang over the end.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result
@@ -82,13 +84,19 @@ class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure]):
 
     flops = staticmethod(one_per_tap)
 
+    def padding_value(self) -> float:
+        """Nothing is less."""
+        return float(lowest(to_numpy(self.result_types()[0].dtype)))
 
-class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
+
+class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels]):
     """The mean of each window over `x`: of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
 
     `x` is (N, C, spatial…), or channel-blocked (N, C / b, spatial…, b). What hangs over the end with `ceil_mode` is never counted; the
     mean of nothing is NaN.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result
@@ -138,3 +146,9 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure]):
         return narrow(over_channels(pool, summing(x), spatial), x.dtype)
 
     flops = staticmethod(one_per_tap)
+
+    def padding_value(self) -> float:
+        """Zeros add nothing to the sum."""
+        return 0.0
+
+

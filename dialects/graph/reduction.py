@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
 
@@ -26,6 +26,8 @@ def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attr
 
 class Reduction(GraphOp, traits=[Pure]):
     """A reduction of `x` along `axes` (none: nothing is reduced)."""
+
+    fusion = Fusion.REDUCTION
 
     x: Operand
     result: Result
@@ -154,6 +156,8 @@ class CumsumOp(GraphOp, name="cumsum", traits=[Pure]):
 
 class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):
     """`exp(x)` divided by its sum along `axis`, computed on `x` minus its maximum."""
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     result: Result

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -26,8 +26,10 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
-class ReshapeOp(GraphOp, name="reshape", traits=[Pure]):
+class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData]):
     """The elements of `x` in row-major order in another shape; one entry may be -1: what is left over."""
+
+    fusion = Fusion.FREE
 
     x: Operand
     result: Result
@@ -55,7 +57,7 @@ class ReshapeOp(GraphOp, name="reshape", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure]):
+class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure, MovesData]):
     """As `reshape`, to the shape that the operand `shape` holds."""
 
     x: Operand
@@ -73,7 +75,7 @@ class DynamicReshapeOp(GraphOp, name="dynamic_reshape", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class TransposeOp(GraphOp, name="transpose", traits=[Pure]):
+class TransposeOp(GraphOp, name="transpose", traits=[Pure, MovesData]):
     """The dimensions of `x` in another order: dimension `i` of the result is dimension `perm[i]` of `x`."""
 
     x: Operand
@@ -93,7 +95,7 @@ class TransposeOp(GraphOp, name="transpose", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class ExpandOp(GraphOp, name="expand", traits=[Pure]):
+class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData]):
     """`x` broadcast to `shape`, of its rank or a higher one; -1 keeps the size of `x`."""
 
     x: Operand
@@ -119,7 +121,7 @@ class ExpandOp(GraphOp, name="expand", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure]):
+class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure, MovesData]):
     """`x` and the shape that the operand `shape` holds, broadcast against each other."""
 
     x: Operand
@@ -139,7 +141,7 @@ class DynamicExpandOp(GraphOp, name="dynamic_expand", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
-class TileOp(GraphOp, name="tile", traits=[Pure]):
+class TileOp(GraphOp, name="tile", traits=[Pure, MovesData]):
     """`x` repeated `repeats[i]` times along each dimension `i`."""
 
     x: Operand
@@ -190,8 +192,17 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure]):
 
     flops = staticmethod(no_arithmetic)
 
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the operands lie one after the other in the result's memory: all dimensions before the axis are 1."""
+        return all(size == 1 for size in self.result_types()[0].shape[: self.attribute_values()["axis"]])
 
-class PadOp(GraphOp, name="pad", traits=[Pure]):
+    def fusion_category(self) -> Fusion:
+        """Operands that lie one after the other are computed where they belong."""
+        return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
+
+
+class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
     """`x` with `low[i]` elements before and `high[i]` after each dimension: `value`, or as `mode` says copies from `x`.
 
     "edge" repeats the outermost element, "reflect" mirrors about it without repeating it, "wrap" goes on at the other end.
@@ -225,6 +236,10 @@ class PadOp(GraphOp, name="pad", traits=[Pure]):
         return out
 
     flops = staticmethod(no_arithmetic)
+
+    def fusion_category(self) -> Fusion:
+        """Only zeros and the like are written beside what another op computes."""
+        return Fusion.PAD if self.attribute_values()["mode"] == "constant" else Fusion.OPAQUE
 
 
 class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):

@@ -9,7 +9,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
@@ -60,6 +60,8 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
     are transformed each time. The blocks of channels and of filters fall into `group` equal parts each; the filters of a group read its
     K = C / a / group blocks.
     """
+
+    fusion = Fusion.COMPLEX
 
     x: Operand
     u: Operand

@@ -7,19 +7,18 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype
 from stepwell.dialects.graph.numerics import widened
 from stepwell.dialects.support.errors import InferenceError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
-from stepwell.passes.graph.fusion.categories import Category, set_category
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 
-class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure]):
+class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure, Elementwise, KeepsFinite]):
     """`x` drawn towards zero by `amount`: `x - amount` above it, `x + amount` below its negative, 0 between."""
 
     x: Operand
@@ -37,9 +36,6 @@ class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure]):
     @widened  # f16 and bf16 are computed in f32, and rounded once
     def reference(x: np.ndarray, *, amount: float) -> np.ndarray:
         return np.sign(x) * np.maximum(np.abs(x) - x.dtype.type(amount), 0)
-
-
-set_category(SoftShrinkOp, Category.INJECTIVE)  # fusion may join it to what computes its operand
 
 
 @onnx_rule("SoftShrink", since=1, domain="com.example")

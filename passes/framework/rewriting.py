@@ -14,7 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 from stepwell.dialects.core.mlir import ir, rewrite
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.dialects.graph.base import ops_with
 from stepwell.dialects.graph.known import FOLD_ELEMENTS
+from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
 from stepwell.passes.framework.registry import Declined, Pass, PassState
 
@@ -34,19 +36,25 @@ Replacement: TypeAlias = "ir.Value | Sequence[ir.Value] | NoMatch"
 
 @dataclass(frozen=True)
 class Pattern:
-    """A named rewrite of one kind of op. `rewrite(op, rw)` returns the replacement value(s), or NoMatch before building anything."""
+    """A named rewrite of one kind of op, or of all graph ops with a trait. `rewrite(op, rw)` returns the replacement value(s), or NoMatch
+    before building anything."""
 
     name: str
-    root: str
+    root: str | type[Trait]
     rewrite: Callable[[Any, "Rewriter"], Any]
     benefit: int = 1
 
+    def roots(self) -> list[str]:
+        """The names of the ops that it is for: by a trait, those there are by now, plugins' included."""
+        return [self.root] if isinstance(self.root, str) else [cls.OPERATION_NAME for cls in ops_with(self.root)]
+
 
 def pattern(root: Any, *, benefit: int = 1) -> Callable[[Callable[[Any, "Rewriter"], Any]], Pattern]:
-    """Make a Pattern of a function; `root` is an op class or an op's full name."""
+    """Make a Pattern of a function; `root` is an op class, a trait that ops state, or an op's full name."""
 
     def make(function: Callable[[Any, "Rewriter"], Any]) -> Pattern:
-        return Pattern(function.__name__, root if isinstance(root, str) else root.OPERATION_NAME, function, benefit)
+        named = isinstance(root, str) or issubclass(root, Trait)
+        return Pattern(function.__name__, root if named else root.OPERATION_NAME, function, benefit)
 
     return make
 
@@ -75,7 +83,9 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
         run = _Run(state, op)
         native = rewrite.RewritePatternSet()
         for p in patterns:
-            native.add(p.root, run.callback(p), p.benefit)
+            callback = run.callback(p)
+            for root in p.roots():
+                native.add(root, callback, p.benefit)
         frozen = native.freeze()
         try:
             rewrite.apply_patterns_and_fold_greedily(op, frozen, config)

@@ -8,14 +8,12 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.numerics import lowest, narrow
+from stepwell.dialects.graph import GraphBuilder, GraphOp
+from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import new_weight
-
-WINDOWED = ("graph.conv", "graph.max_pool", "graph.avg_pool")
 
 
 @register_pass("make-padding-explicit", level="graph")
@@ -33,21 +31,22 @@ class MakePaddingExplicit(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         made: dict[Any, ir.Value] = {}
         for inner in ops_below(op):
-            if inner.name not in WINDOWED:
+            fill = inner.opview.padding_value() if isinstance(inner.opview, GraphOp) else None
+            if fill is None:
                 continue
             attributes = inner.opview.attribute_values()
             if not any(attributes["pads"]) and not attributes.get("ceil_mode", False):
                 continue
             with ir.InsertionPoint(inner), inner.location:
-                reason = _rewrite(inner.opview, attributes, GraphBuilder(state.weights), made)
+                reason = _rewrite(inner.opview, attributes, fill, GraphBuilder(state.weights), made)
             if reason is None:
                 state.count(self.name)
             else:
                 state.declined.append(Declined(self.name, inner.name, inner.location, reason))
 
 
-def _rewrite(op: Any, attributes: dict[str, Any], b: GraphBuilder, made: dict[Any, ir.Value]) -> str | None:
-    """Rewrite one op; None if that was done, else why not."""
+def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> str | None:
+    """Rewrite one op, with `fill` around its image; None if that was done, else why not."""
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
@@ -61,7 +60,6 @@ def _rewrite(op: Any, attributes: dict[str, Any], b: GraphBuilder, made: dict[An
         return "how many elements of a window lie outside follows from a size that is not known"
     else:
         high = pads[spatial:]
-    fill = float(lowest(to_numpy(type_of(x).dtype))) if op.mnemonic() == "max_pool" else 0.0
     around: dict[str, Any] = {"low": (0, 0, *pads[:spatial]), "high": (0, 0, *high), "mode": "constant", "value": fill}
     key = (x, op.operation.block, *around.values())
     if any(around["low"]) or any(around["high"]):

@@ -9,13 +9,11 @@ import numpy as np
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import Deferred, WeightTable
-from stepwell.dialects.graph import GraphBuilder, op_classes
+from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
-from stepwell.dialects.graph.elementwise import Binary, Unary
-from stepwell.dialects.graph.logic import SelectOp
+from stepwell.dialects.graph.traits import Elementwise
 from stepwell.passes.framework.rewriting import Pattern, Rewriter
 
-ELEMENTWISE = (Unary, Binary, SelectOp)
 SPLAT_ELEMENTS = 1 << 16  # larger arrays are not searched for being all equal
 DERIVED = ".folded"  # ends the names of weights that a pass computed from others
 
@@ -155,7 +153,7 @@ def is_float_op(op: Any) -> bool:
 
 def is_elementwise(op: Any) -> bool:
     """Whether the op view is an element-wise op: each element of the result from one element of each (broadcast) operand."""
-    return isinstance(op, ELEMENTWISE)
+    return isinstance(op, GraphOp) and op.has_trait(Elementwise)
 
 
 def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]], tuple[Pattern, ...]]:
@@ -165,8 +163,3 @@ def for_each(roots: Iterable[Any]) -> Callable[[Callable[[Any, Rewriter], Any]],
         return tuple(Pattern(function.__name__, root.OPERATION_NAME, function) for root in roots)
 
     return make
-
-
-def elementwise_classes() -> list[Any]:
-    """The element-wise op classes known so far."""
-    return [cls for cls in op_classes().values() if issubclass(cls, ELEMENTWISE)]

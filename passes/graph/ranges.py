@@ -9,16 +9,13 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph.traits import MovesData
 from stepwell.passes.graph.matching import SPLAT_ELEMENTS, stored
 
 Range: TypeAlias = tuple[float, float]
 """The least and the greatest value, both included."""
 ANY: Range = (-math.inf, math.inf)
 _EXACT = 1 << 53  # bounds beyond are those of the element type, or none: larger integers are no floats
-# Ops whose result holds elements of its first operand and no others.
-_MOVING = (
-    "reshape", "transpose", "slice", "expand", "tile", "gather", "gather_elements", "gather_nd", "dynamic_reshape", "dynamic_slice", "dynamic_expand",
-)  # fmt: skip
 
 
 def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value, Range]":
@@ -27,7 +24,7 @@ def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value,
     for op in ops:
         if not op.name.startswith("graph."):
             continue
-        rule = _RULES.get(op.name.removeprefix("graph."))
+        rule = _RULES.get(op.name.removeprefix("graph.")) or (_first if op.opview.has_trait(MovesData) else None)
         for number, result in enumerate(op.results):
             known = ANY if rule is None else rule(op, number, found, weights)
             found[result] = _within(known, result)
@@ -111,7 +108,6 @@ def _arithmetic(combine: Callable[[Range, Range], Range]) -> Any:
 
 _RULES: dict[str, Any] = {
     **dict.fromkeys(("constant", "parameter"), _stored),
-    **dict.fromkeys(_MOVING, _first),
     "concat": _union(lambda op: op.operands),
     "select": _union(lambda op: list(op.operands)[1:]),
     **dict.fromkeys(("arg_max", "arg_min", "top_k"), _place),

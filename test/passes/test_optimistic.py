@@ -35,7 +35,7 @@ class Refusing(Pass):
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[ir.Module]:
     RUNS.clear()
-    monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
+    monkeypatch.setattr(registry, "_PASSES", registry.passes())
     # As if they were built in, which is what a runner trusts.
     for name, base in {"o-note": Noting, "o-break": Breaking, "o-refuse": Refusing}.items():
         register_pass(name, level="graph")(type(name, (base,), {"__module__": "stepwell.passes.graph.imagined"}))

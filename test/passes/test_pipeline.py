@@ -103,7 +103,7 @@ class TestSyntax:
 @pytest.fixture(autouse=True)
 def own_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passes that only these tests know."""
-    monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
+    monkeypatch.setattr(registry, "_PASSES", registry.passes())
 
     @register_pass("t-tag", level="graph", anchor="func.func")
     @dataclass

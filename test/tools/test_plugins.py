@@ -13,7 +13,7 @@ from stepwell.passes.framework import registry
 @pytest.fixture(autouse=True)
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave the registries as they were."""
-    monkeypatch.setattr(registry, "_PASSES", dict(registry._PASSES))
+    monkeypatch.setattr(registry, "_PASSES", registry.passes())
     monkeypatch.setattr(plugins, "_loaded", dict(plugins._loaded))
 
 

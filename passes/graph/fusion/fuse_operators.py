@@ -8,13 +8,14 @@ from stepwell.dialects.core.mlir import create_operation, defining_op, ir
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
+from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
-from stepwell.passes.graph.fusion.categories import Category, category
+from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import read_in_slices, read_once
 from stepwell.passes.graph.matching import is_used
 
-ROOTS = (Category.REDUCTION, Category.COMPLEX)
+ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 
 @dataclass(eq=False)
@@ -45,13 +46,13 @@ class Grouping:
             if producers and self.category[op] in ROOTS:
                 self._take_producers(self.group_of[op])
         for op in self.ops:
-            if self.category[op] == Category.INJECTIVE and op not in self.group_of:
+            if self.category[op] == Fusion.INJECTIVE and op not in self.group_of:
                 group = self._new(op)
                 self._grow(group)
                 self._absorb(group, [value for member in group.members for value in member.operands], type_of(group.tail.results[0]).shape)
                 self._end_with_pad(group)
         for op in self.ops:
-            if self.category[op] in (Category.OPAQUE, Category.PAD) and op not in self.group_of:
+            if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of:
                 self._new(op)
 
     def groups(self) -> list[Group]:
@@ -90,7 +91,7 @@ class Grouping:
             op = self.ops[heapq.heappop(waiting)]
             while waiting and self.ops[waiting[0]] == op:
                 heapq.heappop(waiting)
-            if self.category[op] != Category.INJECTIVE or op in self.group_of or len(group.members) + len(passed) >= self.max_ops:
+            if self.category[op] != Fusion.INJECTIVE or op in self.group_of or len(group.members) + len(passed) >= self.max_ops:
                 return []
             if not self._keeps_shape(op, group.tail, {group.tail, *passed}):
                 return []
@@ -130,7 +131,7 @@ class Grouping:
         while pending and None not in shape:
             value = pending.pop()
             op = defining_op(value)
-            if op is None or self.category.get(op) != Category.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
+            if op is None or self.category.get(op) != Fusion.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
                 continue
             if type_of(value).shape == shape and all(use.owner.operation in group.members for use in value.uses):
                 self._join(group, [op])
@@ -148,13 +149,13 @@ class Grouping:
         if maker is None or maker.root.name not in makers or maker.tail != source:
             return
         alone = all(use.owner.operation == group.root for use in value.uses)
-        if alone and self.category[maker.tail] != Category.PAD and len(group.members) + len(maker.members) <= self.max_ops:
+        if alone and self.category[maker.tail] != Fusion.PAD and len(group.members) + len(maker.members) <= self.max_ops:
             self._join(group, list(maker.members))
 
     def _end_with_pad(self, group: Group) -> None:
         """Take one pad into the group, if it is the one user of the group's result."""
         users = [use.owner.operation for use in group.tail.results[0].uses]
-        if len(users) == 1 and self.category.get(users[0]) == Category.PAD:
+        if len(users) == 1 and self.category.get(users[0]) == Fusion.PAD:
             self._join(group, users)
             group.tail = users[0]
 

@@ -7,10 +7,11 @@ from stepwell.dialects.core.mlir import func, ir, tensor
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
+from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.fusion.categories import Category, category
+from stepwell.passes.graph.fusion.categories import category
 
 KERNEL = "stepwell.kernel"
 HASH_DIGITS = 8
@@ -39,8 +40,8 @@ def body_text(fused: ir.Operation) -> str:
 def root_of(fused: ir.Operation) -> ir.Operation:
     """The op that a group is named after: its contraction or reduction if it has one, else its first op."""
     ops = [o.operation for o in fused.regions[0].blocks[0].operations]
-    compute = [o for o in ops if category(o) != Category.FREE]
-    heavy = [o for o in compute if category(o) not in (Category.INJECTIVE, Category.PAD)]
+    compute = [o for o in ops if category(o) != Fusion.FREE]
+    heavy = [o for o in compute if category(o) not in (Fusion.INJECTIVE, Fusion.PAD)]
     root: ir.Operation = (heavy or compute or ops)[0]
     return root
 

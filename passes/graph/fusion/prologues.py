@@ -4,7 +4,8 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from stepwell.passes.graph.fusion.categories import Category, category
+from stepwell.dialects.graph.traits import Fusion
+from stepwell.passes.graph.fusion.categories import category
 
 DEPTHWISE = ("graph.blocked_depthwise_conv",)
 CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
@@ -13,7 +14,7 @@ CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
 def read_once(root: ir.Operation) -> ir.Value | None:
     """The operand of which each element is read once at most, so that it may be computed where it is read: in registers."""
     view = root.opview
-    if category(root) == Category.REDUCTION:
+    if category(root) == Fusion.REDUCTION:
         return root.operands[0]
     if isinstance(view, (AvgPoolOp, MaxPoolOp)):
         values = view.attribute_values()

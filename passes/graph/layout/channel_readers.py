@@ -7,9 +7,8 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph.traits import KeepsChannels
 from stepwell.passes.graph.matching import is_elementwise, producer
-
-KEEPS_CHANNELS = ("graph.max_pool", "graph.avg_pool", "graph.pad")
 
 
 def is_depthwise(conv: Any) -> bool:
@@ -63,7 +62,7 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
         return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and channels else []
     if mine is None or any(not type_of(v).is_static for v in (*op.operands, *op.results)):
         return []
-    if op.name == "graph.conv" or op.name in KEEPS_CHANNELS:
+    if op.name == "graph.conv" or op.opview.has_trait(KeepsChannels):
         return [(op.operands[0], mine)] if type_of(op.operands[0]).shape[1] == len(mine) else []
     if is_elementwise(op.opview):
         return [(v, mine) for v in op.operands if type_of(v).shape == type_of(op.results[0]).shape]

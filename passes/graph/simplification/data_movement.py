@@ -7,11 +7,10 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.passes.framework.rewriting import NoMatch, Rewriter
+from stepwell.dialects.graph.traits import Elementwise
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.matching import (
     SPLAT_ELEMENTS,
-    elementwise_classes,
-    for_each,
     fused_location,
     is_stored,
     new_weight,
@@ -19,8 +18,6 @@ from stepwell.passes.graph.matching import (
     splat,
     stored,
 )
-
-ELEMENTWISE_CLASSES = elementwise_classes()
 
 
 def used_only_by(value: ir.Value, op: Any) -> bool:
@@ -55,7 +52,7 @@ def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, n
     return made, known
 
 
-@for_each(ELEMENTWISE_CLASSES)
+@pattern(Elementwise)
 def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(transpose(x), transpose(y), c) -> transpose(f(x, y, c'))  for one order and constants c, permuted the other way
 
@@ -80,7 +77,7 @@ def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@for_each(ELEMENTWISE_CLASSES)
+@pattern(Elementwise)
 def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(reshape(x), reshape(y), c) -> reshape(f(x, y, c'))  for x and y of one shape and constants c that x's shape suits too
 
@@ -118,7 +115,7 @@ def before_reshape(array: np.ndarray, shape: Sequence[int], source: Sequence[int
     return array.reshape([1 if n == 1 else next(kept) for n in source])
 
 
-@for_each(ELEMENTWISE_CLASSES)
+@pattern(Elementwise)
 def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(expand(x), y) -> f(x, y)  where y alone already gives the result its shape"""
     sources = [e.x if (e := producer(v, "expand")) is not None else v for v in op.operation.operands]
@@ -132,7 +129,7 @@ def absorb_expansions(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return rebuilt(op, sources, rw)
 
 
-@for_each(ELEMENTWISE_CLASSES)
+@pattern(Elementwise)
 def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(expand(x)) -> expand(f(x))  for an op of one operand: less arithmetic"""
     if len(op.operation.operands) != 1:
@@ -144,7 +141,7 @@ def sink_expansion(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-@for_each(ELEMENTWISE_CLASSES)
+@pattern(Elementwise)
 def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(x, c) -> f(x, c')  for a constant c of one value, which a tensor without dimensions holds as well"""
     operands = list(op.operation.operands)
@@ -161,4 +158,4 @@ def shrink_constants(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return rebuilt(op, operands, rw)
 
 
-DATA_MOVEMENT = (*shrink_constants, *sink_transposes, *sink_reshapes, *absorb_expansions, *sink_expansion)
+DATA_MOVEMENT = (shrink_constants, sink_transposes, sink_reshapes, absorb_expansions, sink_expansion)

@@ -40,4 +40,4 @@ class UseProducts(PatternPass):
     Such are fully connected layers that are written as convolutions. Element-wise ops after them go before the reshape.
     """
 
-    patterns = (convolution_of_one_position, *sink_reshapes)
+    patterns = (convolution_of_one_position, sink_reshapes)
