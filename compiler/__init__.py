@@ -26,7 +26,7 @@ from stepwell.dialects.support.processes import uninterrupted
 if TYPE_CHECKING:
     from stepwell.analysis.interpretation import compare_levels, interpret
     from stepwell.dialects.support.limits import Limits
-    from stepwell.dialects.target.host import Target
+    from stepwell.dialects.target.description import Target
     from stepwell.driver.compilation import compile
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.driver.lowered import Lowered
@@ -46,7 +46,7 @@ __all__ = [
 _LAZY = {
     "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
     "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
-    "Target": "stepwell.dialects.target.host", "compile": "stepwell.driver.compilation",
+    "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
     **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
     **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
     **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.native"),

@@ -10,7 +10,7 @@ from stepwell.cache.fingerprint import described
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
-from stepwell.dialects.target.host import Target
+from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import check_argument, wrong
 
 if TYPE_CHECKING:

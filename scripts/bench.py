@@ -227,10 +227,10 @@ def shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The shapes given by `--shape`. Raises Failure."""
     from benchmark.jobs import Failure
     from stepwell.cli.common import UsageError
-    from stepwell.cli.session import parse_shapes
+    from stepwell.cli.compile_options import parse_shapes
 
     try:
-        return parse_shapes(options.shape)
+        return parse_shapes(options.shape) or {}
     except UsageError as error:
         raise Failure(str(error)) from None
 
@@ -282,10 +282,11 @@ def seconds(text: str) -> float:
 def target(text: str) -> str:
     """The name of a target whose code runs here."""
     from stepwell.dialects.support.errors import InputError
-    from stepwell.dialects.target.host import resolve
+    from stepwell.dialects.target.host import runs_here
+    from stepwell.dialects.target.registry import resolve
 
     try:
-        runs = resolve(text).runs_here
+        runs = runs_here(resolve(text))
     except InputError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not runs:

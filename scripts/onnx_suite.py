@@ -18,7 +18,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stepwell.dialects.target.host import NAMES, resolve
+from stepwell.dialects.target.host import runs_here
+from stepwell.dialects.target.registry import resolve, target_names
 from stepwell.driver.pipeline import Pipeline
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "test"))
 
 def variants() -> dict[str, dict[str, Any]]:
     """Options of `stepwell.compile` by the name of the variant."""
-    named = {name for name in NAMES if name != "host" and resolve(name).runs_here}
+    named = {name for name in target_names() if name != "host" and runs_here(resolve(name))}
     return {
         "default": {},
         "plain": {"disable": tuple(Pipeline.default().switches())},

@@ -5,13 +5,14 @@ from math import prod
 
 import numpy as np
 
-from stepwell.dialects.target.host import NAMES, resolve
+from stepwell.dialects.target.host import runs_here
+from stepwell.dialects.target.registry import resolve, target_names
 from stepwell.runtime.buffers import aligned_empty
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 FILL = 0xFF  # makes NaN of every floating-point type
 MARGIN = 192  # bytes beside a buffer that are watched: three of the widest vectors
-TARGETS = [name for name in NAMES if resolve(name).runs_here]
+TARGETS = [name for name in target_names() if runs_here(resolve(name))]
 NAMED = [name for name in TARGETS if name != "host"]  # each width of vectors once
 
 

@@ -15,7 +15,7 @@ from stepwell.cli.main import main
 from stepwell.dialects.core.mlir import make_context
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import PipelineError
-from stepwell.dialects.target.host import resolve
+from stepwell.dialects.target.registry import resolve
 from stepwell.driver.pipeline import Pipeline
 from stepwell.importer import import_model
 from stepwell.options import CompileOptions

@@ -12,12 +12,14 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell.dialects.support.errors import InputError
+from stepwell.dialects.target import cores as target_cores
 from stepwell.dialects.target import host
-from stepwell.dialects.target.host import NAMES, resolve
+from stepwell.dialects.target.host import narrows_host, runs_here
+from stepwell.dialects.target.registry import resolve, target_names
 
 
 def test_named_targets() -> None:
-    described = {name: resolve(name) for name in NAMES if name != "host"}
+    described = {name: resolve(name) for name in target_names() if name != "host"}
     assert {name: (t.vector_bits, t.vector_registers, t.fma, t.lanes(32)) for name, t in described.items()} == {
         "x86-64-v2": (128, 16, False, 4),
         "x86-64-v3": (256, 16, True, 8),
@@ -31,16 +33,16 @@ def test_named_targets() -> None:
 
 def test_what_runs_here() -> None:
     host = resolve("host")
-    assert host.runs_here
-    assert not host.narrows_host
-    assert replace(host, features=host.features | {"another"}).runs_here is False
+    assert runs_here(host)
+    assert not narrows_host(host)
+    assert runs_here(replace(host, features=host.features | {"another"})) is False
     less = replace(host, features=host.features - {min(host.features)})
-    assert less.runs_here
-    assert less.narrows_host
-    assert not replace(less, triple="z80-unknown").runs_here
+    assert runs_here(less)
+    assert narrows_host(less)
+    assert not runs_here(replace(less, triple="z80-unknown"))
 
 
-@pytest.mark.skipif(not resolve("x86-64-v3").runs_here, reason="has instructions to leave out where the machine has AVX2")
+@pytest.mark.skipif(not runs_here(resolve("x86-64-v3")), reason="has instructions to leave out where the machine has AVX2")
 def test_code_has_only_what_the_target_has() -> None:
     """In kernels and in what their threads run."""
     value = helper.make_tensor_value_info
@@ -78,7 +80,7 @@ def test_host_agrees_with_the_system() -> None:
 
 
 def test_named_targets_state_their_caches() -> None:
-    for name in NAMES:
+    for name in target_names():
         caches = resolve(name).caches
         assert 0 < caches.l1d < caches.l2 <= caches.l3
         assert caches.per_core == (caches.l1d, caches.l2, caches.l3 // caches.l3_cores)
@@ -115,7 +117,7 @@ def test_caches_that_the_system_does_not_tell(entries: list[tuple[str, str, str,
 def test_cores_are_those_the_process_may_use() -> None:
     script = (
         "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
-        "from stepwell.dialects.target.host import available_cores; print(available_cores())"
+        "from stepwell.dialects.target.cores import available_cores; print(available_cores())"
     )
     paths = os.pathsep.join(path for path in sys.path if path)
     result = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, check=True)
@@ -126,5 +128,5 @@ def test_cores_are_those_the_process_may_use() -> None:
     ("text", "cores"), [("max 100000", None), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("garbage", None)]
 )
 def test_quota_of_the_control_group(text: str, cores: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host.Path, "read_text", lambda self: text)
-    assert host._quota() == cores
+    monkeypatch.setattr(target_cores.Path, "read_text", lambda self: text)
+    assert target_cores._quota() == cores

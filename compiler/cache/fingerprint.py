@@ -12,7 +12,9 @@ from stepwell.cache.disk import digest_of, key_of, stream_digest
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import open_plain
 from stepwell.dialects.support.processes import LOADED_AT
-from stepwell.dialects.target.host import Target, identity
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.host import identity
+from stepwell.dialects.target.registry import is_built_in, resolve
 from stepwell.plugins import loaded, modules_beside, of_code_generation
 from stepwell.runtime.openmp import openmp
 
@@ -71,9 +73,10 @@ def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target)
 
 
 def described(target: str | Target) -> str:
-    """A target as text: its name, which means the same wherever the machine is the same, or all its fields."""
-    if isinstance(target, str):
+    """A target as text: its name, if that means the same wherever the machine is the same, or all its fields."""
+    if isinstance(target, str) and is_built_in(target):
         return target
+    target = resolve(target)
     return repr({name: sorted(value) if isinstance(value, frozenset) else value for name, value in vars(target).items()})
 
 

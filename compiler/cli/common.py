@@ -13,7 +13,7 @@ from typing import Any
 
 from stepwell.dialects.support.errors import InputError, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
-from stepwell.dialects.target.host import check_name
+from stepwell.dialects.target.registry import check_name
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -55,12 +55,12 @@ def parse_limits(texts: list[str]) -> Limits:
         raise UsageError(f"--limit: {error.args[0]}") from None
 
 
-def target_name(text: str) -> str:
-    """The type of an option that names a target."""
+def check_target(name: str) -> None:
+    """Raise UsageError unless `--target` names a target: said once plugins, which may bring some, are loaded."""
     try:
-        return check_name(text)
+        check_name(name)
     except InputError as error:
-        raise argparse.ArgumentTypeError(str(error.args[0])) from None
+        raise UsageError(f"--target: {error.args[0]}") from None
 
 
 def number(first: int, last: int) -> Callable[[str], int]:

@@ -4,7 +4,7 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_limit_option, parse_limits, target_name
+from stepwell.cli.common import Parser, UsageError, add_limit_option, check_target, parse_limits
 from stepwell.dialects.support.errors import InputError
 from stepwell.options import CompileOptions
 
@@ -40,7 +40,7 @@ def add_pipeline_options(parser: Parser) -> None:
 
 def add_schedule_options(parser: Parser, default: str | None = None) -> None:
     """`--target`, with its default, and `--schedule`."""
-    parser.add_argument("--target", type=target_name, default=default, metavar="NAME", help="the machine to compile for (default: host)")
+    parser.add_argument("--target", default=default, metavar="NAME", help="the machine to compile for (default: host)")
     text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
     parser.add_argument("--schedule", metavar="FILE", help=text)
 
@@ -67,7 +67,8 @@ def load_plugins(options: argparse.Namespace) -> None:
 
 
 def compile_options(options: argparse.Namespace) -> CompileOptions:
-    """What the command line says of how to compile. Raises UsageError, and StepwellError for files that are wrong."""
+    """What the command line says of how to compile, once plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
+    check_target(options.target)
     made = CompileOptions(
         target=options.target, shapes=parse_shapes(options.shape), pipeline=given_pipeline(options), disable=options.disable, libm=options.libm,
         strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),

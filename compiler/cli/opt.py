@@ -4,7 +4,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from stepwell.cli.common import OK, Parser, UsageError, add_limit_option, command_line, guarded, number, target_name, version_line
+from stepwell.cli.common import OK, Parser, UsageError, add_limit_option, check_target, command_line, guarded, number, version_line
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
 
@@ -24,7 +24,7 @@ def make_parser() -> Parser:
     add("--pass-pipeline", metavar="TEXT", help="the passes to run, in MLIR's pipeline syntax; a stage's name (graph-opt) is all of its passes")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
-    add("--target", type=target_name, default="host", metavar="NAME", help="the machine to compile for (default: host)")
+    add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
     add("--schedule", metavar="FILE", help="schedules for kernels, to be used for those that assign-schedules would choose")
     add_limit_option(parser)
     add("--split-input-file", action="store_true", help="treat the pieces between lines of '// -----' one by one")
@@ -90,6 +90,7 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
     plugins.load_installed()
     for file in options.load:
         plugins.load_file(file)
+    check_target(options.target)
     if options.list_passes or options.show_dialects:
         from stepwell.cli import listing
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
 from stepwell.cli.compile_options import command_flags
@@ -22,6 +23,9 @@ from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumenta
 from stepwell.passes.framework.pipeline import flatten, parse_pipeline
 from stepwell.passes.framework.registry import PassState, passes
 from stepwell.passes.framework.runner import PassRunner
+
+if TYPE_CHECKING:
+    from stepwell.dialects.target.description import Target
 
 SEPARATOR = "// -----"
 
@@ -111,11 +115,11 @@ def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instrumen
     return Instruments(*parts)
 
 
-def _target(options: argparse.Namespace, pipeline: str) -> object:
+def _target(options: argparse.Namespace, pipeline: str) -> "Target | None":
     """The target, where a pass of ours may ask for it: finding out about the host takes a while."""
     if options.target == "host" and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
         return None
-    from stepwell.dialects.target.host import resolve
+    from stepwell.dialects.target.registry import resolve
 
     return resolve(options.target)
 

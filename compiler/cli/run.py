@@ -15,7 +15,7 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, gather
 from stepwell.cli.session import Session, add_model_options
-from stepwell.dialects.target.host import MAX_THREADS
+from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
 
 if TYPE_CHECKING:

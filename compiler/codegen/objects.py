@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
-from stepwell.dialects.target.host import Target
+from stepwell.dialects.target.description import Target
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
 _FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined

@@ -18,7 +18,7 @@ from stepwell.dialects.support.errors import CodegenError, StepwellError
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.support.processes import Lock
-from stepwell.dialects.target.host import available_cores
+from stepwell.dialects.target.cores import available_cores
 from stepwell.plugins import of_code_generation
 from stepwell.runtime.openmp import openmp
 

@@ -12,7 +12,9 @@ import numpy as np
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ResourceError, shown
 from stepwell.dialects.support.limits import Limits
-from stepwell.dialects.target.host import Target, check_name, thread_count
+from stepwell.dialects.target.cores import thread_count
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.registry import check_name
 from stepwell.passes.framework.levels import check_level
 
 P = ParamSpec("P")

@@ -13,7 +13,7 @@ from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.dtypes import from_numpy, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.target.host import thread_count
+from stepwell.dialects.target.cores import thread_count
 from stepwell.runtime.loader import load
 from stepwell.runtime.model import CompiledModel, TensorInfo
 

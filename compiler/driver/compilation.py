@@ -11,7 +11,7 @@ from stepwell.cache.disk import Cache, digest_of, is_switched_off, key_of, user_
 from stepwell.cache.fingerprint import everything, model_digest
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.processes import uninterrupted
-from stepwell.dialects.target.host import thread_count
+from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
 from stepwell.driver.dynamic import DynamicModel

@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
-from stepwell.dialects.target.host import Target
+from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import register_check, wrong
 from stepwell.driver.pipeline import Pipeline
 from stepwell.options import CompileOptions
@@ -39,8 +39,7 @@ class Lowered:
     @property
     def target(self) -> Target:
         """The machine that the model is compiled for."""
-        target: Target = self.state.target
-        return target
+        return self.state.machine
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
         """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""

@@ -9,7 +9,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
-from stepwell.dialects.target.host import resolve
+from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import SIGNATURE, Lowered, check_main, derive_signature, set_signature
 from stepwell.driver.pipeline import Pipeline

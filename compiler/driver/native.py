@@ -15,7 +15,8 @@ from stepwell.codegen.pool import compile_units
 from stepwell.dialects.core.index_checks import get_checks
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.target.host import Target, thread_count
+from stepwell.dialects.target.cores import thread_count
+from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, assemble
 from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
 from stepwell.dialects.support.files import write_atomically
-from stepwell.dialects.target.host import Target
+from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.default_pipelines import DEFAULTS
 from stepwell.passes.framework.levels import LEVELS

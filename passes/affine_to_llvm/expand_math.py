@@ -120,4 +120,5 @@ class ExpandMath(Pass):
     libm: bool = False  # leave f32 to the system's libm too, one element at a time
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        state.count(self.name, apply_patterns(op, _patterns(tuple(EXPANSIONS.values()), libm=self.libm), state))  # with those of plugins
+        libm = self.libm or not state.machine.vector_maths
+        state.count(self.name, apply_patterns(op, _patterns(tuple(EXPANSIONS.values()), libm=libm), state))  # with those of plugins

@@ -20,7 +20,7 @@ class SelectBounds(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if getattr(state.target, "triple", "x86_64").startswith(("x86", "i386", "i686")):
+        if state.machine.triple.startswith(("x86", "i386", "i686")):
             apply_patterns(op, [bound("arith.maximumf", arith.CmpFPredicate.OGT), bound("arith.minimumf", arith.CmpFPredicate.OLT)], state)
 
 

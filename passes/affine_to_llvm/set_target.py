@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.target.host import narrows_host
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 
@@ -20,7 +21,7 @@ class SetTarget(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         target = state.target
-        if target is None or not target.narrows_host:
+        if target is None or not narrows_host(target):
             return
         features = ", ".join(f'"+{name}"' for name in sorted(target.features))
         for function in ops_below(op, "llvm.func"):

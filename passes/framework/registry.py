@@ -14,6 +14,7 @@ from stepwell.dialects.support.errors import PipelineError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.upstream_names import NAMES
 
@@ -29,24 +30,23 @@ class Declined:
     reason: str
 
 
-def vector_bits(target: Any) -> int:
-    """Width of a target's vector registers; 256 bits where there is no target."""
-    bits: int = getattr(target, "vector_bits", 256)
-    return bits
-
-
 @dataclass
 class PassState:
     """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was declined and why."""
 
     weights: WeightTable = field(default_factory=WeightTable)
-    target: Any = None
+    target: Target | None = None
     schedules: ScheduleFile | None = None
     """Schedules that replace those that would be chosen."""
     budget: Budget = field(default_factory=Budget)
     """What the model may cost, and what of that is spent."""
     declined: list[Declined] = field(default_factory=list)
     statistics: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def machine(self) -> Target:
+        """The target, or what is common among machines where none was named."""
+        return self.target or GENERIC
 
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a named statistic of this run."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.bufferize.chains import Chain, chains
 from stepwell.passes.bufferize.sharing import Sharing, Slice, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -48,7 +49,7 @@ class LowerToAffine(Pass):
 class _Lowering:
     """Emits chains, those that share loops inside of these."""
 
-    def __init__(self, sharing: Sharing, target: Any) -> None:
+    def __init__(self, sharing: Sharing, target: Target | None) -> None:
         self.sharing, self.chains, self.target = sharing, sharing.chains, target
 
     def run(self, index: int, level: int) -> tuple[int, int]:
@@ -74,7 +75,7 @@ class _Lowering:
             dims = {loop.dim: place for place, loop in enumerate(chain.root.shared)}
             initial = chain.fill.operation.operands[0] if chain.fill else None
             nest = Nest.of(chain.root, self.target)
-            use, fma = available(chain.root, self.target).get(nest.intrinsic), getattr(self.target, "fma", False)
+            use, fma = available(chain.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
             NestEmitter(chain.root, nest, initial, chain.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:

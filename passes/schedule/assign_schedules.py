@@ -7,6 +7,7 @@ from typing import Any
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
 from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
@@ -38,13 +39,13 @@ class AssignSchedules(Pass):
                 attributes[ATTRIBUTE] = (given.get(place) or default_schedule(structured, state.target)).to_attribute()
 
 
-def default_schedule(op: Structured, target: Any) -> Nest:
+def default_schedule(op: Structured, target: Target | None) -> Nest:
     """What is chosen for an op among its neighbours: inside of a loop that it shares with them, which may be on threads, it is on one."""
     nest = choose(op, target)
     return replace(nest, parallel=0) if op.shared else nest
 
 
-def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Any) -> dict[int, Nest]:
+def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
     """The schedules that a file has for ops of a function, by their places.
 
     Raises ScheduleError, naming kernel, op and knob, for one that is not legal, and for kernels and ops that are not there.
@@ -61,7 +62,7 @@ def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structur
     return {place: _legal(entry, ops[place], target, f"{file.name}: kernel '{name}', op {place}") for place, entry in entries.items()}
 
 
-def _legal(entry: Entry, op: Structured, target: Any, where: str) -> Nest:
+def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> Nest:
     if entry.kind not in (None, op.kind) or entry.sizes not in (None, tuple(op.sizes)):
         raise ScheduleError(f"{where}: the file is about {entry.kind or 'an op'} of {list(entry.sizes or op.sizes)}, this is {op.kind} of {op.sizes}")
     try:
@@ -70,7 +71,7 @@ def _legal(entry: Entry, op: Structured, target: Any, where: str) -> Nest:
         raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
 
 
-def schedules_of(module: ir.Operation, target: Any) -> ScheduleFile:
+def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
     """The schedules that the kernels of a module carry, with what is legal and what the cost model predicts beside them."""
     kernels = {}
     for function in functions(module):

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf, prod
-from typing import Any
 
+from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Access, Structured, element_bits
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
@@ -68,7 +68,7 @@ class Cost:
 class CostModel:
     """Costs of schedules for one op on one target, by numbers that are read from the IR once."""
 
-    def __init__(self, op: Structured, target: Any) -> None:
+    def __init__(self, op: Structured, target: Target) -> None:
         self.op, self.target = op, target
         self.sizes = op.sizes
         self.reductions = op.reduction_dims

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 from math import prod
-from typing import Any
 
-from stepwell.passes.framework.registry import vector_bits
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.schedule.cost_model import room
 from stepwell.passes.schedule.nest import Nest
@@ -15,10 +14,10 @@ ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the cach
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
-def lanes_of(op: Structured, target: Any) -> int:
+def lanes_of(op: Structured, target: Target | None) -> int:
     """Elements of the widest type the op handles that fit one vector register of the target (256 bits if unknown)."""
     bits = max(element_bits(a.element_type) for a in op.accesses)
-    return max(1, vector_bits(target) // bits)
+    return (target or GENERIC).lanes(bits)
 
 
 def vector_width(size: int, lanes: int, vectors: int) -> int:
@@ -45,7 +44,7 @@ def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector:
 
 
 @schedule("any")
-def default(op: Structured, target: Any) -> Nest:
+def default(op: Structured, target: Target | None) -> Nest:
     """Loops in the op's order, vectors along the innermost contiguous dimension."""
     vector = best_parallel_vector(op)
     width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
@@ -53,7 +52,7 @@ def default(op: Structured, target: Any) -> Nest:
 
 
 @schedule("reduction", start=True)
-def reduction(op: Structured, target: Any) -> Nest:
+def reduction(op: Structured, target: Target | None) -> Nest:
     """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
     vector = best_parallel_vector(op)
     if vector < 0 or any(a.kind(vector) == "strided" for a in op.inputs if a.used and a.is_shaped):
@@ -78,13 +77,13 @@ def contiguous_inputs(op: Structured, dim: int) -> bool:
 
 
 @schedule("contraction", start=True)
-def contraction(op: Structured, target: Any) -> Nest:
+def contraction(op: Structured, target: Target | None) -> Nest:
     """A register tile as an outer product: vectors of one input against scalars of the other, all accumulators in registers."""
     vector = best_parallel_vector(op)
     if vector < 0:
         return reduction(op, target)
     lanes = lanes_of(op, target)
-    accumulators = room(op, vector, getattr(target, "vector_registers", 16))
+    accumulators = room(op, vector, (target or GENERIC).vector_registers)
     reused = [d for d in op.parallel_dims if d != vector and op.sizes[d] > 1 and outer_product(op, d, vector)]
     if not reused:
         alone = vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS)
@@ -102,20 +101,19 @@ def contraction(op: Structured, target: Any) -> Nest:
     return nest(op, vectors_outside(op, vector), unroll, vector, width)
 
 
-def in_stretches(op: Structured, target: Any, plain: Nest, width: int) -> Nest | None:
+def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
     """A nest that reads a large matrix, each element once, a few whole rows at a time; None where `plain` does so anyway.
 
     With one strip of columns after the other, each row is a jump to another page. In blocks of a few rows each core reads long stretches
     of all of them, and the sums of a row, which are small, go through its first cache.
     """
-    caches = getattr(target, "caches", None)
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
-    if caches is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
+    if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
         return None
     [matrix] = matrices
     summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > ROWS_OF_A_STRETCH and op.can_block(d)]
     once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
-    if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= caches.l2:
+    if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= target.caches.l2:
         return None
     share = -(-op.sizes[plain.vector] // (target.cores * width)) * width
     blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(share, op.sizes[plain.vector] // width * width)}

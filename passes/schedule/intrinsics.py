@@ -10,11 +10,12 @@ it multiplies is widened to no more than the types of the operands, so that the 
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.structured import Structured
 
 NONE = "none"  # the value of the knob for the plain body
@@ -72,10 +73,9 @@ def intrinsic(
     return add
 
 
-def available(op: Structured, target: Any) -> dict[str, Use]:
+def available(op: Structured, target: Target | None) -> dict[str, Use]:
     """The intrinsics of `target` that compute `op`, by name, those that do most first."""
-    features: frozenset[str] = getattr(target, "features", frozenset())
-    found = [i for i in _INTRINSICS.values() if i.features <= features]
+    found = [i for i in _INTRINSICS.values() if i.features <= (target or GENERIC).features]
     return {i.name: use for i in sorted(found, key=lambda i: -i.lanes * i.depth) if isinstance(use := use_of(i, op), Use)}
 
 

@@ -10,6 +10,7 @@ from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.dialect import NestAttr
 from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import NONE, available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
@@ -61,7 +62,7 @@ class Nest:
         return attribute
 
     @staticmethod
-    def of(op: Structured, target: Any = None) -> "Nest":
+    def of(op: Structured, target: Target | None = None) -> "Nest":
         """The schedule that `op` carries. Raises ScheduleError, naming the op, if there is none or if it is not legal for op and target."""
         operation = op.operation
         where = f"'{operation.name}' at {operation.location}"
@@ -90,7 +91,7 @@ class Nest:
         return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks, "prefetch": self.prefetch}
 
     @staticmethod
-    def from_values(values: Mapping[str, Any], op: Structured, target: Any) -> "Nest":
+    def from_values(values: Mapping[str, Any], op: Structured, target: Target | None) -> "Nest":
         """The schedule of `op` with these values of its knobs; lists count as tuples. Raises ScheduleError naming the knob that is wrong."""
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
         check_values(given, knobs(op, target))
@@ -100,7 +101,7 @@ class Nest:
         nest.check(op, target)
         return nest
 
-    def check(self, op: Structured, target: Any) -> None:
+    def check(self, op: Structured, target: Target | None) -> None:
         """Raise ScheduleError, naming the knob, what is legal and what came, if this schedule is not legal for `op` on `target`."""
         dims = len(op.sizes)
         if len(self.unroll) != dims or any(self.unroll[d] != 1 for d in op.reduction_dims):

@@ -1,15 +1,15 @@
 """The functions that choose schedules: their registry, and the choice for an op."""
 
 from collections.abc import Callable
-from typing import Any
 
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.search import improve
 
-Scheduler = Callable[[Structured, Any], Nest]
+Scheduler = Callable[[Structured, Target | None], Nest]
 _SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
 
 
@@ -27,9 +27,9 @@ def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Call
     return add
 
 
-def choose(op: Structured, target: Any) -> Nest:
+def choose(op: Structured, target: Target | None) -> Nest:
     """The default schedule of `op`: the most specific function registered for its kind and the target's family."""
-    family = getattr(target, "family", "generic")
+    family = "generic" if target is None else target.family
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:
             scheduler, start = _SCHEDULERS[key]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
-from typing import Any
 
+from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
 from stepwell.passes.schedule.intrinsics import NONE
@@ -17,7 +17,7 @@ LEAST_SUM = 128  # rounds of a sum that a block of it has at least: fewer are no
 VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 
-def improve(op: Structured, target: Any, start: Nest) -> Nest:
+def improve(op: Structured, target: Target, start: Nest) -> Nest:
     """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more.
 
     One that has blocks stays as it is: who cut them knows of pages and streams, as the model does not.

@@ -65,7 +65,7 @@ class ShareLoops(Pass):
         products = stages[-3]
         slots = self._slots(prod(products.op.extents), state)
         handed_on = [products.op.inputs[0], products.op.outputs[0]]
-        steps = {} if by_filters else steps_in_cache(products, handed_on, state.target.caches.per_core, slots, ROOM)
+        steps = {} if by_filters else steps_in_cache(products, handed_on, state.machine.caches.per_core, slots, ROOM)
         for stage in stages:
             loops: list[tuple[str, int]]
             if by_filters and "filters" in stage.axes:
@@ -82,7 +82,7 @@ class ShareLoops(Pass):
         """Have an op and what feeds it share loops, if it pays."""
         leader, units = fed.leader()
         slots = self._slots(prod(leader.op.extents) // QUICK, state)
-        steps = {"images": 1, **steps_in_cache(leader, [fed.handed_on(leader.op)], state.target.caches.per_core, slots, SMALL, units)}
+        steps = {"images": 1, **steps_in_cache(leader, [fed.handed_on(leader.op)], state.machine.caches.per_core, slots, SMALL, units)}
         # A loop of one round is left out, so that rows and columns can become one dimension (see `collapse-dimensions`).
         loops = [(name, step) for name, step in steps.items() if step < leader.extent(name)]
         if loops:
@@ -91,7 +91,7 @@ class ShareLoops(Pass):
 
     def _slots(self, work: int, state: PassState) -> int:
         """In how many stretches the outermost loop is dealt out: one for little work."""
-        return 1 if work < THREADED_WORK else self.slots or getattr(state.target, "cores", 1)
+        return 1 if work < THREADED_WORK else self.slots or state.machine.cores
 
 
 ROOM = 0.75  # of a core's own cache, for what shared loops keep there

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from stepwell.dialects.support.errors import ScheduleError
+from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import NONE, available
 
@@ -102,7 +103,7 @@ def block_knob(dim: int) -> str:
     return f"block.{dim}"
 
 
-def knobs(op: Structured, target: Any) -> tuple[Knob, ...]:
+def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
     """The knobs of a loop nest for `op` on `target`; `schedules.Nest` says what each means. The first of equals is the simplest."""
     parallel = tuple(op.parallel_dims)
     reasons = {d: op.why_not_vector(d) for d in range(len(op.sizes))}

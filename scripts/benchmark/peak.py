@@ -3,7 +3,8 @@
 import time
 
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.target.host import Target, resolve
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.registry import resolve
 from stepwell.driver.native import compile_ir
 
 __all__ = ["peak_flops", "source"]

@@ -10,7 +10,7 @@ from watchdog import Outcome, Watchdog
 import stepwell
 from stepwell.cli.main import main as command
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.target.host import MAX_THREADS, available_cores, thread_count
+from stepwell.dialects.target.cores import MAX_THREADS, available_cores, thread_count
 
 
 @pytest.fixture

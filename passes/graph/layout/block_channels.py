@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.passes.framework.registry import Pass, PassState, register_pass, vector_bits
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.layout.channel_blocks import Form, Layout, rule_of
 from stepwell.passes.graph.layout.channel_readers import readers
@@ -47,7 +47,7 @@ class BlockChannels(Pass):
             if rule is None or len(operation.results) != 1 or not all(t.is_static for t in operation.opview.result_types()):
                 continue
             dtype = type_of(operation.results[0]).dtype
-            block = self.block or vector_bits(state.target) // (8 * to_numpy(dtype).itemsize)
+            block = self.block or state.machine.lanes(8 * to_numpy(dtype).itemsize)
             layout = Layout(state, block, self.mask, forms, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 form = rule(operation.opview, layout)

@@ -10,7 +10,8 @@ from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.panels import in_panels
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass, vector_bits
+from stepwell.dialects.target.description import GENERIC
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
 
@@ -76,13 +77,13 @@ class _Panels(GraphBuilder):
         if not w.is_static:
             return "its right-hand side has an unknown size"
         bits = 8 * to_numpy(w.dtype).itemsize
-        lanes = max(1, vector_bits(self.target) // bits)
+        lanes = (self.target or GENERIC).lanes(bits)
         rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
         if not rows or columns < lanes // 2:
             return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"
         width = self.width or panel_width(rows, columns, lanes)
         matrix = source_of(op.rhs, self.weights)
-        caches = getattr(self.target, "caches", None)
+        caches = None if self.target is None else self.target.caches
         if matrix is not None:
             panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
         elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:

@@ -8,7 +8,8 @@ from math import inf
 import pytest
 
 from stepwell.dialects.core.mlir import ir, make_context
-from stepwell.dialects.target.host import Caches, resolve
+from stepwell.dialects.target.description import Caches
+from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule import schedulers

@@ -8,7 +8,7 @@ import pytest
 
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.support.errors import ScheduleError
-from stepwell.dialects.target.host import resolve
+from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest, sums_in_blocks

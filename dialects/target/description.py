@@ -1,0 +1,103 @@
+"""What is known of a machine that code is made for: instruction set, vectors, caches, cores, and what rounding it may do."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.target.cores import available_cores
+
+
+@dataclass(frozen=True)
+class Caches:
+    """Sizes in bytes of the data caches: those of one core, and the last one, which cores may share."""
+
+    l1d: int
+    l2: int
+    l3: int
+    l3_cores: int = 1
+    """How many of the process's cores share the last one."""
+
+    @property
+    def per_core(self) -> tuple[int, int, int]:
+        """What one core has of each when all are busy, the innermost first."""
+        return self.l1d, self.l2, self.l3 // self.l3_cores
+
+
+@dataclass(frozen=True)
+class Pipes:
+    """What a core does in a cycle with vectors of full width, as far as the cost of schedules depends on it."""
+
+    fmas: float
+    """Fused multiply-adds (or other arithmetic) started in a cycle."""
+    latency: int
+    """Cycles until the result of one can go into the next."""
+    loads: float
+    """Loads of vectors of full width started in a cycle."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine, as far as schedules and code generation depend on it."""
+
+    name: str
+    triple: str
+    cpu: str
+    features: frozenset[str]
+    """Names of the instruction-set extensions that it has, as LLVM spells them."""
+    vector_bits: int
+    """Width of a vector register."""
+    vector_registers: int
+    fma: bool
+    """Whether a multiplication and an addition are one instruction."""
+    cores: int
+    """Cores that the process may use."""
+    caches: Caches
+    pipes: Pipes
+    contraction: bool = True
+    """Whether `a * b + c` may be rounded once, where the machine has an instruction for that."""
+    vector_maths: bool = True
+    """Whether exp, tanh and the like are our own vector code; else they are the system's libm, element by element."""
+
+    @property
+    def family(self) -> str:
+        """What schedules may be registered for: `x86_64` or `aarch64`."""
+        return family_of(self.triple)
+
+    @property
+    def contracts(self) -> bool:
+        """Whether `a * b + c` is rounded once."""
+        return self.fma and self.contraction
+
+    def lanes(self, bits: int) -> int:
+        """How many elements of `bits` bits a vector register holds."""
+        return max(1, self.vector_bits // bits)
+
+
+# What named targets are taken to have, and the host where its system does not say: what is common among the machines of each kind.
+CACHES = {"x86_64": Caches(32 << 10, 1 << 20, 8 << 20, 4), "aarch64": Caches(64 << 10, 512 << 10, 4 << 20, 4)}
+_PIPES = Pipes(fmas=2, latency=4, loads=2)
+# Cores whose paths are half as wide as their vectors (Zen 4: AVX-512 in two halves; Agner Fog, "Instruction tables", 2023).
+_HALF_WIDTH = {"znver4": Pipes(fmas=1, latency=4, loads=1)}
+
+
+def describe(name: str, triple: str, cpu: str, features: frozenset[str], caches: Caches | None = None) -> Target:
+    """A machine by what LLVM calls it; what is not said of it is what is common among its kind."""
+    bits, registers, fma = _vectors(triple, features)
+    pipes = _HALF_WIDTH.get(cpu, _PIPES) if bits == 512 else _PIPES
+    return Target(name, triple, cpu, features, bits, registers, fma, available_cores(), caches or CACHES[family_of(triple)], pipes)
+
+
+def family_of(triple: str) -> str:
+    """The family of a triple: what schedules may be registered for."""
+    return "aarch64" if triple.startswith(("aarch64", "arm64")) else "x86_64"
+
+
+def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
+    """Width and number of the vector registers, and whether they have FMA."""
+    if family_of(triple) == "aarch64":
+        return 128, 32, True
+    if "avx512f" in features:
+        return 512, 32, True
+    return 256 if "avx" in features else 128, 16, "fma" in features
+
+
+GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, CACHES["x86_64"], _PIPES)
+"""What passes take a machine to be that nobody has named."""

@@ -1,0 +1,63 @@
+"""Targets by name: ours, the host, and those that plugins register."""
+
+from collections.abc import Callable
+
+from stepwell.dialects.support.errors import InputError, shown
+from stepwell.dialects.support.extensions import extension
+from stepwell.dialects.target.description import Target, describe
+from stepwell.dialects.target.host import host
+
+_X86_V3 = frozenset({"sse2", "sse4.2", "avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe", "popcnt"})
+_X86_V4 = _X86_V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_NAMED = {
+    "x86-64-v2": ("x86_64-unknown-linux-gnu", "x86-64-v2", frozenset({"sse2", "sse4.2", "popcnt"})),
+    "x86-64-v3": ("x86_64-unknown-linux-gnu", "x86-64-v3", _X86_V3),
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", "x86-64-v4", _X86_V4),
+    "aarch64-neon": ("aarch64-unknown-linux-gnu", "generic", frozenset({"neon", "fp-armv8"})),
+    "aarch64-dotprod": ("aarch64-unknown-linux-gnu", "neoverse-n1", frozenset({"neon", "fp-armv8", "dotprod"})),
+}
+_REGISTERED: dict[str, Target | Callable[[], Target]] = {"host": host}
+
+
+def register_target(name: str, target: Target | Callable[[], Target]) -> None:
+    """Register a machine under a name that `--target` and `target=` take; a function is called when it is asked for.
+
+    Raises InputError for a name that is taken by another.
+    """
+    if not isinstance(name, str) or not name:
+        raise InputError(f"expected the name of a target, got {shown(name)}")
+    if name in target_names() and _REGISTERED.get(name) != target:
+        raise InputError(f"target '{name}' is already there")
+    if not isinstance(target, Target):
+        extension(target)
+    _REGISTERED[name] = target
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a name means what it always does."""
+    return name == "host" or name in _NAMED
+
+
+def target_names() -> tuple[str, ...]:
+    """The names of all targets."""
+    return tuple(dict.fromkeys(("host", *_NAMED, *_REGISTERED)))
+
+
+def resolve(target: "str | Target") -> Target:
+    """The target named `target`: one of `target_names()`. Raises InputError for another name."""
+    if isinstance(target, Target):
+        return target
+    known = _REGISTERED.get(check_name(target))
+    if known is None:
+        return describe(target, *_NAMED[target])
+    found = known if isinstance(known, Target) else known()
+    if not isinstance(found, Target):
+        raise InputError(f"target '{target}': expected a Target, its function gives {shown(found)}")
+    return found
+
+
+def check_name(target: str) -> str:
+    """`target` itself. Raises InputError if no target has that name."""
+    if target not in target_names():
+        raise InputError(f"unknown target '{target}'; known: {', '.join(target_names())}")
+    return target
