@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.plugins import load_file
+from stepwell.driver.plugins import load_file
 
 if TYPE_CHECKING:
     from native_ops import Instance

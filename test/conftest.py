@@ -53,6 +53,6 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("STEPWELL_CACHE_BYTES", raising=False)
     for name in ("_modules", "_generating"):  # what other tests have registered by now
         monkeypatch.setattr(f"stepwell.dialects.support.extensions.{name}", set())
-    monkeypatch.setattr("stepwell.plugins._loaded", {})
+    monkeypatch.setattr("stepwell.driver.plugins._loaded", {})
     disk._note.cache_clear()
     return tmp_path / "cache"

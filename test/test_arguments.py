@@ -17,7 +17,7 @@ import stepwell
 from stepwell import ResourceError, StepwellError
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import ScheduleFile
-from stepwell.plugins import load_file
+from stepwell.driver.plugins import load_file
 
 
 class Stubborn:

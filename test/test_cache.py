@@ -231,8 +231,8 @@ def shift(b, x):
     script = f"""
 import numpy as np, sys
 sys.path.insert(0, {str(tmp_path)!r})
-import stepwell.plugins
-stepwell.plugins.load_file({str(plugin)!r})
+import stepwell.driver.plugins
+stepwell.driver.plugins.load_file({str(plugin)!r})
 model = stepwell.compile({str(model)!r})
 print(list(model.timings)[0], model(np.float32([1, -2, 3]))[0].tolist())
 """

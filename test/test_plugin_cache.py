@@ -24,7 +24,7 @@ def rule(b, x):
 READING = """
 import os
 from pathlib import Path
-from stepwell.plugins import depends_on
+from stepwell.plugin import depends_on
 
 SLOPE = float(Path(__file__).with_name("slope.txt").read_text())
 depends_on("more.txt")
@@ -40,11 +40,11 @@ def shifted(x):
 SCRIPT = """
 import json, sys
 import numpy as np
-import stepwell.driver.native, stepwell.plugins
+import stepwell.driver.native, stepwell.driver.plugins
 from stepwell.codegen import pool
 
 for plugin in sys.argv[2:]:
-    stepwell.plugins.load_file(plugin)
+    stepwell.driver.plugins.load_file(plugin)
 compiled = []
 def compile_units(units, **options):
     compiled.extend(unit.name for unit in units)

@@ -15,7 +15,7 @@ from stepwell.dialects.support.processes import LOADED_AT
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.host import identity
 from stepwell.dialects.target.registry import is_built_in, resolve
-from stepwell.plugins import loaded, modules_beside, of_code_generation
+from stepwell.driver.plugins import loaded, modules_beside, of_code_generation
 from stepwell.runtime.openmp import openmp
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ def add_common_options(parser: Parser) -> None:
 
 def load_plugins(options: argparse.Namespace) -> None:
     """Load installed plugins and those that were asked for."""
-    from stepwell import plugins
+    from stepwell.driver import plugins
 
     plugins.load_installed()
     for file in options.load:

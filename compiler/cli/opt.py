@@ -85,7 +85,7 @@ def run(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -> int:
         print(version_line("stepwell-opt"))
         return OK
     import stepwell.passes  # noqa: F401  (registers the built-in passes)
-    from stepwell import plugins
+    from stepwell.driver import plugins
 
     plugins.load_installed()
     for file in options.load:

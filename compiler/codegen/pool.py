@@ -19,7 +19,7 @@ from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.support.processes import Lock
 from stepwell.dialects.target.cores import available_cores
-from stepwell.plugins import of_code_generation
+from stepwell.driver.plugins import of_code_generation
 from stepwell.runtime.openmp import openmp
 
 # Below this many units the start of a process (0.5 s) costs more than compiling here.

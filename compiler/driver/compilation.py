@@ -15,10 +15,10 @@ from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
 from stepwell.driver.dynamic import DynamicModel
+from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.levels import LEVELS, PACKED
-from stepwell.plugins import load_installed
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import SIGNATURE, Lowered, check_main, derive_signature, set_signature
 from stepwell.driver.pipeline import Pipeline
+from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import LEVELS, check_level, levels_between
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
-from stepwell.plugins import load_installed
 
 if TYPE_CHECKING:
     import onnx

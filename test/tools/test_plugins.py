@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from commands import INPUTS, Commands, process
 
-from stepwell import plugins
 from stepwell.dialects.support.errors import InputError
+from stepwell.driver import plugins
 from stepwell.passes.framework import registry
 
 

@@ -37,7 +37,7 @@ passes()[os.environ["MISTAKE_IN"]].run = run
 # As many runs as there are levels, in one process: the passes are mended in between.
 FAILING = """
 import os, sys
-from stepwell import plugins
+from stepwell.driver import plugins
 from stepwell.cli.main import main
 from stepwell.passes.framework.registry import passes
 

@@ -1,21 +1,34 @@
-"""A plugin that adds one operator, `com.example::SoftShrink`: its op, its import rule and its lowering, all in this file.
+"""An operator of one's own, `com.example::SoftShrink`: its op, its import rule and its lowering, all in this file.
 
-Use it with `--load examples/soft_shrink/soft_shrink.py`, or from an installed package through the entry-point group `stepwell.plugins`.
+    stepwell run model.onnx --load examples/plugins/op.py
+
+or from an installed package through the entry-point group `stepwell.plugins`. Run by itself, it compiles a model with such a node.
 """
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_dtype
-from stepwell.dialects.graph.numerics import widened
-from stepwell.dialects.support.errors import InferenceError
-from stepwell.importer.builder import ImportBuilder, Value
-from stepwell.importer.registry import onnx_rule
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
-from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
-from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.plugin import (
+    FLOATS,
+    Elementwise,
+    GraphOp,
+    ImportBuilder,
+    InferenceError,
+    InferredTypes,
+    KeepsFinite,
+    LinalgBuilder,
+    Operand,
+    Operands,
+    Pure,
+    Result,
+    Scalars,
+    TensorType,
+    Value,
+    expect_dtype,
+    ir,
+    lowering,
+    onnx_rule,
+    widened,
+)
 
 
 class SoftShrinkOp(GraphOp, name="soft_shrink", traits=[Pure, Elementwise, KeepsFinite]):
@@ -55,3 +68,12 @@ def lower_soft_shrink(op: SoftShrinkOp, operands: Operands, b: LinalgBuilder) ->
         return s.select(s.compare("lt", x, s.const(0.0)), s.neg(size), size)
 
     return b.elementwise(operands, x_type.dtype, x_type.static_shape, body)
+
+
+if __name__ == "__main__":
+    import small_models
+
+    x = np.linspace(-2, 2, 15, dtype=np.float32).reshape(3, 5)
+    y = np.sign(2 * x) * np.maximum(np.abs(2 * x) - np.float32(0.75), 0)
+    model = small_models.chain([("Add", ["x", "x"], {}), ("com.example::SoftShrink", ["@"], {"amount": 0.75})], x, y)
+    small_models.check(model, x, y, kernels=1)

@@ -1,0 +1,188 @@
+"""What plugins are written with: one module with all that an op, a pass, a schedule or a target of one's own needs.
+
+What is here stays; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
+importer. docs/architecture.md shows for each thing that one may add the file to copy.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from stepwell.dialects.support.processes import uninterrupted
+
+if TYPE_CHECKING:
+    from stepwell.dialects import graph
+    from stepwell.dialects.core.mlir import affine, arith, func, ir, linalg, llvm, math, memref, scf, tensor, vector
+    from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, TensorType, to_numpy, type_of
+    from stepwell.dialects.core.weights import WeightTable
+    from stepwell.dialects.graph.base import (
+        Elementwise,
+        Fusion,
+        GraphOp,
+        InferredTypes,
+        KeepsChannels,
+        KeepsFinite,
+        MovesData,
+        Operand,
+        OptionalOperand,
+        Pure,
+        Region,
+        Result,
+        Trait,
+        VariadicOperand,
+        VariadicResult,
+    )
+    from stepwell.dialects.graph.builder import GraphBuilder
+    from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
+    from stepwell.dialects.graph.numerics import widened
+    from stepwell.dialects.support.errors import InferenceError, InputError, PassError, StepwellError, UnsupportedError
+    from stepwell.dialects.target.description import Caches, Pipes, Target
+    from stepwell.dialects.target.registry import register_target
+    from stepwell.driver.pipeline import Pipeline
+    from stepwell.driver.plugins import depends_on
+    from stepwell.importer.builder import ImportBuilder, Value
+    from stepwell.importer.registry import onnx_rule
+    from stepwell.passes.framework.registry import Pass, PassState, register_pass
+    from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
+    from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
+    from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
+    from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+    from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+    from stepwell.passes.graph_to_linalg.scalars import Scalars
+    from stepwell.passes.linalg.structured import Structured
+    from stepwell.passes.schedule.intrinsics import intrinsic
+    from stepwell.passes.schedule.nest import Nest
+    from stepwell.passes.schedule.schedulers import schedule
+
+_LAZY = {
+    # Ops
+    "stepwell.dialects.graph.base": (
+        "Elementwise Fusion GraphOp InferredTypes KeepsChannels KeepsFinite MovesData Operand OptionalOperand Pure Region Result Trait "
+        "VariadicOperand VariadicResult"
+    ),
+    "stepwell.dialects.core.types": "BOOL FLOATS INTEGERS NUMERIC TensorType to_numpy type_of",
+    "stepwell.dialects.graph.inference": "expect_dtype expect_rank expect_same_dtype",
+    "stepwell.dialects.graph.numerics": "widened",
+    "stepwell.dialects.graph.builder": "GraphBuilder",
+    # MLIR itself
+    "stepwell.dialects.core.mlir": "affine arith func ir linalg llvm math memref scf tensor vector",
+    # Import
+    "stepwell.importer.builder": "ImportBuilder Value",
+    "stepwell.importer.registry": "onnx_rule",
+    # Lowering
+    "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder",
+    "stepwell.passes.graph_to_linalg.lowerings": "Operands lowering",
+    "stepwell.passes.graph_to_linalg.scalars": "Scalars",
+    # Passes
+    "stepwell.passes.framework.registry": "Pass PassState register_pass",
+    "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions ops_below pattern",
+    "stepwell.passes.graph.matching": "has_one_use new_weight producer stored",
+    # Layouts
+    "stepwell.passes.graph.layout.channel_blocks": "Form Layout layout_rule",
+    # Schedules
+    "stepwell.passes.schedule.schedulers": "schedule",
+    "stepwell.passes.schedule.nest": "Nest",
+    "stepwell.passes.schedule.intrinsics": "intrinsic",
+    "stepwell.passes.linalg.structured": "Structured",
+    # Weights
+    "stepwell.dialects.core.weights": "WeightTable",
+    # Targets and pipelines
+    "stepwell.dialects.target.description": "Caches Pipes Target",
+    "stepwell.dialects.target.registry": "register_target",
+    "stepwell.driver.pipeline": "Pipeline",
+    # Errors
+    "stepwell.dialects.support.errors": "InferenceError InputError PassError StepwellError UnsupportedError",
+    # The plugin itself
+    "stepwell.driver.plugins": "depends_on",
+}
+_MODULE_OF = {name: module for module, names in _LAZY.items() for name in names.split()}
+
+__all__ = [
+    "BOOL",
+    "FLOATS",
+    "INTEGERS",
+    "NUMERIC",
+    "Caches",
+    "Elementwise",
+    "Form",
+    "Fusion",
+    "GraphBuilder",
+    "GraphOp",
+    "ImportBuilder",
+    "InferenceError",
+    "InferredTypes",
+    "InputError",
+    "KeepsChannels",
+    "KeepsFinite",
+    "Layout",
+    "LinalgBuilder",
+    "MovesData",
+    "Nest",
+    "NoMatch",
+    "Operand",
+    "Operands",
+    "OptionalOperand",
+    "Pass",
+    "PassError",
+    "PassState",
+    "PatternPass",
+    "Pipeline",
+    "Pipes",
+    "Pure",
+    "Region",
+    "Result",
+    "Rewriter",
+    "Scalars",
+    "StepwellError",
+    "Structured",
+    "Target",
+    "TensorType",
+    "Trait",
+    "UnsupportedError",
+    "Value",
+    "VariadicOperand",
+    "VariadicResult",
+    "WeightTable",
+    "affine",
+    "arith",
+    "depends_on",
+    "expect_dtype",
+    "expect_rank",
+    "expect_same_dtype",
+    "find_function",
+    "func",
+    "functions",
+    "graph",
+    "has_one_use",
+    "intrinsic",
+    "ir",
+    "layout_rule",
+    "linalg",
+    "llvm",
+    "lowering",
+    "math",
+    "memref",
+    "new_weight",
+    "onnx_rule",
+    "ops_below",
+    "pattern",
+    "producer",
+    "register_pass",
+    "register_target",
+    "scf",
+    "schedule",
+    "stored",
+    "tensor",
+    "to_numpy",
+    "type_of",
+    "vector",
+    "widened",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'stepwell.plugin' has no attribute '{name}'; it has: {', '.join(__all__)}")
+    with uninterrupted():
+        if name == "graph":
+            return import_module("stepwell.dialects.graph")
+        return getattr(import_module(_MODULE_OF[name]), name)

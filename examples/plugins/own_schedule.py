@@ -1,0 +1,28 @@
+"""A schedule of one's own: sums over rows go row by row, with no vector along the sum, and the rows on threads.
+
+    stepwell inspect model.onnx --schedules --load examples/plugins/own_schedule.py
+
+It replaces what is chosen for reductions. docs/schedules.md says what the knobs mean; a file of schedules replaces them for single kernels.
+"""
+
+import numpy as np
+
+from stepwell.plugin import Nest, Structured, Target, schedule
+
+
+@schedule("reduction")  # start=True would let the cost model go on from it
+def row_by_row(op: Structured, target: Target | None) -> Nest:
+    """The dimensions in their order, one element at a time."""
+    return Nest(order=tuple(op.parallel_dims), parallel=1, unroll=(1,) * len(op.sizes), vector=-1, width=1)
+
+
+if __name__ == "__main__":
+    import small_models
+
+    import stepwell
+
+    x = np.linspace(-2, 2, 24 * 40, dtype=np.float32).reshape(24, 40)
+    y = x.sum(axis=1)
+    model = small_models.chain([("ReduceSum", ["x", "axes"], {"keepdims": 0})], x, y, axes=np.array([1]))
+    small_models.check(model, x, y)
+    assert "vector = -1" in stepwell.lower(model, "scheduled").text()
