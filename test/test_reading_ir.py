@@ -5,8 +5,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.dialects.support.errors import IRError
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import IRError
 from stepwell.passes.framework.levels import LEVELS
 
 
