@@ -19,7 +19,7 @@ def pmaddwd_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 # A product of two matrices of bytes, summed in 32 bits, at level linalg: each function is a kernel, whose last argument is its result.
 PRODUCT = """
 module attributes {stepwell.inputs = [["x", tensor<16x64xi8>], ["w", tensor<64x32xi8>]], stepwell.outputs = [["y", tensor<16x32xi32>]]} {
-  func.func @main(%x: tensor<16x64xi8>, %w: tensor<64x32xi8>, %arena: tensor<0xi8>) -> tensor<16x32xi32> {
+  func.func @main(%x: tensor<16x64xi8>, %w: tensor<64x32xi8>, %arena: memref<?xi8>) -> tensor<16x32xi32> {
     %d = tensor.empty() : tensor<16x32xi32>
     %y = call @product(%x, %w, %d) : (tensor<16x64xi8>, tensor<64x32xi8>, tensor<16x32xi32>) -> tensor<16x32xi32>
     return %y : tensor<16x32xi32>
