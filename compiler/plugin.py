@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph.builder import GraphBuilder
     from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
-    from stepwell.dialects.support.errors import InferenceError, InputError, PassError, StepwellError, UnsupportedError
+    from stepwell.dialects.support.errors import ElementTypeError, InferenceError, InputError, PassError, StepwellError, UnsupportedError
     from stepwell.dialects.target.description import Caches, Pipes, Target
     from stepwell.dialects.target.registry import register_target
     from stepwell.driver.pipeline import Pipeline
@@ -90,7 +90,7 @@ _LAZY = {
     "stepwell.dialects.target.registry": "register_target",
     "stepwell.driver.pipeline": "Pipeline",
     # Errors
-    "stepwell.dialects.support.errors": "InferenceError InputError PassError StepwellError UnsupportedError",
+    "stepwell.dialects.support.errors": "ElementTypeError InferenceError InputError PassError StepwellError UnsupportedError",
     # The plugin itself
     "stepwell.driver.plugins": "depends_on",
 }
@@ -102,6 +102,7 @@ __all__ = [
     "INTEGERS",
     "NUMERIC",
     "Caches",
+    "ElementTypeError",
     "Elementwise",
     "Form",
     "Fusion",

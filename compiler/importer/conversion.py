@@ -10,7 +10,7 @@ from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.support.errors import InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
@@ -279,7 +279,7 @@ class Conversion:
     def _report(self, node: NodeProto, frame: Frame, error: StepwellError) -> None:
         reason = str(error.args[0])
         # What an op's inference declines is a fault of the model, but for element types: of these we support fewer than ONNX.
-        malformed = isinstance(error, ModelError) or (isinstance(error, InferenceError) and "element type" not in reason)
+        malformed = isinstance(error, (ModelError, InferenceError)) and not isinstance(error, ElementTypeError)
         self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed)
 
 

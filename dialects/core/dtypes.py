@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.support.errors import InferenceError
+from stepwell.dialects.support.errors import ElementTypeError
 
 FLOATS = ("f16", "bf16", "f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
@@ -28,10 +28,10 @@ def to_numpy(dtype: str) -> np.dtype:
 
 
 def from_numpy(dtype: np.dtype) -> str:
-    """The MLIR spelling of a numpy dtype. Raises InferenceError for one that has no tensor type here (strings, complex)."""
+    """The MLIR spelling of a numpy dtype. Raises ElementTypeError for one that has no tensor type here (strings, complex)."""
     name = _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     if name is None:
-        raise InferenceError(f"element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
+        raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
     return name
 
 

@@ -17,7 +17,7 @@ from stepwell.dialects.core.dtypes import (
     to_numpy,
 )
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.support.errors import InferenceError
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
 __all__ = [
     "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy",
@@ -91,15 +91,15 @@ class TensorType:
 def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
     if dtype not in DTYPES:
-        raise InferenceError(f"unknown element type '{dtype}'; known: {', '.join(DTYPES)}")
+        raise ElementTypeError(f"unknown element type '{dtype}'; known: {', '.join(DTYPES)}")
     return ir.Type.parse(dtype)
 
 
 def dtype_of(mlir_type: ir.Type) -> str:
-    """The spelling of an MLIR element type. Raises InferenceError for one outside our set."""
+    """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
     text = _FLOAT_CLASSES.get(type(mlir_type)) or str(mlir_type)  # printing costs, and most are floats
     if text not in DTYPES:
-        raise InferenceError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
+        raise ElementTypeError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
     return text
 
 

@@ -204,7 +204,7 @@ def checked_type(what: str, value: ir.Value) -> TensorType:
     try:
         return TensorType.from_mlir(value.type)
     except InferenceError as error:
-        raise InferenceError(f"{what}: {error.args[0]}") from None
+        raise type(error)(f"{what}: {error.args[0]}") from None
 
 
 def compatible(a: TensorType, b: TensorType) -> bool:

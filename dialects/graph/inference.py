@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
 from stepwell.dialects.graph.base import broadcast
-from stepwell.dialects.support.errors import InferenceError
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
 INDEX = ("i32", "i64")
 _KINDS = {
@@ -21,14 +21,14 @@ def kind_of(dtypes: Sequence[str]) -> str:
 def expect_dtype(name: str, operand: TensorType, dtypes: Sequence[str]) -> None:
     """The operand's element type is one of `dtypes`."""
     if operand.dtype not in dtypes:
-        raise InferenceError(f"the element type of operand '{name}' must be {kind_of(dtypes)}, got {operand}")
+        raise ElementTypeError(f"the element type of operand '{name}' must be {kind_of(dtypes)}, got {operand}")
 
 
 def expect_same_dtype(**operands: TensorType) -> None:
     """All the operands have one element type."""
     if len({t.dtype for t in operands.values()}) > 1:
         names = " and ".join(f"'{n}'" for n in operands)
-        raise InferenceError(f"operands {names} must have one element type, got {' and '.join(map(str, operands.values()))}")
+        raise ElementTypeError(f"operands {names} must have one element type, got {' and '.join(map(str, operands.values()))}")
 
 
 def expect_rank(name: str, operand: TensorType, rank: int) -> None:

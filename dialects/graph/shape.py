@@ -21,7 +21,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.support.errors import InferenceError, StepwellError
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
@@ -176,8 +176,10 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure]):
         expect_axis("axis", axis, first.rank)
         sizes = list(first.shape)
         for i, other in enumerate(inputs):
-            if other.dtype != first.dtype or other.rank != first.rank:
-                raise InferenceError(f"operand {i} must have the element type and rank of operand 0 ({first}), got {other}")
+            if other.dtype != first.dtype:
+                raise ElementTypeError(f"operand {i} must have the element type of operand 0 ({first}), got {other}")
+            if other.rank != first.rank:
+                raise InferenceError(f"operand {i} must have the rank of operand 0 ({first}), got {other}")
             for dim, size in enumerate(other.shape):
                 if dim != axis and size is not None and sizes[dim] not in (None, size):
                     raise InferenceError(f"dimension {dim} of operand {i} must be {sizes[dim]}, as in the operands before it; got {other}")

@@ -50,6 +50,10 @@ class InferenceError(StepwellError):
     code = "SW004"
 
 
+class ElementTypeError(InferenceError):
+    """An operation, or all of Stepwell, does not take an element type, of which ONNX has more: no fault of the model."""
+
+
 class PassError(StepwellError):
     """A pass or lowering failed: names the phase, pass, pattern, op and node, and the IR before it where that is known."""
 

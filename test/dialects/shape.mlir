@@ -135,7 +135,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<2x4xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>, %y: tensor<2x3xi32>) {
-  // expected-error @below {{'graph.concat' operand 1 must have the element type and rank of operand 0 (tensor<2x3xf32>), got tensor<2x3xi32>}}
+  // expected-error @below {{'graph.concat' operand 1 must have the element type of operand 0 (tensor<2x3xf32>), got tensor<2x3xi32>}}
   "graph.concat"(%x, %y) {axis = 0 : i64} : (tensor<2x3xf32>, tensor<2x3xi32>) -> tensor<4x3xf32>
   return
 }
