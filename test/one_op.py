@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from op_closeness import Bound, problem
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, passmanager
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
 from stepwell.dialects.core.weights import WeightTable
@@ -77,7 +78,7 @@ def build_kernel(body: Callable[..., Any], types: Sequence[TensorType], results:
         for kind in outs:
             block.add_argument(kind, function.location)
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], outs))
-        function.attributes["stepwell.kernel"] = ir.UnitAttr.get()
+        KernelInfo(function).is_kernel = True
         function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
     return module
 

@@ -69,7 +69,7 @@ def graph(nodes: list[onnx.NodeProto], given: list[int], result: list[int], cons
     return helper.make_graph(nodes, "chain", [value("x", TensorProto.FLOAT, given)], [value("y", TensorProto.FLOAT, result)], constants)
 
 
-SHARED = "shared = #sched.shared<"
+SHARED = "sched.shared = #sched.shared<"
 NETS = {
     **{f"{c} channels, windows of {n}": (normalised(c, n), "graph-opt", '"graph.blocked_lrn"', 2) for c, n in [(32, 5), (27, 3), (16, 7), (43, 5)]},
     **{f"classifier of {n}": (classifier(n), "graph-opt", '"graph.panel_matmul"', 2) for n in (1, 3)},
@@ -106,7 +106,7 @@ def test_agrees_with_onnxruntime(name: str) -> None:
 @pytest.mark.parametrize("operator", ["Mul", "Sub"])
 def test_sums_over_rows_with_an_operand_for_each_column(size: int, operator: str) -> None:
     """What follows the sums has one dimension, along which the sums lie in lanes: each lane has an element of its own."""
-    header = f"g (float[37, {size}] x, float[{size}] b) => (float[{size}] y) <int64[1] axes = {{0}}>"
+    header = f"g (float[37, {size}] x, float[{size}] b) => (float[{size}] y) <int64[1] sched.axes = {{0}}>"
     body = f"{{ s = ReduceSum <keepdims = 0> (x, axes) y = {operator}(s, b) }}"
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
     random = np.random.default_rng(size)

@@ -187,8 +187,9 @@ def test_ir_whose_checks_are_not_its_own() -> None:
     lowered = stepwell.lower(two_gathers(), "graph-opt", shapes={"i": (3,), "k": (3,)})
     text = lowered.text()
     for old, new, told in (
-        ("result = 1", "result = 2", "counted from 0"), ("sizes = array<i64: 7>", "sizes = array<i64: 7, 8>", "counted from 0"),
-        ("node = \"by_k\"", "nodes = \"by_k\"", "must list checks"), ("result = 1", "result = 0", r"must return \(\S+, \d+ elements of i64\), as"),
+        ("result = 1", "result = 2", "counted from 0"), ("sizes = array<i64: 7>", "sizes = array<i64: 7, 8>", "as many sizes as dims"),
+        ("node = \"by_k\"", "nodes = \"by_k\"", "there is no field 'nodes', expected node, op, result, dims, sizes, exact"),
+        ("result = 1", "result = 0", r"must return \(\S+, \d+ elements of i64\), as"),
     ):  # fmt: skip
         assert old in text
         with pytest.raises(IRError, match=told):

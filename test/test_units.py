@@ -49,14 +49,14 @@ def test_weights_are_transformed_for_the_arena_and_kept_nowhere_else() -> None:
     lowered = lowering.lower(model(), "affine")
     late = [name for name in lowered.weights if isinstance(lowered.weights.entry(name), Deferred)]
     assert late
-    assert any(name in lowered.module.operation.attributes["stepwell.arena"] for name in late)
+    assert any(name in lowered.info.arena for name in late)
     native.start_packing(lowered, None).result()
     assert all(isinstance(lowered.weights.entry(name), Deferred) for name in late)
 
 
 def test_a_weight_that_cannot_be_computed_is_told() -> None:
     lowered = lowering.lower(model(), "affine")
-    [name] = [e.name for e in lowered.module.operation.attributes["stepwell.arena"] if isinstance(lowered.weights.entry(e.name), Deferred)]
+    [name] = [e for e in lowered.info.arena if isinstance(lowered.weights.entry(e), Deferred)]
     bad = WeightTable({other: lowered.weights.entry(other) for other in lowered.weights if other != name})
     bad.add(name, Deferred(np.dtype(np.float32), lowered.weights.entry(name).shape, list))
     lowered.weights = bad

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import IRError
-from stepwell.passes.bufferize.kernels import SCRATCH, memref_bytes, result_count
+from stepwell.passes.bufferize.kernels import memref_bytes
 from stepwell.passes.framework.rewriting import find_function, functions
 
 _SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape")
@@ -62,8 +63,9 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
         if op.name == "func.call":
             kernel = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
             operands = [Operand.of(*places[v], v.type) for v in op.operands]
-            scratch = operands.pop() if SCRATCH in kernels[kernel].attributes else None
-            first = len(operands) - result_count(kernels[kernel])
+            info = KernelInfo(kernels[kernel])
+            scratch = operands.pop() if info.scratch_bytes is not None else None
+            first = len(operands) - info.results
             calls.append(Call(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
         elif op.name == "memref.view":
             argument, offset = places[op.operands[0]]

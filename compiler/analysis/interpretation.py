@@ -9,12 +9,12 @@ import numpy as np
 
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.dialects.core.dtypes import to_numpy
-from stepwell.dialects.core.index_checks import get_checks
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
-from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes
+from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
 from stepwell.passes.framework.levels import LEVELS, MEANT, PACKED, check_level
 from stepwell.runtime.buffers import pack_arena
@@ -41,11 +41,12 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
     with lowered.module.context:
         if LEVELS.index(level) < LEVELS.index(PACKED):
             return evaluate(module, lowered.weights, inputs)
-        taken, given = lowered.signature("inputs"), lowered.signature("outputs")
+        info = ModuleInfo(module)
+        taken, given = info.inputs, info.outputs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
-        arena = pack_arena(lowered.weights, arena_offsets(module), module_bytes(module, "stepwell.weights_bytes"))
+        arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
         results = run_module(module, [*map(_signless, arrays), arena])
-        checks = IndexChecks(get_checks(module.operation))
+        checks = IndexChecks(info.checks)
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 from stepwell.analysis.calls import Call, Operand, kernel_calls
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import IRError
-from stepwell.passes.bufferize.bufferize import BYTES, NAME
 from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.framework.rewriting import find_function
 
@@ -63,13 +63,13 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
     Raises IRError where a call reads bytes of the workspace or of an output that no call wrote, or that another one overwrote.
     """
     main = find_function(module, "main")
-    attributes = [ir.DictAttr(a) for a in main.attributes["arg_attrs"]] if "arg_attrs" in main.attributes else []
-    sizes = [ir.IntegerAttr(a[BYTES]).value for a in attributes if BYTES in a]
+    arguments = ValueInfo.arguments(main)
+    sizes = [value.byte_count for value in arguments[-2:] if value.byte_count is not None]
     types = list(main.type.inputs)
     count = len(types)
-    if len(sizes) != 2 or len(attributes) != count:
-        raise IRError(f"@main is expected to end in weights and workspace, arguments with {BYTES}")
-    names = [ir.StringAttr(a[NAME]).value if NAME in a else f"argument {i}" for i, a in enumerate(attributes[:-2])]
+    if len(sizes) != 2:
+        raise IRError(f"@main is expected to end in weights and workspace, arguments with {ValueInfo.byte_count.name}")
+    names = ValueInfo.names(arguments[:-2], "argument ")
     calls = kernel_calls(module)
     outputs = {destination.argument for call in calls for destination in call.destinations}
     inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]

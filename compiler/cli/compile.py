@@ -67,9 +67,10 @@ def _artifact(session: Session, lowered: "Lowered", kind: str) -> str | bytes:
 
 
 def _report(lowered: "Lowered", options: argparse.Namespace) -> None:
+    from stepwell.dialects.core.kernel_info import KernelInfo
     from stepwell.passes.framework.ir_files import used_weights
 
-    kernels = sum("stepwell.kernel" in op.operation.attributes for op in lowered.module.body.operations)
+    kernels = sum(KernelInfo(op).is_kernel for op in lowered.module.body.operations)
     weights = sum(lowered.weights.entry(name).nbytes for name in used_weights(lowered.module))
     times = f"{seconds(sum(lowered.timings.values()))}: {level_times(lowered.timings)}" if lowered.timings else "no time"
     parts = [plural(kernels, "distinct kernel")] * (kernels > 0) + [f"weights {quantity(weights, 'B')}"]

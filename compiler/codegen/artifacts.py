@@ -27,9 +27,3 @@ def whole_object(module: ir.Module) -> bytes:
     """One object that holds @main and every kernel."""
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     return compile_unit(whole_module(module), make_engine_context(), libraries)
-
-
-def node_names(module: ir.Module) -> list[str]:
-    """The names of the ONNX nodes, in the order that line numbers refer to (line = index + 1)."""
-    attributes = module.operation.attributes
-    return [ir.StringAttr(a).value for a in ir.ArrayAttr(attributes["stepwell.nodes"])] if "stepwell.nodes" in attributes else []

@@ -1,11 +1,11 @@
 """A model at some level between import and code, and what is kept on its module about the whole of it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.dialects.core.index_checks import get_checks, widths
+from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
@@ -18,7 +18,6 @@ from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
 
 BUFFERS = "affine"  # from this level on @main takes memory for its results and for what lies between
-SIGNATURE = ("stepwell.inputs", "stepwell.outputs")
 
 
 @dataclass
@@ -45,36 +44,17 @@ class Lowered:
         """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""
         return str(self.module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic))
 
-    def signature(self, which: str) -> list[tuple[str, TensorType]]:
-        """Names and types of the model's "inputs" or "outputs"."""
-        entries = ir.ArrayAttr(self.module.operation.attributes[f"stepwell.{which}"])
-        return [(ir.StringAttr(e[0]).value, TensorType.from_mlir(ir.TypeAttr(e[1]).value)) for e in map(ir.ArrayAttr, entries)]
-
-
-def arena_offsets(module: ir.Module) -> dict[str, int]:
-    """The offset of each weight in the arena."""
-    attributes = module.operation.attributes
-    return {e.name: ir.IntegerAttr(e.attr).value for e in ir.DictAttr(attributes["stepwell.arena"])} if "stepwell.arena" in attributes else {}
-
-
-def module_bytes(module: ir.Module, attribute: str) -> int:
-    """A number of bytes that a module says in an attribute, `stepwell.weights_bytes` say; 0 where it says none."""
-    attributes = module.operation.attributes
-    return ir.IntegerAttr(attributes[attribute]).value if attribute in attributes else 0
-
-
-def set_signature(module: ir.Module, *sides: Sequence[tuple[str, TensorType]]) -> None:
-    """Note the names and types of a model's inputs and outputs on its module."""
-    # Below the graph level types lose their signedness and functions their results, so names and types are kept on the module.
-    for key, side in zip(SIGNATURE, sides, strict=True):
-        entries = [ir.ArrayAttr.get([ir.StringAttr.get(name), ir.TypeAttr.get(t.to_mlir())]) for name, t in side]
-        module.operation.attributes[key] = ir.ArrayAttr.get(entries)
+    @property
+    def info(self) -> ModuleInfo:
+        """What the module says about the whole of the model."""
+        return ModuleInfo(self.module)
 
 
 def check_main(lowered: Lowered) -> None:
     """Raise IRError where @main takes or returns something else than the module's attributes and the level say: code reads what it is given."""
-    kind, hidden = find_function(lowered.module.operation, "main").type, widths(get_checks(lowered.module.operation))
-    sides = [[_plain(t) for _, t in lowered.signature(which)] for which in ("inputs", "outputs")]
+    kind, info = find_function(lowered.module.operation, "main").type, lowered.info
+    hidden = widths(info.checks)
+    sides = [[_plain(t) for _, t in side] for side in (info.inputs, info.outputs)]
     sides[1] += [f"{n} elements of i64" for n in hidden]
     place = LEVELS.index(lowered.level)
     buffers = place >= LEVELS.index(BUFFERS)
@@ -105,21 +85,19 @@ def _as(description: str, kind: ir.Type) -> str:
 
 def derive_signature(module: ir.Module) -> None:
     """Names and types from @main of IR written by hand, at a level where it still takes and returns tensors."""
-    main = find_function(module.operation, "main")
-    function_type = main.type
-    sides = []
-    for types, attributes, prefix in ((function_type.inputs, "arg_attrs", "input"), (function_type.results, "res_attrs", "output")):
-        names = list(main.attributes[attributes]) if attributes in main.attributes else [ir.DictAttr.get({})] * len(types)
-        side = []
-        for i, (mlir_type, entry) in enumerate(zip(types, map(ir.DictAttr, names), strict=True)):
-            if isinstance(mlir_type, ir.RankedTensorType):
-                named = ir.StringAttr(entry["stepwell.name"]).value if "stepwell.name" in entry else f"{prefix}{i}"
-                side.append((named, TensorType.from_mlir(mlir_type)))
-        sides.append(side)
-    sides[1] = sides[1][: len(sides[1]) - len(widths(get_checks(module.operation)))]
-    if not sides[1]:
-        raise IRError("the module has no stepwell.inputs and stepwell.outputs, and its @main returns no tensors to derive them from")
-    set_signature(module, *sides)
+    main, info = find_function(module.operation, "main"), ModuleInfo(module)
+    kinds = main.type
+    arguments, results = ValueInfo.names(ValueInfo.arguments(main), "input"), ValueInfo.names(ValueInfo.results(main), "output")
+    sides = [
+        [(name, TensorType.from_mlir(kind)) for name, kind in zip(names, types, strict=True) if isinstance(kind, ir.RankedTensorType)]
+        for names, types in ((arguments, kinds.inputs), (results, kinds.results))
+    ]
+    outputs = sides[1][: len(sides[1]) - len(widths(info.checks))]
+    if not outputs:
+        raise IRError(
+            f"the module has no {ModuleInfo.inputs.name} and {ModuleInfo.outputs.name}, and its @main returns no tensors to derive them from"
+        )
+    info.inputs, info.outputs = sides[0], outputs
 
 
 def _check_lowered(name: str, value: Any) -> None:

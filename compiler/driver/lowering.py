@@ -11,7 +11,7 @@ from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
-from stepwell.driver.lowered import SIGNATURE, Lowered, check_main, derive_signature, set_signature
+from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions
@@ -72,7 +72,7 @@ def read_ir(
         module = parse_module(text, context, name)
         state = PassState(weights=weights, target=resolve(options.target), schedules=schedules, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
-        if any(key not in module.operation.attributes for key in SIGNATURE):
+        if not lowered.info.has_signature:
             derive_signature(module)
         if level != LEVELS[-1]:  # where each argument may be one by itself, or all are one
             check_main(lowered)
@@ -125,6 +125,6 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
     state = PassState(weights=imported.weights, target=resolve(options.target), schedules=options.schedules, budget=imported.budget)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds})
     with imported.module.context, imported.module.operation.location:
-        set_signature(imported.module, imported.inputs, imported.outputs)
+        lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

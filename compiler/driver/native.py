@@ -9,17 +9,15 @@ import numpy as np
 
 from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import code_generation
-from stepwell.codegen.artifacts import node_names
 from stepwell.codegen.objects import Unit, split_module
 from stepwell.codegen.pool import compile_units
-from stepwell.dialects.core.index_checks import get_checks
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.target.cores import thread_count
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Parts, assemble
-from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes
+from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
 from stepwell.driver.pipeline import grouped
 from stepwell.driver.snapshots import Snapshots
@@ -63,7 +61,7 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
     """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
-    offsets, size = arena_offsets(lowered.module), module_bytes(lowered.module, "stepwell.weights_bytes")
+    offsets, size = lowered.info.arena, lowered.info.weights_bytes
     beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
     packing = beside.submit(_weights, lowered.weights, offsets, size, store)
     beside.shutdown(wait=False)
@@ -91,11 +89,11 @@ def make_parts(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, 
     weights = packing.result()
     reached(lowered, "obj", clock(), on_level)
     return Parts(
-        inputs=[TensorInfo.of(n, t) for n, t in lowered.signature("inputs")],
-        outputs=[TensorInfo.of(n, t) for n, t in lowered.signature("outputs")],
-        objects=objects, weights=weights, workspace_bytes=module_bytes(lowered.module, "stepwell.workspace_bytes"),
-        nodes=node_names(lowered.module), object_keys=object_keys, weights_key=weights.key if isinstance(weights, Kept) else None,
-        checks=get_checks(lowered.module.operation),
+        inputs=[TensorInfo.of(n, t) for n, t in lowered.info.inputs],
+        outputs=[TensorInfo.of(n, t) for n, t in lowered.info.outputs],
+        objects=objects, weights=weights, workspace_bytes=lowered.info.workspace_bytes,
+        nodes=list(lowered.info.nodes), object_keys=object_keys, weights_key=weights.key if isinstance(weights, Kept) else None,
+        checks=list(lowered.info.checks),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
@@ -75,7 +76,7 @@ class Conversion:
             self.outputs = [(name, type_of(value)) for name, value in results]
             self.builder.known_values.release()
             _describe(main, self.inputs, self.outputs)
-            module.operation.attributes["stepwell.nodes"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in self.nodes])
+            ModuleInfo(module).nodes = self.nodes
         return module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
@@ -317,8 +318,8 @@ def _check_types(node: NodeProto, values: Sequence[Binding], frame: Frame) -> No
 def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:
     """Give the function its type and the names of its arguments and results."""
     main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([t.to_mlir() for _, t in inputs], [t.to_mlir() for _, t in outputs]))
-    for attribute, described in (("arg_attrs", inputs), ("res_attrs", outputs)):
-        main.attributes[attribute] = ir.ArrayAttr.get([ir.DictAttr.get({"stepwell.name": ir.StringAttr.get(name)}) for name, _ in described])
+    ValueInfo.set_arguments(main, [ValueInfo(name=name) for name, _ in inputs])
+    ValueInfo.set_results(main, [ValueInfo(name=name) for name, _ in outputs])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _KINDS = {"ERROR": "error", "WARNING": "warning", "NOTE": "note", "REMARK": "remark"}
@@ -28,11 +28,15 @@ class Diagnostic:
         return f"{self.where(file)}: {self.kind}: {self.message}"
 
 
+def diagnosed(message: str, location: Any) -> Diagnostic:
+    """An error of ours about the op at a location."""
+    place = str(location)
+    return Diagnostic("error", message, *line_of(place), "" if place == "loc(unknown)" else place)
+
+
 def from_native(record: Any) -> list[Diagnostic]:
     """A record of the bindings and its notes; what only repeats the op's text is left out."""
-    place = str(record.location)
-    line, column = line_of(place)
-    own = Diagnostic(_KINDS[record.severity.name], record.message, line, column, "" if place == "loc(unknown)" else place)
+    own = replace(diagnosed(record.message, record.location), kind=_KINDS[record.severity.name])
     notes = [note for inner in record.notes for note in from_native(inner) if not note.message.startswith("see current operation:")]
     return [own, *notes]
 

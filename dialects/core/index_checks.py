@@ -3,20 +3,11 @@
 @main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
 column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
 whose codes are those below 2n. Where the model declares the sizes of a result and the data ask for some, it is the code of how many more
-they ask for: 0 is right.
+they ask for: 0 is right. A module lists its checks in `ModuleInfo.checks`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from stepwell.dialects.support.errors import InferenceError, IRError
-
-if TYPE_CHECKING:
-    from stepwell.dialects.core.mlir import ir
-
-CHECKS = "stepwell.checks"
-"""The attribute of a module that lists its checks."""
 
 
 @dataclass(frozen=True)
@@ -68,33 +59,12 @@ def widths(checks: Sequence[IndexCheck]) -> list[int]:
     return list({check.result: len(check.sizes) for check in checks}.values())
 
 
-def set_checks(module: "ir.Operation", checks: Sequence[IndexCheck]) -> None:
-    """Put the checks on a module."""
-    from stepwell.dialects.core.attributes import to_attribute  # here and below, because a model from the cache does without the bindings
-
-    if checks:
-        module.attributes[CHECKS] = to_attribute([{name: v for name, v in vars(check).items() if v is not False} for check in checks])
-
-
-def get_checks(module: "ir.Operation") -> list[IndexCheck]:
-    """The checks of a module. Raises IRError if their attribute is not one that `set_checks` makes."""
-    from stepwell.dialects.core.attributes import to_python
-
-    if CHECKS not in module.attributes:
-        return []
-    try:
-        checks = [IndexCheck(**entry) for entry in to_python(module.attributes[CHECKS])]
-    except (TypeError, InferenceError):
-        checks = []
-    results = dict.fromkeys(check.result for check in checks if _is_sound(check))
-    lengths = {(check.result, len(check.sizes)) for check in checks}
-    if not checks or list(results) != list(range(len(lengths))):
-        fields = ", ".join(IndexCheck.__annotations__)
-        raise IRError(f"the attribute '{CHECKS}' must list checks ({fields}) of hidden results counted from 0, got {module.attributes[CHECKS]}")
-    return checks
-
-
-def _is_sound(check: IndexCheck) -> bool:
-    numbers = isinstance(check.dims, tuple) and isinstance(check.sizes, tuple) and all(isinstance(n, int) for n in (*check.dims, *check.sizes))
-    texts = isinstance(check.node, str) and isinstance(check.op, str)
-    return numbers and texts and isinstance(check.exact, bool) and 0 < len(check.dims) == len(check.sizes)
+def complaint(checks: Sequence[IndexCheck]) -> str | None:
+    """What is wrong with a list of checks as a whole; None if nothing is."""
+    for check in checks:
+        if len(check.dims) != len(check.sizes) or not check.dims:
+            return f"the check of {check.node}: expected as many sizes as dims, at least one, got {list(check.sizes)} and {list(check.dims)}"
+    results = list(dict.fromkeys(check.result for check in checks))
+    if results != list(range(len({(check.result, len(check.sizes)) for check in checks}))):
+        return f"hidden results are counted from 0 in order and have one width each, got {[check.result for check in checks]}"
+    return None

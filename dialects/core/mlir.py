@@ -3,7 +3,7 @@
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
@@ -23,8 +23,8 @@ with uninterrupted():  # native code that an interrupt leaves half set up cannot
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
     "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "create_operation", "define_group_accessors",
-    "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "operand_fields", "operand_group", "parse_module",
-    "passmanager", "register_dialect", "registered_dialects",
+    "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
+    "parse_module", "passmanager", "register_dialect", "registered_dialects",
     "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
 ]  # fmt: skip
 
@@ -160,8 +160,11 @@ with uninterrupted():
     _repair_ext()
 _loading = Lock()
 """Of whoever makes a context: a dialect that is being loaded is kept in its class, and registered in tables of the whole process."""
-_BUILT_IN = ("stepwell.dialects.graph", "stepwell.dialects.sched.dialect")  # importing them registers them
+_BUILT_IN = (  # importing them registers our dialects and what operations carry
+    "stepwell.dialects.graph", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info", "stepwell.dialects.core.kernel_info",
+)  # fmt: skip
 _dialects: list[Any] = []
+_checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}
 
 
 def register_dialect(dialect: Any) -> Any:
@@ -225,15 +228,23 @@ def _diagnostic_text(diagnostic: Any) -> str:
     return f"{diagnostic.location}: {diagnostic.message}{notes}"
 
 
+def on_parse(check: Callable[[ir.Operation], Sequence[Diagnostic]]) -> Callable[[ir.Operation], Sequence[Diagnostic]]:
+    """Have `parse_module` refuse a module in which `check` finds something: a decorator. Python cannot verify a dialect's attributes otherwise."""
+    _checks[check.__qualname__] = check
+    return check
+
+
 def parse_module(text: str, context: ir.Context, source: str = "<string>") -> ir.Module:
     """The module in `text`. Raises IRError with every diagnostic, and its place in `source`, when it does not parse or verify."""
     try:
-        return ir.Module.parse(text, context)
+        module = ir.Module.parse(text, context)
     except ir.MLIRError as error:
-        found = _told(error)
-        if not found:
-            found = [_silently_refused(text, context)]
+        found = _told(error) or [_silently_refused(text, context)]
         raise IRError(summary(found, source), diagnostics=found) from None
+    found = [diagnostic for check in _checks.values() for diagnostic in check(module.operation)]
+    if found:
+        raise IRError(summary(found, source), diagnostics=found)
+    return module
 
 
 def _told(error: ir.MLIRError) -> list[Diagnostic]:

@@ -1,11 +1,21 @@
 """Operations with regions: fused groups, conditionals and loops, and the terminator they share."""
 
+from stepwell.dialects.core.attribute_kinds import TEXT
+from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
 from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, Pure, Region, VariadicOperand, VariadicResult, compatible
 from stepwell.dialects.support.errors import InferenceError
 
-REASON = "stepwell.reason"  # on an op that may not be lowered: why there is not something simpler in its place
+
+class ControlInfo(Carrier):
+    """What a conditional or a loop says about itself."""
+
+    on, what = ("graph.if", "graph.loop"), "a graph.if or a graph.loop"
+
+    reason: Carried[str | None] = Carried("stepwell.reason", TEXT, None)
+    """Why there is not something simpler in its place, for the message should it not be lowered."""
+
 
 
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.index_checks import get_checks, widths
+from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType, from_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
 
-NAME = "stepwell.name"
 Values = MutableMapping[ir.Value, Any]
 
 
@@ -30,17 +30,11 @@ def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.nd
         raise StepwellError("the module has no function @main")
     main = functions["main"].operation
     block = main.regions[0].blocks[0]
-    names = value_names(main, "arg_attrs", "input", len(block.arguments))
+    names = ValueInfo.names(ValueInfo.arguments(main), "input")
     arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
     results = Evaluator(functions, weights).run(block, arguments, {})
-    names = value_names(main, "res_attrs", "output", len(results))
-    return dict(zip(names, results[: len(results) - len(widths(get_checks(module.operation)))], strict=False))
-
-
-def value_names(function: ir.Operation, attribute: str, prefix: str, count: int) -> list[str]:
-    """The names of a function's arguments or results; `input0`, `output1` and so on where they have none."""
-    entries = list(ir.ArrayAttr(function.attributes[attribute])) if attribute in function.attributes else [None] * count
-    return [ir.StringAttr(entry[NAME]).value if entry is not None and NAME in entry else f"{prefix}{i}" for i, entry in enumerate(entries)]
+    names = ValueInfo.names(ValueInfo.results(main), "output")
+    return dict(zip(names, results[: len(results) - len(widths(ModuleInfo(module).checks))], strict=False))
 
 
 def checked_inputs(names: Sequence[str], types: Sequence[TensorType], inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ class Sched(Dialect, name="sched"):
 
 
 class NestAttr(Attribute, dialect=Sched, name="nest"):
-    """A loop nest; `knobs` is a dictionary of named, legal values (see `passes/schedule/nest.py`)."""
+    """A loop nest; `knobs` is a dictionary of them by name (see `dialects/sched/nest.py`)."""
 
     knobs: ir.DictAttr
 

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import func, ir, use_count
+from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions, ops_below
-
-BYTES = "stepwell.bytes"
 
 
 @register_pass("bare-arguments", level="affine")
@@ -33,12 +32,14 @@ class BareArguments(Pass):
                     func.CallOp([], call.attributes["callee"], [v for i, v in enumerate(call.operands) if i not in gone])
                 call.erase()
         _remove_empty_views(op)
+        declared = ValueInfo.arguments(main)
         for index, argument in enumerate(main.arguments):
-            size = 1 if is_empty(argument.type) else _declared_bytes(main, index)
+            size = 1 if is_empty(argument.type) else declared[index].byte_count
             if size is not None:
                 argument.set_type(ir.MemRefType.get([size], ir.IntegerType.get_signless(8)))
             elif isinstance(argument.type, ir.MemRefType) and not argument.type.has_static_shape:
-                raise PassError(f"argument {index} of @main at {main.location} is a {argument.type} without the attribute '{BYTES}': it has no size")
+                name = ValueInfo.byte_count.name
+                raise PassError(f"argument {index} of @main at {main.location} is a {argument.type} without the attribute '{name}': it has no size")
         _retype(main)
 
 
@@ -71,15 +72,6 @@ def _remove_empty_views(op: ir.Operation) -> None:
     for inner in reversed(ops_below(op)):
         if inner.name.startswith("memref.") and len(inner.results) == 1 and is_empty(inner.results[0].type) and not use_count(inner.results[0]):
             inner.erase()
-
-
-def _declared_bytes(main: Any, index: int) -> int | None:
-    """The size that an argument attribute states for a byte arena; None for any other argument."""
-    if "arg_attrs" not in main.attributes:
-        return None
-    entry = ir.DictAttr(main.attributes["arg_attrs"][index])
-    size: int | None = ir.IntegerAttr(entry[BYTES]).value if BYTES in entry else None
-    return size
 
 
 def _retype(function: Any) -> None:

@@ -3,24 +3,21 @@
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import arith, defining_op, func, ir, memref
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
-from stepwell.passes.bufferize.kernels import KERNEL, SCRATCH, bufferise_kernels, copy_generic, result_count
+from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.nest import ATTRIBUTE
 from stepwell.passes.schedule.schedulers import choose
 
-NAME = "stepwell.name"
 COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
-BYTES = "stepwell.bytes"  # on @main's weights and workspace arguments: how many bytes they must hold
-WORKSPACE_BYTES = "stepwell.workspace_bytes"
-LOWER_BOUND = "stepwell.workspace_lower_bound"
-WEIGHTS_BYTES = "stepwell.weights_bytes"
 
 
 @register_pass("bufferize", level="scheduled")
@@ -40,13 +37,12 @@ class Bufferize(Pass):
         block = op.regions[0].blocks[0]
         main.operation.detach_from_parent()
         bufferise_kernels(op, state)
-        kernels = {f.sym_name.value: f for f in functions(op) if KERNEL in f.attributes}
+        kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         plan = assign(main, kernels)
         _check_workspace(plan, state.budget.limits)
         _MainBuilder(op, main, kernels, plan, state).build(ir.InsertionPoint(block))
-        i64 = ir.IntegerType.get_signless(64)
-        op.attributes[WORKSPACE_BYTES] = ir.IntegerAttr.get(i64, plan.workspace_bytes)
-        op.attributes[LOWER_BOUND] = ir.IntegerAttr.get(i64, plan.lower_bound)
+        info = ModuleInfo(op)
+        info.workspace_bytes, info.workspace_lower_bound = plan.workspace_bytes, plan.lower_bound
         for name in set(kernels) - plan.aliased_kernels:
             _promise_no_alias(kernels[name])
         state.count("in-place results", plan.in_place)
@@ -69,7 +65,7 @@ def _check_workspace(plan: Assignment, limits: Limits) -> None:
 def _promise_no_alias(kernel: Any) -> None:
     """No call of this kernel shares memory between its destinations, or between one of them and what it reads."""
     count = len(kernel.arguments)
-    first = count - result_count(kernel) - int(SCRATCH in kernel.attributes)
+    first = KernelInfo(kernel).first_destination(count)
     attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= first else {}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
 
@@ -91,24 +87,19 @@ class _MainBuilder:
         types = [as_memref(a.type) for a in self.inputs] + [as_memref(v.type) for v in returned.operands] + [arena, arena]
         with ip, old.location:
             new = func.FuncOp("main", ir.FunctionType.get(types, []))
-            new.attributes["arg_attrs"] = ir.ArrayAttr.get(self._argument_attributes(len(returned.operands)))
+            ValueInfo.set_arguments(new, self._argument_info())
             block = new.add_entry_block([old.location] * len(types))
             self.arguments = list(block.arguments)
             with ir.InsertionPoint(block):
                 for op in self.main.regions[0].blocks[0].operations:
                     self._emit(op.operation)
 
-    def _argument_attributes(self, outputs: int) -> list[ir.Attribute]:
-        i64 = ir.IntegerType.get_signless(64)
-
-        def kept(attributes: str, index: int) -> ir.Attribute:
-            values = self.main.attributes.get(attributes, None)
-            entry = ir.DictAttr(values[index]) if values is not None else None
-            return ir.DictAttr.get({NAME: entry[NAME]} if entry is not None and NAME in entry else {})
-
-        weights = ir.IntegerAttr(self.module.attributes[WEIGHTS_BYTES]).value if WEIGHTS_BYTES in self.module.attributes else 0
-        sizes = [ir.DictAttr.get({BYTES: ir.IntegerAttr.get(i64, n)}) for n in (weights, self.plan.workspace_bytes)]
-        return [*(kept("arg_attrs", i) for i in range(len(self.inputs))), *(kept("res_attrs", i) for i in range(outputs)), *sizes]
+    def _argument_info(self) -> list[ValueInfo]:
+        """Inputs and outputs by their names, then weights and workspace with their sizes."""
+        arguments, results = ValueInfo.arguments(self.main), ValueInfo.results(self.main)
+        named = [ValueInfo(name=value.name) for value in [*arguments[: len(self.inputs)], *results]]
+        sizes = (ModuleInfo(self.module).weights_bytes, self.plan.workspace_bytes)
+        return [*named, *(ValueInfo(byte_count=size) for size in sizes)]
 
     def _emit(self, op: ir.Operation) -> None:
         with op.location:
@@ -135,11 +126,11 @@ class _MainBuilder:
             return name
         with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
             kernel = func.FuncOp(name, ir.FunctionType.get([flat, flat], []), visibility="private")
-            kernel.attributes[KERNEL] = kernel.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+            KernelInfo(kernel).make_kernel()
             block = kernel.add_entry_block([self.main.location] * 2)
             with ir.InsertionPoint(block):
                 copied = copy_generic(*block.arguments)
-                copied.attributes[ATTRIBUTE] = choose(Structured(copied), self.state.target).to_attribute()
+                ScheduleInfo(copied).nest = choose(Structured(copied), self.state.target)
                 func.ReturnOp([])
         self.kernels[name] = kernel
         return name

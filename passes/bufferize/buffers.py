@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.kernels import IN_PLACE, SCRATCH, memref_bytes
+from stepwell.passes.bufferize.kernels import memref_bytes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack
 
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
@@ -195,12 +196,8 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
     for op in ops:
         if op.name != "func.call":
             continue
-        kernel = kernels[callee(op)]
-        if IN_PLACE not in kernel.attributes:
-            continue
-        pairs = list(ir.DenseI64ArrayAttr(kernel.attributes[IN_PLACE]))
         taken = set()  # of the results: those that have the memory of an input by now
-        for index, number in zip(pairs[::2], pairs[1::2], strict=True):
+        for index, number in KernelInfo(kernels[callee(op)]).in_place:
             if number in taken:
                 continue
             target, source = plan.values[op.results[number]], plan.values[op.operands[index]]
@@ -227,10 +224,7 @@ def callee(op: ir.Operation) -> str:
 
 
 def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int:
-    if op.name != "func.call" or SCRATCH not in kernels[callee(op)].attributes:
-        return 0
-    size: int = ir.IntegerAttr(kernels[callee(op)].attributes[SCRATCH]).value
-    return size
+    return KernelInfo(kernels[callee(op)]).scratch_bytes or 0 if op.name == "func.call" else 0
 
 
 def _lay_out(plan: Assignment) -> None:

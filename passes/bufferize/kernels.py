@@ -3,23 +3,20 @@
 from dataclasses import replace
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.chains import chains
 from stepwell.passes.bufferize.packing import Lifetime, pack
-from stepwell.passes.bufferize.sharing import SLICE, Sharing, Slice
+from stepwell.passes.bufferize.sharing import Sharing
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
-from stepwell.passes.schedule.nest import ATTRIBUTE, sums_in_blocks
+from stepwell.passes.schedule.nest import sums_in_blocks
 from stepwell.passes.schedule.schedulers import choose
-
-KERNEL = "stepwell.kernel"
-RESULTS = "stepwell.results"  # on a kernel with several results, or none: how many of its arguments are destinations, scratch coming after them
-IN_PLACE = "stepwell.in_place"  # on a kernel: pairs of an argument and the result (by number) whose destination may share its memory
-SCRATCH = "stepwell.scratch_bytes"  # on a kernel: the size of its scratch argument
 
 _BUFFERISE = (
     "builtin.module(canonicalize,"
@@ -31,7 +28,7 @@ _BUFFERISE = (
 
 def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
     """Turn every kernel of `module` (which holds no caller of them) from tensors to memrefs, with scratch as its last argument."""
-    kernels = [f for f in functions(module) if KERNEL in f.attributes]
+    kernels = [f for f in functions(module) if KernelInfo(f).is_kernel]
     for kernel in kernels:
         _protect_inputs(kernel)
         _place_views(kernel)
@@ -40,7 +37,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
     except ir.MLIRError as error:
         raise PassError(f"bufferisation of the kernels failed: {error}") from None
     for kernel in functions(module):
-        if KERNEL not in kernel.attributes:
+        if not KernelInfo(kernel).is_kernel:
             continue
         if "arg_attrs" in kernel.attributes:
             del kernel.attributes["arg_attrs"]
@@ -49,13 +46,7 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
         _take_scratch(kernel)
         pairs = in_place_arguments(kernel)
         if pairs:
-            kernel.attributes[IN_PLACE] = ir.DenseI64ArrayAttr.get([number for pair in pairs for number in pair])
-
-
-def result_count(kernel: Any) -> int:
-    """How many results a kernel on memrefs has: as many arguments are their destinations, the last ones before its scratch."""
-    count: int = ir.IntegerAttr(kernel.attributes[RESULTS]).value if RESULTS in kernel.attributes else 1
-    return count
+            KernelInfo(kernel).in_place = pairs
 
 
 def _protect_inputs(kernel: Any) -> None:
@@ -89,7 +80,7 @@ def _drop_results(kernel: Any) -> None:
         func.ReturnOp([])
     end.erase()
     if len(outs) != 1:
-        kernel.attributes[RESULTS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(outs))
+        KernelInfo(kernel).results = len(outs)
     set_signature(kernel)
 
 
@@ -102,7 +93,7 @@ def _copies_to_generics(kernel: Any, state: PassState) -> None:
             continue
         with ir.InsertionPoint(copy), copy.location:
             copied = copy_generic(source, target)
-        copied.attributes[ATTRIBUTE] = choose(Structured(copied), state.target).to_attribute()
+        ScheduleInfo(copied).nest = choose(Structured(copied), state.target)
         copy.erase()
 
 
@@ -144,13 +135,13 @@ def _take_scratch(kernel: Any) -> None:
         with ir.InsertionPoint(o), o.location:
             view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
         if kept:
-            view.operation.attributes[SLICE] = kept.to_attribute()
+            BufferInfo(view).slice = kept
         o.results[0].replace_all_uses_with(view.result)
         o.erase()
     for o in ops_below(kernel.operation, "memref.dealloc"):
         o.erase()
     set_signature(kernel)
-    kernel.attributes[SCRATCH] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), total)
+    KernelInfo(kernel).scratch_bytes = total
 
 
 def _pack_slots(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
@@ -232,8 +223,8 @@ def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
     in the destination meanwhile, and nothing else has to do with that.
     """
     arguments = list(kernel.regions[0].blocks[0].arguments)
-    first = len(arguments) - int(SCRATCH in kernel.attributes) - result_count(kernel)
-    outs = arguments[first : first + result_count(kernel)]
+    first = KernelInfo(kernel).first_destination(len(arguments))
+    outs = arguments[first : first + KernelInfo(kernel).results]
     allowed = []
     for nest in chains(structured_ops(kernel.operation)):
         written = nest.root.outputs[0].value

@@ -1,10 +1,10 @@
 """Kernels whose nests share outer loops: who shares what, and the buffers that shrink to a slice for it."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.kernel_info import Slice
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.chains import Chain
@@ -12,26 +12,7 @@ from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.linalg.structured import Access, Structured, walk
 from stepwell.passes.linalg.views import RESHAPES, origin
 
-SLICE = "stepwell.slice"  # on the view of a scratch buffer that holds no more than a slice of its type
 Path = tuple[tuple[str, int], ...]  # the loops around a chain, outermost first: name, and number of the run of neighbours that share it
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What is kept of a buffer that only chains in common loops use: for the first `loops` of them, one step; in each slot its own."""
-
-    loops: int
-    run: int  # the number of the outermost loop
-    slots: int  # of it
-    bytes: int  # of one slice; in the attribute, from a slot's slice to that of the next
-
-    def to_attribute(self) -> ir.Attribute:
-        return to_attribute(asdict(self))
-
-    @staticmethod
-    def of(view: ir.Operation) -> "Slice | None":
-        """The slice that a view of scratch memory is marked as; None if it holds all of its type."""
-        return Slice(**to_python(view.attributes[SLICE])) if SLICE in view.attributes else None
 
 
 def paths(chains: Sequence[Chain]) -> list[Path]:

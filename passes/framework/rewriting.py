@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.mlir import ir, rewrite
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.dialects.graph.base import ops_with
@@ -242,11 +243,7 @@ def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
 
 def used_weights(module: Any) -> set[str]:
     """The names of the weights that a module uses, by its parameters or by its arena."""
-    names = {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")}
-    attributes = module.operation.attributes
-    if "stepwell.arena" in attributes:
-        names |= {entry.name for entry in ir.DictAttr(attributes["stepwell.arena"])}
-    return names
+    return {ir.StringAttr(op.attributes["id"]).value for op in ops_below(module.operation, "graph.parameter")} | ModuleInfo(module).arena.keys()
 
 
 def drop_unused_weights(op: Any, weights: WeightTable) -> None:

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.index_checks import IndexCheck, get_checks, out_of_range, set_checks, widths
+from stepwell.dialects.core.index_checks import IndexCheck, out_of_range, widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.numerics import first_out_of_range
@@ -19,7 +20,6 @@ from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ANY, Range, ranges
 
-NAME = "stepwell.name"
 BY_AXIS = ("graph.gather", "graph.gather_elements", "graph.scatter_elements")
 BY_VECTOR = ("graph.gather_nd", "graph.scatter_nd")
 # Their results hold the same elements as their operands, if they hold any.
@@ -133,7 +133,7 @@ class _Checks:
     def __init__(self, module: ir.Operation, main: Any, b: GraphBuilder) -> None:
         self.module, self.main, self.b = module, main, b
         self.end = list(main.regions[0].blocks[0].operations)[-1].operation
-        self.checks = get_checks(module)
+        self.checks = list(ModuleInfo(module).checks)
         self.made: dict[tuple[ir.Value, bool], int] = {}
         self.count = len(widths(self.checks))
         self.hidden: list[tuple[ir.Value, str]] = []
@@ -167,7 +167,7 @@ class _Checks:
         """Have @main return what was added, and the module say what it is."""
         if self.hidden:
             self._give_back([value for value, _ in self.hidden], [name for _, name in self.hidden])
-            set_checks(self.module, self.checks)
+            ModuleInfo(self.module).checks = self.checks
 
     def _give_back(self, hidden: Sequence[ir.Value], names: Sequence[str]) -> None:
         """Have @main return these too, under names of their own."""
@@ -175,10 +175,8 @@ class _Checks:
         with ir.InsertionPoint(self.end), self.end.location:
             ir.Operation.create("func.return", operands=[*outputs, *hidden])
         self.end.erase()
-        attributes = self.main.attributes
-        had = list(attributes["res_attrs"]) if "res_attrs" in attributes else [ir.DictAttr.get({})] * len(outputs)
-        attributes["res_attrs"] = ir.ArrayAttr.get([*had, *(ir.DictAttr.get({NAME: ir.StringAttr.get(name)}) for name in names)])
-        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, [*kind.results, *(v.type for v in hidden)]))
+        ValueInfo.set_results(self.main, [*ValueInfo.results(self.main), *(ValueInfo(name=name) for name in names)])
+        self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, [*kind.results, *(v.type for v in hidden)]))
 
 
 def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:

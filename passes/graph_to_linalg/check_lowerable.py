@@ -7,7 +7,7 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.base import GraphOp
-from stepwell.dialects.graph.control import REASON
+from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
@@ -41,8 +41,8 @@ class CheckLowerable(Pass):
 
 def _reason(op: Any, known: set[str]) -> str | None:
     if op.name not in known:
-        why = f" ({ir.StringAttr(op.attributes[REASON]).value})" if REASON in op.attributes else ""
-        return f"'{op.name}' has no lowering to linalg{why}"
+        why = ControlInfo(op).reason if op.name in ControlInfo.on else None
+        return f"'{op.name}' has no lowering to linalg{f' ({why})' if why else ''}"
     for result in op.results:
         if not type_of(result).is_static:
             return f"'{op.name}' gives {result.type}, whose size is not known before it runs; supported: sizes known at compile time"

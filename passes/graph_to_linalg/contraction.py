@@ -4,10 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.dialects.graph.windows import window_counts
-from stepwell.dialects.sched.shared_loops import AXES
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -39,7 +38,7 @@ def contract(
     total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
     made = defining_op(total)
     if axes and made is not None:
-        made.attributes[AXES] = to_attribute(dict(axes))
+        ScheduleInfo(made).axes = axes
     return narrowed(b, total, dtype)
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import convert, functions
@@ -9,7 +10,6 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.signless import remove_signs
 
-KERNEL = "stepwell.kernel"
 LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched")
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
 
@@ -27,7 +27,7 @@ class ConvertGraphToLinalg(Pass):
         convert(op, conversions(), state, legal=LEGAL, illegal="graph")
         remove_signs(op)
         for function in functions(op):
-            if KERNEL in function.attributes:
+            if KernelInfo(function).is_kernel:
                 copy_borrowed_result(function, state)
 
 

@@ -5,14 +5,12 @@ from typing import Any
 
 from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import arith, bufferization, ir, memref
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.types import from_numpy, type_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph_to_linalg.signless import cast_sign, signless_type
-
-ARENA = "stepwell.arena"
-BYTES = "stepwell.weights_bytes"
 
 
 @register_pass("pack-weights", level="graph-opt")
@@ -50,9 +48,8 @@ class PackWeights(Pass):
             inner.results[0].replace_all_uses_with(views[entry, kind])
             inner.erase()
         _add_argument(main, weights.type)
-        i64 = ir.IntegerType.get_signless(64)
-        op.attributes[ARENA] = ir.DictAttr.get({entry: ir.IntegerAttr.get(i64, offset) for entry, offset in offsets.items()})
-        op.attributes[BYTES] = ir.IntegerAttr.get(i64, end)
+        info = ModuleInfo(op)
+        info.arena, info.weights_bytes = offsets, end
         state.count("weights", len(offsets))
         state.count("weight bytes", end)
 

@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from stepwell.dialects import graph
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.framework.rewriting import NoMatch
@@ -12,15 +13,13 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
 from stepwell.passes.graph_to_linalg.windows import padded
 
-KERNEL = "stepwell.kernel"
-
 
 def in_kernel(op: GraphOp) -> bool:
     """Whether an op lies in a kernel (else in @main, which only calls, reshapes and concatenates)."""
     function: Any = op.operation.parent
     while function.operation.name != "func.func":
         function = function.operation.parent
-    return KERNEL in function.operation.attributes
+    return KernelInfo(function).is_kernel
 
 
 @lowering(graph.ConstantOp)

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor
-from stepwell.dialects.sched.shared_loops import ATTRIBUTE, to_shared_attribute
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Access, Structured
@@ -128,8 +128,8 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
     if member.shared:
         place = {d: i for i, g in enumerate(groups) for d in g}
         taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}
-        loops = [replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.shared]
-        op.attributes[ATTRIBUTE] = to_shared_attribute(loops)
+        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.shared)
+        ScheduleInfo(op).shared = loops
     result: ir.Value = op.results[0]
     return result
 

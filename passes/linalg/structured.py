@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, use_count
-from stepwell.dialects.sched.shared_loops import SharedLoop, shared_loops
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.rewriting import ops_below
 
@@ -138,7 +139,7 @@ class Structured:
     @cached_property
     def shared(self) -> tuple[SharedLoop, ...]:
         """The loops around this op that it shares with its neighbours. Raises PassError for a dimension or step that the op does not have."""
-        loops = shared_loops(self.operation)
+        loops = ScheduleInfo(self.operation).shared
         for loop in loops:
             if loop.dim not in self.parallel_dims or self.extents[loop.dim] % loop.step:
                 raise PassError(

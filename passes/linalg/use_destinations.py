@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, ops_below
@@ -20,7 +21,7 @@ class UseDestinations(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if "stepwell.kernel" not in op.attributes:
+        if not KernelInfo(op).is_kernel:
             return
         block = op.regions[0].blocks[0]
         for operation in ops_below(op, "linalg.generic"):

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.bufferize.chains import Chain, chains
-from stepwell.passes.bufferize.sharing import Sharing, Slice, rounds
+from stepwell.passes.bufferize.sharing import Sharing, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.structured import Structured, structured_ops, walk
 from stepwell.passes.linalg.views import RESHAPES, origin
@@ -25,7 +26,7 @@ from stepwell.passes.schedule.segments import Segment
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 
-    Generic over the body of the op and its indexing maps; how it is computed comes from its `sched` and `shared` attributes alone.
+    Generic over the body of the op and its indexing maps; how it is computed comes from its `sched.nest` and `sched.shared` attributes alone.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -112,7 +113,7 @@ class _Lowering:
             chain = self.chains[index]
             for access in [a for member in chain.members for a in member.accesses if a.is_shaped and a.value not in out]:
                 view = defining_op(origin(access.value, RESHAPES))
-                kept = Slice.of(view) if view is not None else None
+                kept = BufferInfo(view).slice if view is not None else None
                 if view is None or kept is None:
                     continue
                 stands = chain.root.outputs[0] if access.value == chain.root.outputs[0].value else access

@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -13,7 +14,7 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
-from stepwell.passes.schedule.nest import ATTRIBUTE, Nest
+from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose
 from stepwell.passes.schedule.space import knobs, to_json
 
@@ -34,9 +35,9 @@ class AssignSchedules(Pass):
         given = {} if file is None else from_file(file, op, found, state.target)
         state.count("schedules from a file", len(given))
         for place, structured in enumerate(found):
-            attributes = structured.operation.attributes
-            if place in given or ATTRIBUTE not in attributes:
-                attributes[ATTRIBUTE] = (given.get(place) or default_schedule(structured, state.target)).to_attribute()
+            info = ScheduleInfo(structured.operation)
+            if place in given or not info.is_scheduled:
+                info.nest = given.get(place) or default_schedule(structured, state.target)
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:
@@ -77,7 +78,7 @@ def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
     for function in functions(module):
         entries = {}
         for place, op in enumerate(structured_ops(function.operation)):
-            if ATTRIBUTE in op.operation.attributes:
+            if ScheduleInfo(op.operation).is_scheduled:
                 nest = Nest.of(op, target)
                 notes: dict[str, Any] = {"legal": to_json(knobs(op, target))}
                 if target is not None:

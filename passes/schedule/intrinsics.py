@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.structured import Structured
 
-NONE = "none"  # the value of the knob for the plain body
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
+from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
-from stepwell.passes.schedule.intrinsics import NONE
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
 from stepwell.passes.schedule.parallel import shared
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from stepwell.dialects.core.attributes import to_python
 from stepwell.dialects.core.mlir import defining_op, ir, use_count
-from stepwell.dialects.sched.shared_loops import ATTRIBUTE, AXES, SharedLoop, shared_loops, to_shared_attribute
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Access, Structured, Walk, element_bits, walk
@@ -20,10 +20,10 @@ from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
 class ShareLoops(Pass):
     """Put loops around several ops of a kernel, each of which then does a slice at a time.
 
-    rewrite: {axes = {rows = 3, …}}  ->  {shared = #sched.shared<[{loop = "rows", dim = 3, step = 1, slots = 2}, …]>}
-    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {shared = …} on both
+    rewrite: {sched.axes = {rows = 3, …}}  ->  {sched.shared = #sched.shared<[{loop = "rows", dim = 3, step = 1, slots = 2}, …]>}
+    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.shared = …} on both
 
-    Where ops run over more things than data, as Winograd's do, the lowering says with `axes` which loops of theirs run over the same one. The
+    Where ops run over more things than data, as Winograd's do, the lowering says with `sched.axes` which loops of theirs run over the same one. The
     pass knows Winograd's five stages: two over channels that transform the image, the products, and two over filters that transform
     back. Elsewhere it looks at what a contraction reads and the op that makes that, an element-wise one or a depthwise convolution: the
     loops in which both go over it are those of images, rows and columns. A pooling of what a contraction, or Winograd's last stage,
@@ -42,7 +42,7 @@ class ShareLoops(Pass):
     slots: int = 0  # stretches that the outermost loop is dealt out in; 0 for one to each of the target's cores
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        staged = [Structured(o) for o in ops_below(op, "linalg.generic") if AXES in o.attributes]
+        staged = [Structured(o) for o in ops_below(op, "linalg.generic") if ScheduleInfo(o).axes]
         stages = [_Stage.of(s) for s in staged]
         kinds = [set(stage.axes) for stage in stages]
         if state.target is None:
@@ -53,13 +53,13 @@ class ShareLoops(Pass):
             elif (fed := next(fed_ops(op, "contraction"), None)) is not None:
                 self._share_fed(fed, state)
             for fed in fed_ops(op, "reduction"):
-                if shared_loops(fed.producer.operation):
+                if ScheduleInfo(fed.producer.operation).shared:
                     fed.follow()
                 else:
                     self._share_fed(fed, state)
-            state.count(self.name, int(any(ATTRIBUTE in o.attributes for o in ops_below(op, "linalg.generic"))))
+            state.count(self.name, int(any(ScheduleInfo(o).shared for o in ops_below(op, "linalg.generic"))))
         for s in staged:
-            del s.operation.attributes[AXES]
+            del ScheduleInfo(s.operation).axes
 
     def _share_winograd(self, stages: "list[_Stage]", by_filters: bool, state: PassState) -> None:
         products = stages[-3]
@@ -115,7 +115,7 @@ class _Stage:
 
     @staticmethod
     def of(op: Structured) -> "_Stage":
-        return _Stage(op, to_python(op.operation.attributes[AXES]))
+        return _Stage(op, dict(ScheduleInfo(op.operation).axes))
 
     def extent(self, axis: str) -> int:
         """How many iterations its loop of that name has; 1 if it has none."""
@@ -125,8 +125,8 @@ class _Stage:
         """Say on the op that it shares these loops in these steps, outermost first, the first one dealt out to `slots`."""
         rounds = self.extent(loops[0][0]) // loops[0][1]
         dealt = [min(slots, rounds), *[1] * (len(loops) - 1)]
-        shared = [SharedLoop(name, self.axes[name], step, n) for (name, step), n in zip(loops, dealt, strict=True)]
-        self.op.operation.attributes[ATTRIBUTE] = to_shared_attribute(shared)
+        shared = (SharedLoop(name, self.axes[name], step, n) for (name, step), n in zip(loops, dealt, strict=True))
+        ScheduleInfo(self.op.operation).shared = tuple(shared)
 
 
 @dataclass
@@ -173,15 +173,15 @@ class Fed:
 
     def follow(self) -> None:
         """Have the one that shares no loops share those of the other, from the outermost one as far as it has them too."""
-        leader = self.producer if shared_loops(self.producer.operation) else self.reader
+        leader = self.producer if ScheduleInfo(self.producer.operation).shared else self.reader
         loops: list[SharedLoop] = []
-        for loop in shared_loops(leader.operation):
+        for loop in ScheduleInfo(leader.operation).shared:
             one, there = walk(leader, self.handed_on(leader), loop.dim), self.counterpart(leader, loop.dim)
             if one is None or there is None or loop.step * one.stretch % there[1].stretch:
                 break
             loops.append(replace(loop, dim=there[0], step=loop.step * one.stretch // there[1].stretch))
         if loops:
-            self.other(leader).operation.attributes[ATTRIBUTE] = to_shared_attribute(loops)
+            ScheduleInfo(self.other(leader).operation).shared = tuple(loops)
 
 
 IMAGE = {0: "images", 2: "rows", 3: "columns"}  # by the dimensions of (N, C, spatial…)

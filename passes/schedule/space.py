@@ -5,10 +5,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.intrinsics import NONE, available
+from stepwell.passes.schedule.intrinsics import available
 
 MAX_STEP = 64  # iterations of one dimension that a register tile may hold: it is emitted unrolled
 MAX_WIDTH = 1024  # elements of one vector

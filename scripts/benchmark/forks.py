@@ -34,7 +34,7 @@ def module(elements: int, parallel: int) -> str:
       func.func private @kernel(%x: {kind}, %out: {kind}) -> {kind} attributes {{stepwell.kernel, llvm.no_inline}} {{
         %one = arith.constant 1.0 : f32
         %y = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
-          iterator_types = ["parallel", "parallel"], sched = #sched.nest<{{order = array<i64: 0, 1>, parallel = {parallel} : i64,
+          iterator_types = ["parallel", "parallel"], sched.nest = #sched.nest<{{order = array<i64: 0, 1>, parallel = {parallel} : i64,
           unroll = array<i64: 1, 1>, vector = 1 : i64, width = {LANES} : i64}}>}} ins(%x : {kind}) outs(%out : {kind}) {{
         ^bb0(%a: f32, %o: f32):
           %s = arith.addf %a, %one : f32

@@ -10,6 +10,7 @@ from benchmark.jobs import Failure, Feed, KernelTime, Profile
 from benchmark.peak import peak_flops
 from stepwell.analysis.calls import Call, kernel_calls
 from stepwell.cli.inspect import flops_of
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.support.errors import IRError
@@ -93,7 +94,7 @@ def kernel_flops(text: str) -> dict[str, int | None]:
         module = parse_module(text, context, "graph-opt")
         found: dict[str, int | None] = {}
         for function in functions(module.operation):
-            if "stepwell.kernel" in function.operation.attributes:
+            if KernelInfo(function).is_kernel:
                 views = [op.opview for op in ops_below(function.operation)]
                 amounts = [flops_of(view) for view in views if isinstance(view, GraphOp) and len(view.operation.operands)]
                 found[function.sym_name.value] = None if None in amounts else sum(amount or 0 for amount in amounts)

@@ -20,7 +20,7 @@ def schedule(order, parallel, unroll, vector, width, block=(), prefetch=0):
         return "array<i64" + (": " + ", ".join(map(str, values)) if values else "") + ">"
 
     return (
-        f"sched = #sched.nest<{{order = {numbers(order)}, parallel = {parallel} : i64, unroll = {numbers(unroll)}, "
+        f"sched.nest = #sched.nest<{{order = {numbers(order)}, parallel = {parallel} : i64, unroll = {numbers(unroll)}, "
         f"vector = {vector} : i64, width = {width} : i64{f', block = {numbers(block)}' if any(block) else ''}"
         f"{f', prefetch = {prefetch} : i64' if prefetch else ''}}}>"
     )

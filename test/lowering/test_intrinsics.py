@@ -35,7 +35,7 @@ def attribute(unroll: tuple[int, ...], vector: int, width: int, intrinsic: str) 
     steps = ", ".join(map(str, unroll))
     order = ", ".join(str(d) for d in range(len(unroll)) if d < 2)
     return (
-        f'sched = #sched.nest<{{intrinsic = "{intrinsic}", order = array<i64: {order}>, parallel = 1 : i64, unroll = array<i64: {steps}>, '
+        f'sched.nest = #sched.nest<{{intrinsic = "{intrinsic}", order = array<i64: {order}>, parallel = 1 : i64, unroll = array<i64: {steps}>, '
         f"vector = {vector} : i64, width = {width} : i64}}>"
     )
 

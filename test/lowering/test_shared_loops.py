@@ -8,7 +8,7 @@ from lowering.linalg_model import run_kernel
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.errors import IRError, PassError
 from stepwell.passes.bufferize.chains import chains
 from stepwell.passes.bufferize.kernels import _pack_slots
 from stepwell.passes.bufferize.packing import Lifetime
@@ -23,7 +23,7 @@ EPSILON = np.finfo(np.float32).eps
 
 def shared(*loops: tuple[str, int, int, int]) -> str:
     entries = [f'{{loop = "{name}", dim = {dim} : i64, step = {step} : i64, slots = {slots} : i64}}' for name, dim, step, slots in loops]
-    return f"shared = #sched.shared<[{', '.join(entries)}]>"
+    return f"sched.shared = #sched.shared<[{', '.join(entries)}]>"
 
 
 def two_products(b: int, m: int, k: int, n: int, o: int, first: str, second: str) -> str:
@@ -167,14 +167,20 @@ def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
         ([("b", 0, 1, 2)], [("b", 0, 1, 1)], "in 1 and 2 slots"),
         ([("b", 0, 2, 1)], [("b", 2, 4, 1)], "steps of 4"),
         ([("b", 3, 1, 1)], [], "parallel dimensions are"),
-        ([("b", 0, 0, 1)], [], "step and slots 1 or more"),
-        ([("b", 0, 2, 1), ("r", 1, 3, 2)], [], "slots 1 but for the first"),
         ([("r", 1, 2, 1)], [("r", 1, 3, 1)], "take 2 and 3 rounds"),
     ],
 )
 def test_loops_that_cannot_be_shared(first, second, message):
     with CONTEXT, pytest.raises(PassError, match=message):
         sharing_of(*(shared(*loops) if loops else "" for loops in (first, second)))
+
+
+@pytest.mark.parametrize(
+    ("loops", "message"), [([("b", 0, 0, 1)], "step and slots 1 or more"), ([("b", 0, 2, 1), ("r", 1, 3, 2)], "slots 1 but for the first")]
+)
+def test_loops_that_make_no_sense_for_any_op(loops, message):
+    with CONTEXT, pytest.raises(IRError, match=message):
+        sharing_of(shared(*loops), "")
 
 
 def test_a_result_must_be_made_in_the_round_that_uses_it():
@@ -204,7 +210,7 @@ def test_without_a_target_nothing_is_shared_and_the_names_of_loops_go() -> None:
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse("""
           func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-            %0 = linalg.generic {axes = {rows = 0 : i64}, indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
+            %0 = linalg.generic {sched.axes = {rows = 0 : i64}, indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
                 outs(%x : tensor<4xf32>) {
             ^bb0(%a: f32):
               %s = arith.addf %a, %a : f32

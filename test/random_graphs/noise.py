@@ -190,11 +190,11 @@ def functions_of(module: Any) -> dict[str, Any]:
 
 def outputs_of(module: Any, machine: Evaluator, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """What `@main` gives, run by an evaluator."""
-    from stepwell.dialects.graph.evaluate import value_names
+    from stepwell.dialects.core.module_info import ValueInfo
 
     main = machine.functions["main"].operation
     block = main.regions[0].blocks[0]
-    names = value_names(main, "arg_attrs", "input", len(block.arguments))
+    names = ValueInfo.names(ValueInfo.arguments(main), "input")
     with np.errstate(all="ignore"):
         results = machine.run(block, [inputs[name] for name in names], {})
-    return dict(zip(value_names(main, "res_attrs", "output", len(results)), results, strict=True))
+    return dict(zip(ValueInfo.names(ValueInfo.results(main), "output"), results, strict=True))

@@ -7,7 +7,7 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.control import REASON, IfOp, LoopOp
+from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
@@ -72,7 +72,7 @@ def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | N
     first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
     results, made = rolled_loop(b, limit, first, initial, body)
     if objection is not None:
-        made.attributes[REASON] = ir.StringAttr.get(objection)
+        ControlInfo(made).reason = objection
     return results
 
 

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, defining_op, ir
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
@@ -218,7 +219,7 @@ class FuseOperators(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for function in functions(op):
-            if "stepwell.kernel" not in function.operation.attributes:
+            if not KernelInfo(function).is_kernel:
                 self._run_on_regions(function.operation, state)
 
     def _run_on_regions(self, op: ir.Operation, state: PassState) -> None:

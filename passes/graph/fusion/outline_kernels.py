@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import func, ir, tensor
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
@@ -13,7 +14,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph.fusion.categories import category
 
-KERNEL = "stepwell.kernel"
 HASH_DIGITS = 8
 
 
@@ -64,7 +64,7 @@ class OutlineKernels(Pass):
         end = op.regions[0].blocks[0]
         builder = GraphBuilder(state.weights)
         for function in functions(op):
-            if KERNEL in function.operation.attributes:
+            if KernelInfo(function).is_kernel:
                 continue
             # Listed before anything goes away: what lies inside a group goes with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
@@ -118,8 +118,7 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
     inputs = [a.type for a in body.arguments]
     with ir.InsertionPoint(module_body), fused.location:
         function = func.FuncOp(name, ir.FunctionType.get([*inputs, *results], results), visibility="private")
-        function.attributes[KERNEL] = ir.UnitAttr.get()
-        function.attributes["llvm.no_inline"] = ir.UnitAttr.get()
+        KernelInfo(function).make_kernel()
         entry = function.add_entry_block([fused.location] * (len(inputs) + len(results)))
     for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
         old.replace_all_uses_with(new)

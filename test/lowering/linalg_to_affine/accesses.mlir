@@ -12,7 +12,7 @@
 // CHECK-NEXT: vector.broadcast
 func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i * 2)>, affine_map<(i) -> (0)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%x, %s : memref<16xf32>, memref<1xf32>) outs(%o : memref<8xf32>) {
   ^bb0(%i: f32, %j: f32, %out: f32):
     %m = arith.mulf %i, %j : f32
@@ -27,7 +27,7 @@ func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf
 // CHECK: affine.vector_store
 func.func private @counting(%o: memref<8xi64>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     outs(%o : memref<8xi64>) {
   ^bb0(%out: i64):
     %i = linalg.index 0 : index

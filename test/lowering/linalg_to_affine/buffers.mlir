@@ -228,7 +228,7 @@ func.func private @whole(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %out: tensor<
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
     iterator_types = ["parallel", "parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 8 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 8 : i64}>}
     ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) {
   ^bb0(%a: f32, %b: f32, %acc: f32):
     %p = arith.mulf %a, %b : f32
@@ -249,7 +249,7 @@ func.func private @in_blocks(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %out: ten
   %f = linalg.fill ins(%zero : f32) outs(%e : tensor<8x8xf32>) -> tensor<8x8xf32>
   %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
     iterator_types = ["parallel", "parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 8 : i64,
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1, 1>, vector = 1 : i64, width = 8 : i64,
                          block = array<i64: 0, 0, 4>}>}
     ins(%x, %x : tensor<8x8xf32>, tensor<8x8xf32>) outs(%f : tensor<8x8xf32>) {
   ^bb0(%a: f32, %b: f32, %acc: f32):

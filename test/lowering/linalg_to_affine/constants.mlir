@@ -14,7 +14,7 @@ memref.global "private" constant @factors : memref<2xf32> = dense<[0.0, 5.0]> {a
 func.func private @one_for_each_lane(%x: memref<4xf32>, %o: memref<4xf32>) {
   %c = memref.get_global @one_to_four : memref<4xf32>
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%x, %c : memref<4xf32>, memref<4xf32>) outs(%o : memref<4xf32>) {
   ^bb0(%i: f32, %j: f32, %out: f32):
     %s = arith.addf %i, %j : f32
@@ -34,7 +34,7 @@ func.func private @the_same_in_all_lanes(%x: memref<2x4xf32>, %o: memref<4xf32>)
   %c = memref.get_global @factors : memref<2xf32>
   linalg.generic {indexing_maps = [affine_map<(i, k) -> (k, i)>, affine_map<(i, k) -> (k)>, affine_map<(i, k) -> (i)>],
     iterator_types = ["parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 0 : i64, width = 4 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%x, %c : memref<2x4xf32>, memref<2xf32>) outs(%o : memref<4xf32>) {
   ^bb0(%i: f32, %j: f32, %out: f32):
     %p = arith.mulf %i, %j : f32
@@ -53,7 +53,7 @@ func.func private @a_zero_that_is_an_index(%x: memref<3xf32>, %w: memref<2xf32>,
   %p = memref.get_global @places : memref<2xi64>
   linalg.generic {indexing_maps = [affine_map<(i, k) -> (k)>, affine_map<(i, k) -> (k)>, affine_map<(i, k) -> (i)>],
     iterator_types = ["parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = -1 : i64, width = 1 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = -1 : i64, width = 1 : i64}>}
     ins(%p, %w : memref<2xi64>, memref<2xf32>) outs(%o : memref<4xf32>) {
   ^bb0(%place: i64, %factor: f32, %out: f32):
     %i = arith.index_cast %place : i64 to index

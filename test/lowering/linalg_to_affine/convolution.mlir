@@ -45,7 +45,7 @@ func.func private @convolution(%x: memref<1x3x10x12xf32>, %w: memref<7x3x3x3xf32
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%o : memref<1x7x8x10xf32>)
   linalg.generic {indexing_maps = [#x, #w, #o], iterator_types = ["parallel", "parallel", "parallel", "parallel", "reduction", "reduction", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0, 1, 2, 3>, parallel = 2 : i64, unroll = array<i64: 1, 3, 1, 1, 1, 1, 1>, vector = 3 : i64, width = 8 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0, 1, 2, 3>, parallel = 2 : i64, unroll = array<i64: 1, 3, 1, 1, 1, 1, 1>, vector = 3 : i64, width = 8 : i64}>}
     ins(%x, %w : memref<1x3x10x12xf32>, memref<7x3x3x3xf32>) outs(%o : memref<1x7x8x10xf32>) {
   ^bb0(%i: f32, %j: f32, %acc: f32):
     %m = arith.mulf %i, %j fastmath<contract> : f32

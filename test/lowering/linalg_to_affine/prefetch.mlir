@@ -15,7 +15,7 @@ func.func private @product(%x: memref<8x100xf32>, %w: memref<100x64xf32>, %o: me
   linalg.fill ins(%zero : f32) outs(%o : memref<8x64xf32>)
   linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
     iterator_types = ["parallel", "parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 2, 1, 1>, vector = 1 : i64, width = 32 : i64, prefetch = 8 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 2, 1, 1>, vector = 1 : i64, width = 32 : i64, prefetch = 8 : i64}>}
     ins(%x, %w : memref<8x100xf32>, memref<100x64xf32>) outs(%o : memref<8x64xf32>) {
   ^bb0(%a: f32, %c: f32, %acc: f32):
     %p = arith.mulf %a, %c : f32

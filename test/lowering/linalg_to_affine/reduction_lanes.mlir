@@ -13,7 +13,7 @@ func.func private @sum(%x: memref<3x49xf32>, %o: memref<3xf32>) {
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%o : memref<3xf32>)
   linalg.generic {indexing_maps = [affine_map<(c, i) -> (c, i)>, affine_map<(c, i) -> (c)>], iterator_types = ["parallel", "reduction"],
-    sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 16 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 16 : i64}>}
     ins(%x : memref<3x49xf32>) outs(%o : memref<3xf32>) {
   ^bb0(%i: f32, %acc: f32):
     %s = arith.addf %acc, %i : f32
@@ -28,7 +28,7 @@ func.func private @sum(%x: memref<3x49xf32>, %o: memref<3xf32>) {
 // CHECK: vector.reduction <maximumf>
 func.func private @largest(%x: memref<8xf32>, %o: memref<f32>) {
   linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> ()>], iterator_types = ["reduction"],
-    sched = #sched.nest<{order = array<i64>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    sched.nest = #sched.nest<{order = array<i64>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%x : memref<8xf32>) outs(%o : memref<f32>) {
   ^bb0(%i: f32, %acc: f32):
     %s = arith.maximumf %acc, %i : f32

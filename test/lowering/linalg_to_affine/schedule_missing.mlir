@@ -2,7 +2,7 @@
 
 // CHECK: SW009
 // CHECK-SAME: 'linalg.fill'
-// CHECK-SAME: carries no 'sched' attribute
+// CHECK-SAME: has no attribute 'sched.nest'
 func.func private @unscheduled(%o: memref<8xf32>) {
   %zero = arith.constant 0.0 : f32
   linalg.fill ins(%zero : f32) outs(%o : memref<8xf32>)

@@ -21,12 +21,12 @@
 func.func @kernel(%x: memref<14x32768xf32>, %y: memref<14x32768xf32>, %scratch: memref<524544xi8>) {
   %c256 = arith.constant 256 : index
   %t = memref.view %scratch[%c256][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 2 : i64, bytes = 262144 : i64}} : memref<524544xi8> to memref<14x32768xf32>
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%x : memref<14x32768xf32>) outs(%t : memref<14x32768xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.shared = #rows} ins(%x : memref<14x32768xf32>) outs(%t : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = math.absf %a : f32
     linalg.yield %0 : f32
   }
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], shared = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.shared = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32
@@ -52,13 +52,13 @@ func.func @rows_and_positions(%x: memref<14x8xf32>, %y: memref<112xf32>, %scratc
   %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<14x8xf32>
   %p = memref.collapse_shape %t [[0, 1]] : memref<14x8xf32> into memref<112xf32>
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"],
-    shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 1 : i64}]>} ins(%x : memref<14x8xf32>) outs(%t : memref<14x8xf32>) {
+    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 1 : i64}]>} ins(%x : memref<14x8xf32>) outs(%t : memref<14x8xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = math.absf %a : f32
     linalg.yield %0 : f32
   }
   linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"],
-    shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 16 : i64, slots = 1 : i64}]>} ins(%p : memref<112xf32>) outs(%y : memref<112xf32>) {
+    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 16 : i64, slots = 1 : i64}]>} ins(%p : memref<112xf32>) outs(%y : memref<112xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32

@@ -3,7 +3,7 @@
 // A matrix product: vectors along the columns, a register tile over the rows that divides them evenly.
 // CHECK-LABEL: func.func private @product
 // CHECK: linalg.generic
-// CHECK-SAME: sched = #sched.nest<{order = array<i64: 0, 1>, parallel = {{[0-9]}} : i64, unroll = array<i64: {{[3-6]}}, 1, 1>, vector = 1 : i64, width = {{[0-9]+}} : i64}>
+// CHECK-SAME: sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = {{[0-9]}} : i64, unroll = array<i64: {{[3-6]}}, 1, 1>, vector = 1 : i64, width = {{[0-9]+}} : i64}>
 func.func private @product(%a: tensor<60x30xf32>, %b: tensor<30x64xf32>, %out: tensor<60x64xf32>) -> tensor<60x64xf32> {
   %1 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
     iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : tensor<60x30xf32>, tensor<30x64xf32>) outs(%out : tensor<60x64xf32>) {
@@ -17,10 +17,10 @@ func.func private @product(%a: tensor<60x30xf32>, %b: tensor<30x64xf32>, %out: t
 
 // A schedule that is there stays.
 // CHECK-LABEL: func.func private @kept
-// CHECK: sched = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, unroll = array<i64: 3>, vector = -1 : i64, width = 1 : i64}>
+// CHECK: sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, unroll = array<i64: 3>, vector = -1 : i64, width = 1 : i64}>
 func.func private @kept(%out: tensor<9xf32>) -> tensor<9xf32> {
   %zero = arith.constant 0.0 : f32
-  %f = linalg.fill {sched = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, unroll = array<i64: 3>, vector = -1 : i64, width = 1 : i64}>}
+  %f = linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, unroll = array<i64: 3>, vector = -1 : i64, width = 1 : i64}>}
     ins(%zero : f32) outs(%out : tensor<9xf32>) -> tensor<9xf32>
   return %f : tensor<9xf32>
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
@@ -65,13 +66,13 @@ def test_values_and_schedules_translate_both_ways(product: Structured) -> None:
     nest = Nest.from_values(LEGAL, product, TARGET)
     assert nest == Nest(order=(1, 0), parallel=1, unroll=(6, 1, 1), vector=1, width=16)
     assert Nest.from_values(nest.values(product), product, TARGET) == nest
-    product.operation.attributes["sched"] = nest.to_attribute()
+    ScheduleInfo(product.operation).nest = nest
     assert Nest.of(product, TARGET) == nest
-    assert "block" not in str(nest.to_attribute())
+    assert "block" not in str(product.operation)
     blocked = Nest.from_values(LEGAL | {"block.1": 32, "block.2": 4}, product, TARGET)
     assert blocked.blocks == {1: 32, 2: 4}
     assert Nest.from_values(blocked.values(product), product, TARGET) == blocked
-    product.operation.attributes["sched"] = blocked.to_attribute()
+    ScheduleInfo(product.operation).nest = blocked
     assert Nest.of(product, TARGET) == blocked
     assert sums_in_blocks(product)
 
@@ -107,9 +108,9 @@ def test_a_missing_knob_is_named(product: Structured) -> None:
 
 
 def test_a_schedule_in_ir_is_judged_by_the_same_rules(product: Structured) -> None:
-    product.operation.attributes["sched"] = Nest(order=(0,), parallel=0, unroll=(1, 1, 1), vector=1, width=8).to_attribute()
+    ScheduleInfo(product.operation).nest = Nest(order=(0,), parallel=0, unroll=(1, 1, 1), vector=1, width=8)
     with pytest.raises(ScheduleError, match=r"'linalg.generic' at .*knob 'order': \[0\] is not legal"):
         Nest.of(product, TARGET)
-    product.operation.attributes["sched"] = Nest(order=(0, 1), parallel=0, unroll=(1, 1, 2), vector=1, width=8).to_attribute()
+    ScheduleInfo(product.operation).nest = Nest(order=(0, 1), parallel=0, unroll=(1, 1, 2), vector=1, width=8)
     with pytest.raises(ScheduleError, match=r"unroll: \[1, 1, 2\] is not legal, expected 3 numbers, 1 for each reduction of \[2\]"):
         Nest.of(product, TARGET)

@@ -1,0 +1,140 @@
+"""The forms that the values of carried attributes have: what is read from an attribute, checked, and how it is written."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import InferenceError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Kind(Generic[T]):
+    """A form of values.
+
+    `decode` takes the value from an attribute and raises ValueError where it is of another form, with what is wrong if there is more to
+    say than what was `expected`; `encode` makes the attribute of a value.
+    """
+
+    expected: str
+    decode: Callable[[ir.Attribute], T]
+    encode: Callable[[T], ir.Attribute] = to_attribute
+
+
+def python_value(attribute: ir.Attribute, accepted: Callable[[Any], bool]) -> Any:
+    """The Python value of an attribute. Raises ValueError if it has none, or one that is not accepted."""
+    try:
+        value = to_python(attribute)
+    except InferenceError:
+        raise ValueError from None
+    if not accepted(value):
+        raise ValueError
+    return value
+
+
+def is_count(value: object) -> bool:
+    """Whether a value is a whole number from 0."""
+    return type(value) is int and value >= 0
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a string."""
+    return isinstance(value, str)
+
+
+def _flag(attribute: ir.Attribute) -> bool:
+    if not isinstance(attribute, ir.UnitAttr):
+        raise ValueError
+    return True
+
+
+def _texts(attribute: ir.Attribute) -> list[str]:
+    return list(python_value(attribute, lambda value: isinstance(value, tuple) and all(map(is_text, value))))
+
+
+def _counts(attribute: ir.Attribute) -> dict[str, int]:
+    return dict(python_value(attribute, lambda value: isinstance(value, dict) and all(map(is_count, value.values()))))
+
+
+def _pairs(attribute: ir.Attribute) -> list[tuple[int, int]]:
+    numbers = python_value(attribute, lambda value: isinstance(value, tuple) and len(value) % 2 == 0 and all(map(is_count, value)))
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _typed_names(attribute: ir.Attribute) -> list[tuple[str, TensorType]]:
+    """The entries of a list of `["name", tensor<…>]`."""
+    if not isinstance(attribute, ir.ArrayAttr):
+        raise ValueError
+    found = []
+    for entry in attribute:
+        parts = list(entry) if isinstance(entry, ir.ArrayAttr) else []
+        if len(parts) != 2 or not isinstance(parts[0], ir.StringAttr) or not isinstance(parts[1], ir.TypeAttr):
+            raise ValueError
+        try:
+            found.append((parts[0].value, TensorType.from_mlir(parts[1].value)))
+        except InferenceError as error:
+            raise ValueError(f"'{parts[0].value}': {error.args[0]}") from None
+    return found
+
+
+def _from_typed_names(values: list[tuple[str, TensorType]]) -> ir.Attribute:
+    return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(name), ir.TypeAttr.get(kind.to_mlir())]) for name, kind in values])
+
+
+FLAG: Kind[bool] = Kind("nothing but its name", _flag, lambda _: ir.UnitAttr.get())
+COUNT: Kind[int] = Kind("a whole number from 0", lambda attribute: int(python_value(attribute, is_count)))
+TEXT: Kind[str] = Kind("a string", lambda attribute: str(python_value(attribute, is_text)))
+TEXTS: Kind[list[str]] = Kind("a list of strings", _texts, lambda values: ir.ArrayAttr.get([ir.StringAttr.get(text) for text in values]))
+COUNTS: Kind[dict[str, int]] = Kind("a dictionary of whole numbers from 0", _counts, lambda values: to_attribute(dict(values)))
+PAIRS: Kind[list[tuple[int, int]]] = Kind(
+    "pairs of whole numbers from 0 as array<i64: ...>", _pairs, lambda pairs: ir.DenseI64ArrayAttr.get([n for pair in pairs for n in pair])
+)
+TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
+
+_FIELD_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
+    int: (lambda value: type(value) is int, "a whole number"),
+    str: (is_text, "a string"),
+    bool: (lambda value: isinstance(value, bool), "true or false"),
+    tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(type(n) is int for n in value), "integers as array<i64: ...>"),
+}
+
+
+def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
+    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool or tuple[int, ...].
+
+    Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
+    """
+    known: Any = dataclasses.fields(cls)  # type: ignore[arg-type]
+    names = ", ".join(field.name for field in known)
+    if not isinstance(attribute, ir.DictAttr):
+        raise ValueError(f"expected a dictionary with the {word}s {names}")
+    given = {entry.name: entry.attr for entry in attribute}
+    for name in given:
+        if name not in {field.name for field in known}:
+            raise ValueError(f"there is no {word} '{name}', expected {names}")
+    values = {}
+    for field in known:
+        if field.name in given:
+            accepted, expected = _FIELD_TYPES[field.type]
+            try:
+                values[field.name] = python_value(given[field.name], accepted)
+            except ValueError:
+                raise ValueError(f"{word} '{field.name}' must be {expected}, got {given[field.name]}") from None
+        elif field.default is dataclasses.MISSING:
+            raise ValueError(f"{word} '{field.name}' is missing, expected {_FIELD_TYPES[field.type][1]}")
+    return cls(**values)
+
+
+def record(cls: type[T]) -> Kind[T]:
+    """The form of a dataclass as a dictionary of its fields; one that has its default need not be there."""
+    names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
+
+    def encode(value: T) -> ir.Attribute:
+        return to_attribute(dataclasses.asdict(value))  # type: ignore[call-overload]
+
+    return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)

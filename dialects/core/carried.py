@@ -1,0 +1,137 @@
+"""What the levels tell each other: attributes of operations, each with a name, a form and a place, behind typed classes.
+
+A class for each kind of operation that carries some (`ModuleInfo`, `KernelInfo`, …) has a field for each attribute: its name is spelled there and
+nowhere else, reading checks its value, and `parse_module` checks all that a text holds. docs/levels.md says who tells whom what.
+"""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar, Generic, TypeVar, cast, overload
+
+from stepwell.dialects.core.attribute_kinds import Kind
+from stepwell.dialects.core.diagnostics import Diagnostic, diagnosed
+from stepwell.dialects.core.mlir import ir, on_parse
+from stepwell.dialects.support.errors import IRError, StepwellError
+
+T = TypeVar("T")
+PREFIXES = ("stepwell.", "sched.")
+"""How the names of our attributes begin, as MLIR wants it: with the name of the dialect, or of the project, that they belong to."""
+_NEEDED: Any = object()
+
+
+class Carried(Generic[T]):
+    """An attribute as a field of a `Carrier`. It reads as `default` where it is absent, or raises `error` if it has none.
+
+    Setting it to None or False takes it away.
+    """
+
+    def __init__(self, name: str, kind: Kind[Any], default: Any = _NEEDED, error: type[StepwellError] = IRError) -> None:
+        self.name, self.kind, self.default, self.error = name, kind, default, error
+
+    @overload
+    def __get__(self, carrier: None, owner: Any = None) -> "Carried[T]": ...
+    @overload
+    def __get__(self, carrier: "Carrier", owner: Any = None) -> T: ...
+    def __get__(self, carrier: "Carrier | None", owner: Any = None) -> "Carried[T] | T":
+        if carrier is None:
+            return self
+        if self.name in carrier.attributes:
+            problem, value = self.read(carrier.attributes[self.name])
+            if problem:
+                raise self.error(f"{carrier.where}: {problem}")
+            return value
+        if self.default is _NEEDED:
+            raise self.error(f"{carrier.where}: has no attribute '{self.name}', expected {self.kind.expected}")
+        return cast(T, self.default)
+
+    def __set__(self, carrier: "Carrier", value: T) -> None:
+        if value is None or value is False:
+            self.__delete__(carrier)
+        else:
+            carrier.attributes[self.name] = self.kind.encode(value)
+
+    def __delete__(self, carrier: "Carrier") -> None:
+        if self.name in carrier.attributes:
+            del carrier.attributes[self.name]
+
+    def read(self, attribute: ir.Attribute) -> tuple[str, T]:
+        """What is wrong with an attribute of this name, "" for nothing; and its value."""
+        try:
+            return "", self.kind.decode(attribute)
+        except ValueError as error:
+            more = f"attribute '{self.name}': {error}, in {attribute}" if error.args else ""
+            return more or f"attribute '{self.name}' must be {self.kind.expected}, got {attribute}", cast(T, None)
+
+
+class Carrier:
+    """An operation, seen as what it tells other levels. A subclass has a `Carried` field for each attribute."""
+
+    on: ClassVar[tuple[str, ...]] = ()
+    """The names of the operations; a whole dialect's as "linalg."."""
+    what: ClassVar[str] = ""
+    """These operations in a word, for messages."""
+
+    def __init__(self, op: Any) -> None:
+        self.op: ir.Operation = op.operation
+        self.attributes: Any = self.op.attributes
+
+    def __init_subclass__(cls) -> None:
+        _carriers[cls.__qualname__] = cls
+
+    @property
+    def where(self) -> str:
+        """The operation in a message."""
+        return f"'{self.op.name}' at {self.op.location}"
+
+    @classmethod
+    def carried(cls) -> dict[str, Carried[Any]]:
+        """Its attributes by name."""
+        return {field.name: field for field in vars(cls).values() if isinstance(field, Carried)}
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with attributes that are of the right form each."""
+        yield from ()
+
+
+_carriers: dict[str, type[Carrier]] = {}
+
+
+def carriers() -> tuple[type[Carrier], ...]:
+    """All classes of carriers that are known so far."""
+    return tuple(_carriers.values())
+
+
+@on_parse
+def problems_in(module: ir.Operation) -> list[Diagnostic]:
+    """What is wrong with our attributes on the operations of a module: unknown names, a wrong place, a wrong value."""
+    found: list[Diagnostic] = []
+    homes = {name: (cls, field) for cls in carriers() for name, field in cls.carried().items()}
+    by_op: dict[str, list[type[Carrier]]] = {}
+
+    def tell(op: ir.Operation, message: str) -> None:
+        found.append(diagnosed(f"'{op.name}': {message}", op.location))
+
+    def visit(op: ir.Operation) -> Any:
+        op = op.operation
+        if op.name not in by_op:
+            by_op[op.name] = [cls for cls in carriers() if any(op.name == n or (n[-1] == "." and op.name.startswith(n)) for n in cls.on)]
+        known, sound = by_op[op.name], True
+        for name in op.attributes:
+            if name in homes:
+                cls, field = homes[name]
+                problem = field.read(op.attributes[name])[0] if cls in known else f"attribute '{name}' is for {cls.what}"
+            elif name.startswith(PREFIXES):
+                names = [other for cls in known for other in cls.carried()]
+                problem = f"there is no attribute '{name}'; expected {', '.join(names) or 'none of ours'} here"
+            else:
+                continue
+            if problem:
+                sound = False
+                tell(op, problem)
+        if sound:
+            for cls in known:
+                for problem in cls(op).problems():
+                    tell(op, problem)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found

@@ -1,0 +1,66 @@
+"""What a kernel says about itself, and what the views of its scratch say about the buffers that they are."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, PAIRS, record
+from stepwell.dialects.core.carried import Carried, Carrier
+from stepwell.dialects.core.mlir import ir
+
+NO_INLINE = "llvm.no_inline"
+"""Upstream's attribute of functions that stay functions of their own, as kernels do."""
+
+
+class KernelInfo(Carrier):
+    """What a function says that is, or may be, a kernel."""
+
+    on, what = ("func.func", "llvm.func"), "a function"
+
+    is_kernel: Carried[bool] = Carried("stepwell.kernel", FLAG, False)
+    """Whether it computes a fusion group in destination-passing style: its last arguments are where its results go."""
+    results: Carried[int] = Carried("stepwell.results", COUNT, 1)
+    """On memory: how many of the arguments are destinations, the last ones before its scratch."""
+    in_place: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.in_place", PAIRS, ())
+    """Arguments, each with the result (by number) whose destination may share its memory."""
+    scratch_bytes: Carried[int | None] = Carried("stepwell.scratch_bytes", COUNT, None)
+    """The size of its scratch, which is its last argument; None if it has none."""
+
+    def make_kernel(self) -> None:
+        """Mark a function as a kernel, which is never inlined."""
+        self.is_kernel = True
+        self.attributes[NO_INLINE] = ir.UnitAttr.get()
+
+    def first_destination(self, arguments: int) -> int:
+        """The number of the first argument that is a destination, of so many arguments of a kernel on memory."""
+        return arguments - self.results - int(self.scratch_bytes is not None)
+
+    def problems(self) -> Iterator[str]:
+        of_kernels = [field.name for name, field in vars(KernelInfo).items() if isinstance(field, Carried) and name != "is_kernel"]
+        for name in of_kernels:
+            if name in self.attributes and not self.is_kernel:
+                yield f"attribute '{name}' is for a kernel, which has the attribute '{KernelInfo.is_kernel.name}'"
+        for _, result in self.in_place:
+            if result >= self.results:
+                yield f"attribute '{KernelInfo.in_place.name}': there is no result {result}, the kernel has {self.results}"
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What is kept of a buffer that only ops in common loops use: for the first `loops` of them, one step; in each slot its own."""
+
+    loops: int
+    run: int
+    """The number of the outermost of these loops."""
+    slots: int
+    """Of the outermost loop."""
+    bytes: int
+    """Of one slice; on a view, from a slot's slice to that of the next."""
+
+
+class BufferInfo(Carrier):
+    """What the view of scratch memory says about the buffer that it is."""
+
+    on, what = ("memref.view",), "a memref.view"
+
+    slice: Carried[Slice | None] = Carried("stepwell.slice", record(Slice), None)
+    """Set if the memory holds no more than a slice of the view's type."""

@@ -1,0 +1,143 @@
+"""What a module says about the whole of a model, and its @main about each argument and result."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in
+from stepwell.dialects.core.attributes import to_attribute
+from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
+from stepwell.dialects.core.index_checks import IndexCheck, complaint
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
+
+
+def _checks(attribute: ir.Attribute) -> list[IndexCheck]:
+    if not isinstance(attribute, ir.ArrayAttr):
+        raise ValueError
+    checks = [filled_in(IndexCheck, entry) for entry in attribute]
+    wrong = complaint(checks)
+    if wrong:
+        raise ValueError(wrong)
+    return checks
+
+
+def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
+    return ir.ArrayAttr.get([to_attribute({name: v for name, v in asdict(check).items() if v is not False}) for check in checks])
+
+
+INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
+    f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
+)
+
+
+class ModuleInfo(Carrier):
+    """What a module says about the whole of a model."""
+
+    on, what = ("builtin.module",), "a module"
+
+    inputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.inputs", TYPED_NAMES)
+    """Names and types of the model's inputs: below `graph` types lose their signedness, and @main its results."""
+    outputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.outputs", TYPED_NAMES)
+    nodes: Carried[Sequence[str]] = Carried("stepwell.nodes", TEXTS, ())
+    """The names of the ONNX nodes: that of number i is line i + 1 of a location."""
+    checks: Carried[Sequence[IndexCheck]] = Carried("stepwell.checks", INDEX_CHECKS, ())
+    """What is to be checked of the hidden results of @main, which come after the outputs."""
+    arena: Carried[Mapping[str, int]] = Carried("stepwell.arena", COUNTS, {})
+    """The offset in bytes of each weight among all."""
+    weights_bytes: Carried[int] = Carried("stepwell.weights_bytes", COUNT, 0)
+    """The size of all weights together."""
+    workspace_bytes: Carried[int] = Carried("stepwell.workspace_bytes", COUNT, 0)
+    """The size of the memory that a run needs for intermediate results."""
+    workspace_lower_bound: Carried[int] = Carried("stepwell.workspace_lower_bound", COUNT, 0)
+    """What no assignment of these intermediate results takes less than, in bytes."""
+
+    @property
+    def has_signature(self) -> bool:
+        """Whether inputs and outputs are there."""
+        return all(field.name in self.attributes for field in (ModuleInfo.inputs, ModuleInfo.outputs))
+
+    def problems(self) -> Iterator[str]:
+        size = self.weights_bytes
+        for weight, offset in self.arena.items():
+            if offset > size:
+                names = ModuleInfo.arena.name, ModuleInfo.weights_bytes.name
+                yield f"attribute '{names[0]}': weight '{weight}' begins at byte {offset}, but '{names[1]}' is {size}"
+
+
+class ValueInfo(Carrier):
+    """What a function says about one of its arguments or results. Lists of them are read from a function, changed, and written back."""
+
+    what = "an argument or a result of a function"
+
+    name: Carried[str | None] = Carried("stepwell.name", TEXT, None)
+    """What the model calls it."""
+    byte_count: Carried[int | None] = Carried("stepwell.bytes", COUNT, None)
+    """How many bytes the memory of @main's weights or workspace must hold."""
+
+    def __init__(self, *, name: str | None = None, byte_count: int | None = None) -> None:
+        self.attributes: dict[str, ir.Attribute] = {}
+        self._where = "a value"
+        self.name, self.byte_count = name, byte_count
+
+    @property
+    def where(self) -> str:
+        return self._where
+
+    @staticmethod
+    def arguments(function: Any) -> "list[ValueInfo]":
+        """One for each argument of a `func.func`."""
+        return _values(function, _ARGUMENTS, "argument")
+
+    @staticmethod
+    def results(function: Any) -> "list[ValueInfo]":
+        """One for each result of a `func.func`."""
+        return _values(function, _RESULTS, "result")
+
+    @staticmethod
+    def set_arguments(function: Any, values: "Sequence[ValueInfo]") -> None:
+        """Say this about the arguments of a function."""
+        function.attributes[_ARGUMENTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
+
+    @staticmethod
+    def set_results(function: Any, values: "Sequence[ValueInfo]") -> None:
+        """Say this about the results of a function."""
+        function.attributes[_RESULTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
+
+    @staticmethod
+    def names(values: "Sequence[ValueInfo]", prefix: str) -> list[str]:
+        """Their names; `prefix` and the number where they have none."""
+        return [f"{prefix}{i}" if value.name is None else value.name for i, value in enumerate(values)]
+
+
+_ARGUMENTS, _RESULTS = "arg_attrs", "res_attrs"  # MLIR's names for what a function says about them
+
+
+def _values(function: Any, attribute: str, word: str) -> list[ValueInfo]:
+    op = function.operation
+    if attribute in op.attributes:
+        entries = [{entry.name: entry.attr for entry in ir.DictAttr(values)} for values in op.attributes[attribute]]
+    else:
+        kind = ir.FunctionType(op.attributes["function_type"].value)
+        entries = [{} for _ in (kind.inputs if attribute == _ARGUMENTS else kind.results)]
+    values = [ValueInfo() for _ in entries]
+    for i, (value, entry) in enumerate(zip(values, entries, strict=True)):
+        value.attributes, value._where = entry, f"'{op.name}' at {op.location}, {word} {i}"
+    return values
+
+
+class FunctionInfo(Carrier):
+    """The place where a function's `ValueInfo`s are, which are checked with it."""
+
+    on, what = ("func.func", "llvm.func"), "a function"
+
+    def problems(self) -> Iterator[str]:
+        """What is wrong with what is said about arguments and results: names of no attribute of ours, values of another form."""
+        known = ValueInfo.carried()
+        for attribute, word in ((_ARGUMENTS, "argument"), (_RESULTS, "result")):
+            for i, values in enumerate(self.attributes.get(attribute, ())):
+                for entry in ir.DictAttr(values):
+                    if entry.name in known and known[entry.name].read(entry.attr)[0]:
+                        yield f"{word} {i}: {known[entry.name].read(entry.attr)[0]}"
+                    elif entry.name not in known and entry.name.startswith(PREFIXES):
+                        yield f"{word} {i}: there is no attribute '{entry.name}'; expected {', '.join(known)} here"

@@ -1,0 +1,72 @@
+"""What a structured op says about how it is computed: the nest of its own loops, those that it shares, and their names."""
+
+from collections.abc import Iterator, Mapping
+
+from stepwell.dialects.core.attribute_kinds import COUNTS, Kind, filled_in
+from stepwell.dialects.core.attributes import to_attribute
+from stepwell.dialects.core.carried import Carried, Carrier
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
+from stepwell.dialects.sched.nest import NestKnobs
+from stepwell.dialects.sched.shared_loops import SharedLoop, complaint
+from stepwell.dialects.support.errors import PassError, ScheduleError
+
+
+def _nest(attribute: ir.Attribute) -> NestKnobs:
+    if not isinstance(attribute, NestAttr):
+        raise ValueError
+    return filled_in(NestKnobs, ir.DictAttr(attribute.knobs), "knob")
+
+
+def _from_nest(nest: NestKnobs) -> ir.Attribute:
+    encoded = {name: ir.DenseI64ArrayAttr.get(list(v)) if isinstance(v, tuple) else v for name, v in nest.chosen().items()}
+    made: ir.Attribute = NestAttr.get(to_attribute(encoded))
+    return made
+
+
+def _loops(attribute: ir.Attribute) -> tuple[SharedLoop, ...]:
+    if not isinstance(attribute, SharedAttr):
+        raise ValueError
+    loops = []
+    for i, entry in enumerate(ir.ArrayAttr(attribute.loops)):
+        try:
+            loops.append(filled_in(SharedLoop, entry))
+        except ValueError as error:
+            raise ValueError(f"loop {i}: {error}") from None
+    wrong = complaint(loops)
+    if wrong:
+        raise ValueError(wrong)
+    return tuple(loops)
+
+
+def _from_loops(loops: tuple[SharedLoop, ...]) -> ir.Attribute:
+    made: ir.Attribute = SharedAttr.get(ir.ArrayAttr.get([to_attribute(vars(loop)) for loop in loops]))
+    return made
+
+
+NEST: Kind[NestKnobs] = Kind("a #sched.nest", _nest, _from_nest)
+LOOPS: Kind[tuple[SharedLoop, ...]] = Kind("a #sched.shared", _loops, _from_loops)
+
+
+class ScheduleInfo(Carrier):
+    """What a structured op says about how it is computed."""
+
+    on, what = ("linalg.",), "a structured op (linalg)"
+
+    nest: Carried[NestKnobs] = Carried("sched.nest", NEST, error=ScheduleError)
+    """The nest of the op's own loops; ScheduleError if there is none."""
+    shared: Carried[tuple[SharedLoop, ...]] = Carried("sched.shared", LOOPS, (), PassError)
+    """The loops that it has in common with its neighbours in the kernel, outermost first."""
+    axes: Carried[Mapping[str, int]] = Carried("sched.axes", COUNTS, {}, PassError)
+    """The op's loops by names, which its neighbours give to those of theirs that run over the same thing."""
+
+    @property
+    def is_scheduled(self) -> bool:
+        """Whether the nest is there."""
+        return ScheduleInfo.nest.name in self.attributes
+
+    def problems(self) -> Iterator[str]:
+        for name in self.attributes:
+            for field, kind in ((ScheduleInfo.nest, NestAttr), (ScheduleInfo.shared, SharedAttr)):
+                if name != field.name and isinstance(self.attributes[name], kind):
+                    yield f"a {field.kind.expected.removeprefix('a ')} is the attribute '{field.name}', not '{name}'"

@@ -1,0 +1,73 @@
+// RUN: stepwell-opt %s --verify-diagnostics --split-input-file
+
+// What a schedule says is checked when it is read: each knob by its name.
+func.func private @sound(%zero: f32, %o: memref<4xf32>) {
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>,
+    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>, sched.axes = {rows = 0 : i64}}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @unknown(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{'linalg.fill': attribute 'sched.nest': there is no knob 'paralel', expected order, parallel, unroll, vector, width, intrinsic, block, prefetch, in #sched.nest}}
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, paralel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @missing(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{attribute 'sched.nest': knob 'width' is missing, expected a whole number}}
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @types(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{knob 'unroll' must be integers as array<i64: ...>, got 1 : i64}}
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = 1 : i64, vector = 0 : i64, width = 4 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{knob 'parallel' must be a whole number, got true}}
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = true, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{knob 'intrinsic' must be a string, got 3 : i64}}
+  linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64, intrinsic = 3 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{attribute 'sched.nest' must be a #sched.nest, got "fast"}}
+  linalg.fill {sched.nest = "fast"} ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}
+
+// -----
+
+func.func private @names(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{a #sched.nest is the attribute 'sched.nest', not 'sched'}}
+  linalg.fill {sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{a #sched.shared is the attribute 'sched.shared', not 'shared'}}
+  linalg.fill {shared = #sched.shared<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.shared, sched.axes here}}
+  linalg.fill {sched.nset = 1 : i64} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{'func.return': attribute 'sched.nest' is for a structured op (linalg)}}
+  return {sched.nest = 1 : i64}
+}
+
+// -----
+
+func.func private @loops(%zero: f32, %o: memref<4xf32>) {
+  // expected-error @below {{attribute 'sched.shared': loop 1: there is no field 'steps', expected loop, dim, step, slots}}
+  linalg.fill {sched.shared = #sched.shared<[{loop = "a", dim = 0 : i64, step = 1 : i64, slots = 1 : i64}, {loop = "b", dim = 0 : i64, steps = 1 : i64}]>}
+    ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{attribute 'sched.shared': loop 0: field 'dim' is missing, expected a whole number}}
+  linalg.fill {sched.shared = #sched.shared<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{dim must be 0 or more, step and slots 1 or more}}
+  linalg.fill {sched.shared = #sched.shared<[{loop = "a", dim = 0 : i64, step = 0 : i64, slots = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{attribute 'sched.axes' must be a dictionary of whole numbers from 0, got [0]}}
+  linalg.fill {sched.axes = [0]} ins(%zero : f32) outs(%o : memref<4xf32>)
+  return
+}

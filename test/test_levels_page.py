@@ -1,0 +1,151 @@
+"""docs/levels.md: its attributes are those of the code, in the IR of the levels that it says, written and read by the files that it names."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import onnx
+import pytest
+from importing import context, floats, ints, model, node
+from onnx import helper
+
+import stepwell
+from stepwell.dialects.core.carried import Carried, carriers
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.graph.control import ControlInfo
+from stepwell.passes.framework.instrumentation import Instrumentation
+from stepwell.passes.framework.levels import LEVELS
+from stepwell.passes.framework.pipeline import Step
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "levels.md"
+INSIDE = "inside"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the page says of one attribute."""
+
+    name: str
+    python: str
+    writers: tuple[Path, ...]
+    readers: tuple[Path, ...]
+    first: str
+    until: str
+
+    def is_at(self, level: str) -> bool:
+        """Whether IR of that level may have it."""
+        return self.until != INSIDE and LEVELS.index(self.first) <= LEVELS.index(level) <= LEVELS.index(self.until)
+
+
+def linked(cell: str) -> tuple[Path, ...]:
+    return tuple((PAGE.parent / link).resolve() for link in re.findall(r"\]\(([^)]+)\)", cell))
+
+
+@cache
+def rows() -> tuple[Row, ...]:
+    found = []
+    for section in re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]:
+        level = section.partition("\n")[0]
+        for line in section.splitlines():
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            if line.startswith("| `") and len(cells) == 6:
+                names, fields = (re.findall(r"`([^`]+)`", cell) for cell in cells[:2])
+                found += [Row(n, p, linked(cells[3]), linked(cells[4]), level, cells[5].strip("`")) for n, p in zip(names, fields, strict=True)]
+    return tuple(found)
+
+
+def test_the_page_lists_the_attributes_of_the_code() -> None:
+    make_context()  # imports all that carry something
+    own = [cls for cls in carriers() if cls.__module__.startswith("stepwell.")]
+    there = {(field.name, f"{cls.__name__}.{key}") for cls in own for key, field in vars(cls).items() if isinstance(field, Carried)}
+    said = {(row.name, row.python) for row in rows()}
+    assert said == there
+    assert len(said) == len(rows()), "each once"
+    assert {row.first for row in rows()} <= set(LEVELS)
+    assert {row.until for row in rows()} <= {INSIDE, *LEVELS}
+
+
+SETS = {  # how else a field is set than by an assignment to it
+    "is_kernel": r"\.make_kernel\(\)",
+    "name": r"ValueInfo\(name=",
+    "byte_count": r"ValueInfo\(byte_count=",
+}
+READS = {"name": r"ValueInfo\.names\(", "results": r"KernelInfo\(.*\.(results|first_destination)\b|info\.results\b"}
+
+
+def test_the_page_names_files_that_write_and_read_them() -> None:
+    for row in rows():
+        field = row.python.partition(".")[2]
+        for path in row.writers:
+            assert re.search(SETS.get(field, rf"\.{field}\b(, [\w.]+)? = "), path.read_text()), f"{path.name} does not write {row.name}"
+        for path in row.readers:
+            assert re.search(READS.get(field, rf"\.{field}\b(?!(, [\w.]+)? = )"), path.read_text()), f"{path.name} does not read {row.name}"
+
+
+def everything() -> onnx.ModelProto:
+    """Kernels in shared loops, with scratch, in place, with two results; and an index that only a run has."""
+    nodes = [
+        node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]),
+        node("Conv", ["b", "u"], ["c"], pads=[1, 1, 1, 1]), node("Add", ["c", "x"], ["d"]),
+        node("GlobalAveragePool", ["d"], ["p"]), node("Flatten", ["p"], ["f"]),
+        node("TopK", ["f", "k"], ["v", "i"]), node("Gather", ["f", "j"], ["g"], axis=1),
+    ]  # fmt: skip
+    inputs = {"x": floats(1, 64, 56, 56), "j": ints(2)}
+    weights = {"w": floats(64, 64, 3, 3), "u": floats(64, 64, 3, 3, seed=1), "k": ints(3)}
+    return model(nodes, inputs, {"v": floats(1, 3), "i": ints(1, 3).reshape(1, 2), "g": floats(1, 1)}, weights)
+
+
+def unresolved() -> onnx.ModelProto:
+    """A loop of more rounds than are written out."""
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Mul", ["c", "c"], ["d"]), helper.make_node("Identity", ["more"], ["again"])], "body",
+        [value("n", onnx.TensorProto.INT64, []), value("more", onnx.TensorProto.BOOL, []), value("c", onnx.TensorProto.FLOAT, [4])],
+        [value("again", onnx.TensorProto.BOOL, []), value("d", onnx.TensorProto.FLOAT, [4])],
+    )  # fmt: skip
+    return model([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": floats(4)}, {"y": floats(4)}, {"m": ints(1 << 40).reshape(())})
+
+
+@cache
+def texts() -> dict[str, list[str]]:
+    """IR of each level."""
+    lowered = stepwell.lower(everything(), LEVELS[-1], target="x86-64-v3")
+    found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
+    found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
+    return found
+
+
+def names_in(text: str) -> set[str]:
+    """The names of our attributes in IR."""
+    return set(re.findall(r'(?<![\w.#"@%])((?:stepwell|sched)\.\w+)(?= = |[,}])', text))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_ir_of_each_level_has_the_attributes_that_the_page_says(level: str) -> None:
+    assert names_in("".join(texts()[level])) == {row.name for row in rows() if row.is_at(level)}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_is_written_is_sound(level: str) -> None:
+    for text in texts()[level]:
+        parse_module(text, context())
+
+
+class Watch(Instrumentation):
+    """Reads back the IR after each pass, and keeps the names of the attributes that were in some."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        text = str(module)
+        self.seen |= names_in(text)
+        parse_module(text, context(), step.name)
+
+
+def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
+    watch = Watch()
+    stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
+    assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}
