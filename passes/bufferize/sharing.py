@@ -125,4 +125,3 @@ class Sharing:
         rounds_of = {self.paths[use.index][: loops + 1] for use in self.uses.get(buffer, []) if len(self.paths[use.index]) > loops}
         indices = {i for i, path in enumerate(self.paths) if path[: loops + 1] in rounds_of} | {use.index for use in self.uses.get(buffer, [])}
         return [member.operation for i in indices for member in self.chains[i].members]
-
