@@ -78,7 +78,7 @@ NETS = {
     "stride 2, windows of 3": (pooled("MaxPool", 3, stride=2, window=3, size=121), "linalg", SHARED, 2),
     "an op before a pointwise one, and a pooling": (pooled("AveragePool", 1), "linalg", SHARED, 3),
     "depthwise, pointwise, and a pooling": (pooled("MaxPool", 1, deep=True), "linalg", SHARED, 3),
-    "groups and pooling": (pooled("MaxPool", 5, size=68, groups=2), "linalg", 'loop = "rows"', 2),
+    "groups and pooling": (pooled("MaxPool", 5, size=68, groups=2), "linalg", SHARED, 2),
     "Winograd and pooling": (pooled("MaxPool", 3, size=66), "linalg", SHARED, 6),
     "Winograd on images, and average": (pooled("AveragePool", 3, size=34, images=2), "linalg", SHARED, 6),
     "windows that do not fit tiles": (pooled("MaxPool", 3, window=3, size=62), "linalg", SHARED, 5),

@@ -119,7 +119,7 @@ def test_edits_beside_the_cut_stay_on_their_side() -> None:
 
 def test_a_pass_on_functions_runs_on_all_of_them() -> None:
     assert "pack-weights,func.func(promote-buffers-to-stack),convert-" in DEFAULT.insert_after("pack-weights", "promote-buffers-to-stack").text
-    assert "canonicalize,use-destinations,fill-borders,collapse-dimensions," in DEFAULT.remove("remove-boundaries").remove("share-loops").text
+    assert "canonicalize,use-destinations,fill-borders,collapse-dimensions," in DEFAULT.remove("remove-boundaries").remove("fuse-loops").text
 
 
 @pytest.mark.parametrize(

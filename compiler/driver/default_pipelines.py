@@ -3,12 +3,12 @@
 CPU = """
 graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
-  check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, block-channels, canonicalize, use-winograd,
+  check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention, block-channels, canonicalize, use-winograd,
   use-panels, canonicalize, cse, remove-identities, check-lowerable, fuse-operators, outline-kernels
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
-  func.func(remove-boundaries, use-destinations, fill-borders, share-loops, collapse-dimensions, canonicalize)
+  func.func(remove-boundaries, use-destinations, fill-borders, fuse-loops, collapse-dimensions, canonicalize)
 ),
 scheduled(func.func(assign-schedules)),
 affine(bufferize, func.func(lower-to-affine), canonicalize, cse),

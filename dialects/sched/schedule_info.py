@@ -1,8 +1,8 @@
-"""What a structured op says about how it is computed: the nest of its own loops, those that it shares, and their names."""
+"""What a structured op says about how it is computed: the nest of its own loops, and those that it shares."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from stepwell.dialects.core.attribute_kinds import COUNTS, Kind, filled_in
+from stepwell.dialects.core.attribute_kinds import Kind, filled_in
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
@@ -57,8 +57,6 @@ class ScheduleInfo(Carrier):
     """The nest of the op's own loops; ScheduleError if there is none."""
     shared: Carried[tuple[SharedLoop, ...]] = Carried("sched.shared", LOOPS, (), PassError)
     """The loops that it has in common with its neighbours in the kernel, outermost first."""
-    axes: Carried[Mapping[str, int]] = Carried("sched.axes", COUNTS, {}, PassError)
-    """The op's loops by names, which its neighbours give to those of theirs that run over the same thing."""
 
     @property
     def is_scheduled(self) -> bool:

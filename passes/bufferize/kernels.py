@@ -7,11 +7,11 @@ from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.chains import chains
 from stepwell.passes.bufferize.packing import Lifetime, pack
 from stepwell.passes.bufferize.sharing import Sharing
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
@@ -120,7 +120,7 @@ def _take_scratch(kernel: Any) -> None:
     for o in allocations:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
-    sharing = Sharing(chains(structured_ops(kernel.operation)))
+    sharing = Sharing(stages_on_memrefs(structured_ops(kernel.operation)))
     lifetimes, slices = [], []
     for o in allocations:
         size = memref_bytes(o.results[0].type)
@@ -226,7 +226,7 @@ def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
     first = KernelInfo(kernel).first_destination(len(arguments))
     outs = arguments[first : first + KernelInfo(kernel).results]
     allowed = []
-    for nest in chains(structured_ops(kernel.operation)):
+    for nest in stages_on_memrefs(structured_ops(kernel.operation)):
         written = nest.root.outputs[0].value
         out = origin(written, RESHAPES)
         if len(nest.root.outputs) != 1 or out not in outs or not _is_permutation_identity(nest.root) or sums_in_blocks(nest.root):

@@ -1,6 +1,7 @@
 """The step from graph to linalg: lowerings by op family, and the packing of weights into one arena."""
 
 from stepwell.passes.graph_to_linalg import (
+    attention,
     blocked,
     check_lowerable,
     contraction,
@@ -21,6 +22,6 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
-    "LinalgBuilder", "Operands", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
+    "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
     "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "winograd",
 ]  # fmt: skip

@@ -1,12 +1,11 @@
 """Lowerings of contractions: one multiply-accumulate generic, told apart only by its indexing maps."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import arith, defining_op, ir
+from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.graph.windows import window_counts
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -25,20 +24,15 @@ def contract(
     dtype: str,
     sizes: Sequence[Size],
     reductions: int,
-    axes: Mapping[str, int] | None = None,
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
 
-    Narrow floats are multiplied and summed in f32 and rounded once at the end. `axes` names loops that the contraction has in common
-    with others of its kernel (see passes/schedule/share_loops.py).
+    Narrow floats are multiplied and summed in f32 and rounded once at the end.
     """
     s = Scalars(b, dtype)
     out = b.filled(0, s.dtype, sizes)
     maps = [lhs_map, rhs_map, dims(*range(len(sizes)))]
     total = b.generic([lhs, rhs], out, maps, reductions, lambda x, y, acc: s.multiply_accumulate(b.widen(x), b.widen(y), acc))
-    made = defining_op(total)
-    if axes and made is not None:
-        ScheduleInfo(made).axes = axes
     return narrowed(b, total, dtype)
 
 
@@ -51,9 +45,15 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
     for i, size in enumerate(result.shape):
         sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
         sizes.append(size if size is not None else _dynamic_size(b, sides, i - rank))
+    return matrix_product(b, operands[0], operands[1], result.dtype, sizes)
+
+
+def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+    """The product of the last two dimensions, of those `sizes`; the others broadcast."""
+    rank = len(sizes)
     row, column, summed = dims(rank - 2, rank - 1, rank)
-    batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in operands]
-    return contract(b, operands[0], [*batches[0], row, summed], operands[1], [*batches[1], summed, column], result.dtype, sizes, 1)
+    batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in (lhs, rhs)]
+    return contract(b, lhs, [*batches[0], row, summed], rhs, [*batches[1], summed, column], dtype, sizes, 1)
 
 
 @lowering(graph.PanelMatmulOp)

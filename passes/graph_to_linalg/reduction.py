@@ -58,11 +58,14 @@ def narrowed(b: LinalgBuilder, value: ir.Value, dtype: str) -> ir.Value:
 @lowering(graph.SoftmaxOp)
 def lower_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """rewrite: softmax(x) -> e / sum(e),  e = exp(x - max(x))"""
-    (x,), result = operands, op.result_types()[0]
-    axis = op.attribute_values()["axis"]
-    others = [i for i in range(result.rank) if i != axis]
-    s, sizes = Scalars(b, result.dtype), b.sizes(x)
-    greatest = reduce(b, x, [axis], "maximum", result.dtype)
+    return normalised_powers(b, operands[0], op.attribute_values()["axis"], op.result_types()[0].dtype)
+
+
+def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
+    """The softmax of `x` along an axis, as elements of `dtype`."""
+    others = [i for i in range(x.type.rank) if i != axis]
+    s, sizes = Scalars(b, dtype), b.sizes(x)
+    greatest = reduce(b, x, [axis], "maximum", dtype)
     powers = b.elementwise([x, greatest], s.dtype, sizes, lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
     total = reduce(b, powers, [axis], "add", s.dtype)
-    return b.elementwise([powers, total], result.dtype, sizes, s.div, loops={1: others})
+    return b.elementwise([powers, total], dtype, sizes, s.div, loops={1: others})

@@ -31,37 +31,35 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
 
     # The summed loop comes last everywhere; the channels of a block stay innermost, so that vectors lie along them.
-    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[int], summed: int = 1, **axes: Any) -> ir.Value:
-        places = {name: loop.position for name, loop in axes.items()}
-        return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed, axes=places)
+    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[int], summed: int = 1) -> ir.Value:
+        return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed)
 
     # Tiles overlap by two columns, which the first stage computes for both: so every stage can be done tile by tile.
     i, image, c, ty, tx, w, a, k = dims(*range(8))
     sizes = [size, n, channels, rows, columns, size, inner]
-    by_rows = stage(b_t, [i, k], x, [image, c, ty * tile + k, tx * tile + w, a], sizes, images=image, rows=ty, columns=tx, channels=c)
+    by_rows = stage(b_t, [i, k], x, [image, c, ty * tile + k, tx * tile + w, a], sizes)
     i, j, image, c, ty, tx, a, k = dims(*range(8))
     sizes = [size, size, n, channels, rows, columns, inner]
-    v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes, images=image, rows=ty, columns=tx, channels=c)
+    v = stage(b_t, [j, k], by_rows, [i, image, c, ty, tx, k, a], sizes)
     if not transformed:
         i, m, c, w, a, f, k = dims(*range(7))
         sizes = [size, filters, channels // group, TAPS, inner, outer]
-        by_rows = stage(g, [i, k], u, [m, c, k, w, a, f], sizes, filters=m, channels=c)
+        by_rows = stage(g, [i, k], u, [m, c, k, w, a, f], sizes)
         i, j, m, c, a, f, k = dims(*range(7))
-        u = stage(g, [j, k], by_rows, [i, m, c, k, a, f], [size, size, filters, channels // group, inner, outer], filters=m, channels=c)
+        u = stage(g, [j, k], by_rows, [i, m, c, k, a, f], [size, size, filters, channels // group, inner, outer])
     groups = [group] if group > 1 else []
     i, j, image, *of, m, ty, tx, f, c, a = dims(*range(9 + len(groups)))
     v = b.reshape(v, _splitting(3, 7), [size, size, n, *groups, channels // group, rows, columns, inner])
     u = b.reshape(u, _splitting(2, 6), [size, size, *groups, filters // group, channels // group, inner, outer])
     sizes = [size, size, n, *groups, filters // group, rows, columns, outer]
-    places = {"images": image, "rows": ty, "columns": tx} | ({} if groups else {"filters": m})
-    products = stage(v, [i, j, image, *of, c, ty, tx, a], u, [i, j, *of, m, c, a, f], sizes, 2, **places)
+    products = stage(v, [i, j, image, *of, c, ty, tx, a], u, [i, j, *of, m, c, a, f], sizes, 2)
     products = b.reshape(products, _splitting(3, 7), [size, size, n, filters, rows, columns, outer])
     j, image, m, ty, p, tx, f, k = dims(*range(8))
     sizes = [size, n, filters, rows, tile, columns, outer]
-    by_rows = stage(a_t, [p, k], products, [k, j, image, m, ty, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
+    by_rows = stage(a_t, [p, k], products, [k, j, image, m, ty, tx, f], sizes)
     image, m, ty, p, tx, q, f, k = dims(*range(8))
     sizes = [n, filters, rows, tile, columns, tile, outer]
-    y = stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], sizes, images=image, rows=ty, columns=tx, filters=m)
+    y = stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], sizes)
     return b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], [n, filters, rows * tile, columns * tile, outer])
 
 

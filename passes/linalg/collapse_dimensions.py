@@ -9,8 +9,8 @@ from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
+from stepwell.passes.linalg.stages import stages_on_tensors
 from stepwell.passes.linalg.structured import Access, Structured
-from stepwell.passes.linalg.tensor_chains import tensor_chains
 
 Groups = list[list[int]]  # dimensions that become one, in order
 
@@ -22,28 +22,28 @@ class CollapseDimensions(Pass):
 
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
-    A chain (fill, root, in-place epilogues) is merged alike throughout, so that it stays one nest. A 1x1 convolution on 7x7 images
-    gets rows of 49 this way, an element-wise op a single loop. Chains that write into a slice are left alone: it is not contiguous.
+    A stage (fill, root, in-place epilogues) is merged alike throughout, so that it stays one nest. A 1x1 convolution on 7x7 images
+    gets rows of 49 this way, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for members in tensor_chains(op):
-            chain = [Structured(m) for m in members]  # looked at anew: what an earlier chain gave has been replaced
-            groups = _chain_groups(chain)
+        for stage in stages_on_tensors(op):
+            members = [Structured(m.operation) for m in stage.members]  # looked at anew: what an earlier stage gave has been replaced
+            groups = _stage_groups(members)
             if groups is not None:
-                _rebuild(chain, groups)
+                _rebuild(members, groups)
                 state.count(self.name)
 
 
-def _chain_groups(chain: list[Structured]) -> list[Groups] | None:
+def _stage_groups(members: list[Structured]) -> list[Groups] | None:
     """For each member, its dimensions grouped; None if nothing can be merged."""
-    origin = defining_op(chain[0].outputs[0].value)
+    origin = defining_op(members[0].outputs[0].value)
     if origin is not None and origin.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant"):
         return None
-    rank = len(chain[0].outputs[0].map.results)
-    joined = [all(_output_pair_merges(member, i) for member in chain) for i in range(rank - 1)]
+    rank = len(members[0].outputs[0].map.results)
+    joined = [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
     result = []
-    for member in chain:
+    for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
             return None
         outputs = [_dim(r) for r in member.outputs[0].map.results]
@@ -57,7 +57,7 @@ def _chain_groups(chain: list[Structured]) -> list[Groups] | None:
             else:
                 groups.append([d])
         result.append(groups)
-    return result if any(len(g) < len(m.iterators) for g, m in zip(result, chain, strict=True)) else None
+    return result if any(len(g) < len(m.iterators) for g, m in zip(result, members, strict=True)) else None
 
 
 def _dim(expr: Any) -> int:
@@ -95,20 +95,20 @@ def _mentions(expr: Any, dim: int) -> bool:
     return _mentions(expr.lhs, dim) or _mentions(expr.rhs, dim)
 
 
-def _rebuild(chain: list[Structured], groups: list[Groups]) -> None:
-    """Build the chain anew on collapsed operands; its last result is expanded back to the old shape."""
-    last = chain[-1].operation
-    with ir.InsertionPoint(chain[0].operation), chain[0].operation.location:
-        current = _collapsed(chain[0].outputs[0], groups[0])
-    for member, member_groups in zip(chain, groups, strict=True):
+def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
+    """Build the stage anew on collapsed operands; its last result is expanded back to the old shape."""
+    last = members[-1].operation
+    with ir.InsertionPoint(members[0].operation), members[0].operation.location:
+        current = _collapsed(members[0].outputs[0], groups[0])
+    for member, member_groups in zip(members, groups, strict=True):
         with ir.InsertionPoint(member.operation), member.operation.location:
             current = _rebuild_member(member, member_groups, current)
     with ir.InsertionPoint.after(last), last.location:
-        reassociation = _reassociation(chain[-1].outputs[0], groups[-1])
+        reassociation = _reassociation(members[-1].outputs[0], groups[-1])
         shape = list(last.results[0].type.shape)
         expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, [], shape).result if reassociation else current
     last.results[0].replace_all_uses_with(expanded)
-    for member in reversed(chain):
+    for member in reversed(members):
         member.operation.erase()
 
 

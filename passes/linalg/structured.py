@@ -54,6 +54,11 @@ class Access:
         return list(ir.ShapedType(self.value.type).shape)
 
     @property
+    def bytes(self) -> int:
+        """Of the whole operand, whose sizes are static."""
+        return prod(self.shape) * element_bits(self.element_type) // 8
+
+    @property
     def is_constant(self) -> bool:
         """Whether it reads a constant of the kernel, whose numbers are written into the code where they are few."""
         source = defining_op(self.value) if self.is_shaped else None

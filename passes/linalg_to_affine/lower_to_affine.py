@@ -9,10 +9,10 @@ from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.bufferize.chains import Chain, chains
 from stepwell.passes.bufferize.sharing import Sharing, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.linalg.structured import Structured, structured_ops, walk
+from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
+from stepwell.passes.linalg.structured import Access, Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
@@ -34,7 +34,7 @@ class LowerToAffine(Pass):
         for structured in ops:
             for part in (structured.operation, *(inner.operation for inner in structured.body.operations)):
                 part.location = leading(part.location)
-        found = chains(ops)
+        found = stages_on_memrefs(ops)
         lowering = _Lowering(Sharing(found), state.target)
         for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)
@@ -48,40 +48,40 @@ class LowerToAffine(Pass):
 
 
 class _Lowering:
-    """Emits chains, those that share loops inside of these."""
+    """Emits stages, those that share loops inside of these."""
 
     def __init__(self, sharing: Sharing, target: Target | None) -> None:
-        self.sharing, self.chains, self.target = sharing, sharing.chains, target
+        self.sharing, self.stages, self.target = sharing, sharing.stages, target
 
     def run(self, index: int, level: int) -> tuple[int, int]:
-        """What tells the runs of chains apart that are emitted together: their shared loop at that level, or the chain itself."""
+        """What tells the runs of stages apart that are emitted together: their shared loop at that level, or the stage itself."""
         path = self.sharing.paths[index]
         return (path[level][1], -1) if len(path) > level else (-1, index)
 
     def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        """Emit neighbouring chains that have as many shared loops around them as there are `ivs`."""
+        """Emit neighbouring stages that have as many shared loops around them as there are `ivs`."""
         level = len(ivs)
         for _, run in groupby(indices, key=lambda index: self.run(index, level)):
             inside = list(run)
-            chain = self.chains[inside[0]]
+            stage = self.stages[inside[0]]
             if len(self.sharing.paths[inside[0]]) == level:
-                self._nest(chain, ivs, shrunk)
-            elif level == 0 and chain.root.shared[0].slots > 1:
+                self._nest(stage, ivs, shrunk)
+            elif level == 0 and stage.root.shared[0].slots > 1:
                 self._slots(inside)
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None))
 
-    def _nest(self, chain: Chain, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        with chain.root.operation.location:
-            dims = {loop.dim: place for place, loop in enumerate(chain.root.shared)}
-            initial = chain.fill.operation.operands[0] if chain.fill else None
-            nest = Nest.of(chain.root, self.target)
-            use, fma = available(chain.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
-            NestEmitter(chain.root, nest, initial, chain.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
+    def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
+        with stage.root.operation.location:
+            dims = {loop.dim: place for place, loop in enumerate(stage.root.shared)}
+            initial = stage.fill.operation.operands[0] if stage.fill else None
+            nest = Nest.of(stage.root, self.target)
+            use, fma = available(stage.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
+            NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """A shared loop from its first round to its last."""
-        root, level = self.chains[indices[0]].root, len(ivs)
+        root, level = self.stages[indices[0]].root, len(ivs)
         loop = affine.AffineForOp(0, rounds(root, level))
         with ir.InsertionPoint(loop.body):
             self.emit(indices, [*ivs, loop.induction_variable], shrunk)
@@ -89,7 +89,7 @@ class _Lowering:
 
     def _slots(self, indices: Sequence[int]) -> None:
         """An outermost shared loop in stretches of neighbouring rounds, dealt out to threads."""
-        root = self.chains[indices[0]].root
+        root = self.stages[indices[0]].root
         slots, total = root.shared[0].slots, rounds(root, 0)
         stretch = -(-total // slots)
         dealt = parallel_loop([Segment(0, slots, 1)])
@@ -107,23 +107,21 @@ class _Lowering:
             affine.AffineYieldOp([])
 
     def _slices(self, indices: Sequence[int], slot: ir.Value | None) -> dict[ir.Value, Shrunk]:
-        """The slices in which these chains keep what only they use, in place of whole buffers; those of a slot, if there is one."""
+        """The slices in which these stages keep what only they use, in place of whole buffers; those of a slot, if there is one."""
         out: dict[ir.Value, Shrunk] = {}
         for index in indices:
-            chain = self.chains[index]
-            for access in [a for member in chain.members for a in member.accesses if a.is_shaped and a.value not in out]:
-                view = defining_op(origin(access.value, RESHAPES))
+            stage = self.stages[index]
+            for member, access in [(m, a) for m in stage.members for a in m.accesses if a.is_shaped]:
+                view = None if access.value in out else defining_op(origin(access.value, RESHAPES))
                 kept = BufferInfo(view).slice if view is not None else None
-                if view is None or kept is None:
-                    continue
-                stands = chain.root.outputs[0] if access.value == chain.root.outputs[0].value else access
-                out[access.value] = self._slice(view, kept, stands, chain.root, slot)
+                if kept is not None:
+                    out[access.value] = self._slice(view, kept, stage, member, access, slot)
         return out
 
-    def _slice(self, view: Any, kept: Slice, access: Any, root: Structured, slot: ir.Value | None) -> Shrunk:
+    def _slice(self, view: Any, kept: Slice, stage: Stage, member: Structured, access: Access, slot: ir.Value | None) -> Shrunk:
         shape, places = list(access.shape), set()
-        for loop in root.shared[: kept.loops]:
-            found = walk(root, access, loop.dim)
+        for loop in stage.root.shared[: kept.loops]:
+            found = stage.walk(member, access, loop.dim)
             assert found is not None  # or it would have been kept whole
             shape[found.place] = loop.step * found.apart
             places.add(found.place)

@@ -20,7 +20,7 @@ NEAR = 3  # the locality of a prefetch into the first cache
 
 
 class NestEmitter(LoopNest):
-    """Emits the loops of a chain of structured ops over one output: an optional fill, a root, and element-wise epilogues.
+    """Emits the loops of a stage, structured ops over one output: an optional fill, a root, and element-wise epilogues.
 
     The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once.
     """

@@ -3,7 +3,7 @@
 // What a schedule says is checked when it is read: each knob by its name.
 func.func private @sound(%zero: f32, %o: memref<4xf32>) {
   linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>,
-    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>, sched.axes = {rows = 0 : i64}}
+    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>}
     ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }
@@ -51,7 +51,7 @@ func.func private @names(%zero: f32, %o: memref<4xf32>) {
     ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{a #sched.shared is the attribute 'sched.shared', not 'shared'}}
   linalg.fill {shared = #sched.shared<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.shared, sched.axes here}}
+  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.shared here}}
   linalg.fill {sched.nset = 1 : i64} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{'func.return': attribute 'sched.nest' is for a structured op (linalg)}}
   return {sched.nest = 1 : i64}
@@ -67,7 +67,5 @@ func.func private @loops(%zero: f32, %o: memref<4xf32>) {
   linalg.fill {sched.shared = #sched.shared<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{dim must be 0 or more, step and slots 1 or more}}
   linalg.fill {sched.shared = #sched.shared<[{loop = "a", dim = 0 : i64, step = 0 : i64, slots = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{attribute 'sched.axes' must be a dictionary of whole numbers from 0, got [0]}}
-  linalg.fill {sched.axes = [0]} ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }

@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
-from stepwell.passes.schedule import share_loops
-from stepwell.passes.schedule.share_loops import ShareLoops
+from stepwell.passes.schedule import fuse_loops
+from stepwell.passes.schedule.fuse_loops import FuseLoops
 
 EPSILON = np.finfo(np.float32).eps
 
@@ -95,8 +95,8 @@ def magnitudes(model: onnx.ModelProto) -> onnx.ModelProto:
 @pytest.mark.parametrize("model", CASES, ids=[f"case{i}" for i in range(len(CASES))])
 def test_it_gives_what_another_runtime_gives(model, slots, monkeypatch):
     if slots:  # these images are too small for slices of their own accord
-        monkeypatch.setattr(ShareLoops, "_slots", lambda *_: slots)
-        monkeypatch.setattr(share_loops, "SMALL", 0.0)
+        monkeypatch.setattr(FuseLoops, "_slots", lambda *_: slots)
+        monkeypatch.setattr(fuse_loops, "SMALL", 0.0)
     x = np.random.default_rng(1).uniform(-1, 1, [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]).astype(np.float32)
     want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
     sizes = onnxruntime.InferenceSession(magnitudes(model).SerializeToString()).run(None, {"x": np.abs(x)})
@@ -116,7 +116,7 @@ def test_a_pooling_keeps_rows_of_what_is_pooled():
     slices = [int(n) for n in re.findall(r"stepwell.scratch_bytes = (\d+)", lowered(model, "affine", target="x86-64-v3"))]
     assert len(slices) == 1
     assert 0 < slices[0] <= whole * 2 / 3
-    plain = lowered(model, "affine", target="x86-64-v3", disable=["share-loops"])
+    plain = lowered(model, "affine", target="x86-64-v3", disable=["fuse-loops"])
     assert str(whole) in re.findall(r"stepwell.scratch_bytes = (\d+)", plain)
 
 

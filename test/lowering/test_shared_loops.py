@@ -9,14 +9,14 @@ from lowering.linalg_model import run_kernel
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import IRError, PassError
-from stepwell.passes.bufferize.chains import chains
 from stepwell.passes.bufferize.kernels import _pack_slots
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.bufferize.sharing import Sharing, Slice
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.share_loops import ShareLoops
+from stepwell.passes.schedule.fuse_loops import FuseLoops
 
 EPSILON = np.finfo(np.float32).eps
 
@@ -89,7 +89,7 @@ def sharing_of(first: str, second: str) -> tuple[Sharing, ir.Value]:
     module = parse_module(text, CONTEXT)
     sharing_of.module = module  # keeps what is returned alive
     found = ops_below(module.operation, "linalg.generic")
-    return Sharing(chains([Structured(op) for op in found])), ops_below(module.operation, "memref.alloc")[0].results[0]
+    return Sharing(stages_on_memrefs([Structured(op) for op in found])), ops_below(module.operation, "memref.alloc")[0].results[0]
 
 
 CONTEXT = make_context()
@@ -129,13 +129,13 @@ def test_rows_and_as_many_positions_are_one_walk():
     with CONTEXT:
         first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 1, 2, 1)))
         module = parse_module(text.format(first=first, second=shared(("r", 1, 10, 1))), CONTEXT)
-        sharing = Sharing(chains([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+        sharing = Sharing(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
         buffer = ops_below(module.operation, "memref.alloc")[0].results[0]
         assert sharing.slice_of(buffer, WHOLE) == Slice(1, 1, 1, 192)  # 4 x 2 x 5 numbers, in whole cache lines
         first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 0, 2, 1)))
         module = parse_module(text.format(first=first, second=shared(("r", 1, 15, 1))), CONTEXT)
         with pytest.raises(PassError, match="not all that it uses is made in the same round"):
-            Sharing(chains([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+            Sharing(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
 
 
 def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
@@ -152,7 +152,7 @@ def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
     with CONTEXT:
         module = parse_module(text, CONTEXT)
         products = ops_below(module.operation, "linalg.generic")
-        sharing = Sharing(chains([Structured(op) for op in products]))
+        sharing = Sharing(stages_on_memrefs([Structured(op) for op in products]))
         m, n = (op.results[0] for op in ops_below(module.operation, "memref.alloc"))
         assert sharing.slice_of(m, WHOLE) == Slice(1, 1, 1, 128)
         assert sharing.slice_of(n, WHOLE) == Slice(2, 1, 1, 64)
@@ -206,21 +206,13 @@ def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
     assert total == 3 * 256 + 128  # the first two share each slot's memory, and the last lies where they were
 
 
-def test_without_a_target_nothing_is_shared_and_the_names_of_loops_go() -> None:
+def test_without_a_target_nothing_is_fused():
     with make_context(), ir.Location.unknown():
-        module = ir.Module.parse("""
-          func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
-            %0 = linalg.generic {sched.axes = {rows = 0 : i64}, indexing_maps = [affine_map<(i) -> (i)>], iterator_types = ["parallel"]}
-                outs(%x : tensor<4xf32>) {
-            ^bb0(%a: f32):
-              %s = arith.addf %a, %a : f32
-              linalg.yield %s : f32
-            } -> tensor<4xf32>
-            return %0 : tensor<4xf32>
-          }""")
+        body = two_products(2, 8, 3, 5, 4, "", "")
+        arguments = "%x0: tensor<2x8x3xf32>, %x1: tensor<3x5xf32>, %x2: tensor<5x4xf32>"
+        module = ir.Module.parse(f"func.func @f({arguments}) -> tensor<2x8x4xf32> {{ {body} }}")
         [function] = ops_below(module.operation, "func.func")
         state = PassState()
-        ShareLoops().run(function, state)
+        FuseLoops().run(function, state)
         assert "there is no target" in state.declined[0].reason
-        assert "axes" not in str(module)
         assert "shared" not in str(module)

@@ -24,7 +24,7 @@ def read_once(root: ir.Operation) -> ir.Value | None:
 
 
 def read_in_slices(root: ir.Operation) -> tuple[ir.Value, tuple[str, ...]] | None:
-    """An operand that can be computed a slice at a time, in a loop that both share (see the pass `share-loops`), and by which ops.
+    """An operand that can be computed a slice at a time, in a loop that both share (see the pass `fuse-loops`), and by which ops.
 
     The image of a pointwise convolution: positions of the result need the same positions of it, of all channels and for all filters. In groups
     that is so too, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize,remove-boundaries,use-destinations,share-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize,remove-boundaries,use-destinations,fuse-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
 
 // A depthwise convolution and the pointwise one that reads it: rows of 56 positions of 64 channels, as many at a time as a quarter of the
 // second cache holds.

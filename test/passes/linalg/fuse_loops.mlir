@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(share-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(fuse-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
 
 // Four rows of four tiles: everything fits a cache, so the five stages share one round of two rows, and the transforms channels and filters.
 // CHECK-LABEL: func.func private @small

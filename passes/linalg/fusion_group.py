@@ -1,0 +1,152 @@
+"""Fusion groups: the stages of a kernel on tensors, which of them reads what which other one makes, and the loops that they have in common."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.linalg.stages import Stage, stages_on_tensors
+from stepwell.passes.linalg.structured import Access, Structured, Walk, walk
+from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
+
+
+@dataclass(frozen=True, eq=False)
+class Edge:
+    """What one stage makes and another reads."""
+
+    producer: Stage
+    reader: Stage
+    member: Structured
+    """The op of the reader that reads it: its root or an epilogue."""
+    read: Access
+
+    @property
+    def bytes(self) -> int:
+        """Of what is handed on."""
+        return self.read.bytes
+
+    def walk(self, stage: Stage, dim: int) -> Walk | None:
+        """How loop `dim` of one of the two goes through what is handed on (see `walk`)."""
+        if stage is self.producer:
+            return walk(stage.root, stage.root.outputs[0], dim)
+        return stage.walk(self.member, self.read, dim)
+
+    def counterpart(self, stage: Stage, dim: int) -> tuple[int, Fraction] | None:
+        """The loop of the other stage that goes over what is handed on as loop `dim` of `stage` does, in steps as alike as can be.
+
+        And how many of its iterations are as much as one of `dim`. None if there is none.
+        """
+        other = self.producer if stage is self.reader else self.reader
+        one = self.walk(stage, dim)
+        if one is None:
+            return None
+        walks = [(d, w) for d in other.root.parallel_dims if (w := self.walk(other, d)) is not None]
+        whole = (one.at_once, stage.root.extents[dim] * one.stretch)
+        alike = [(d, w) for d, w in walks if (w.at_once, other.root.extents[d] * w.stretch) == whole]
+        best = min(alike, key=lambda found: max(found[1].stretch, one.stretch) / min(found[1].stretch, one.stretch), default=None)
+        return None if best is None else (best[0], Fraction(one.stretch, best[1].stretch))
+
+
+@dataclass(frozen=True, eq=False)
+class Axis:
+    """A loop that stages have in common: for each of them its own loop, and how many iterations of that are as much as one of the leader's."""
+
+    leader: int
+    """The leader's loop."""
+    loops: dict[Stage, tuple[int, Fraction]]
+
+    @property
+    def unit(self) -> int:
+        """How many iterations of the leader's loop at least, and in multiples of which, are whole ones of every stage's."""
+        unit = 1
+        for _, count in self.loops.values():
+            while (unit * count).denominator != 1:
+                unit += 1
+        return unit
+
+    def of(self, stage: Stage, step: int) -> tuple[int, int]:
+        """A stage's own loop, and how many of its iterations are `step` ones of the leader's."""
+        loop, count = self.loops[stage]
+        return loop, int(step * count)
+
+
+class FusionGroup:
+    """The stages of a kernel with the edges between them."""
+
+    def __init__(self, stages: Sequence[Stage], edges: Sequence[Edge]) -> None:
+        self.stages, self.edges = list(stages), list(edges)
+
+    @staticmethod
+    def of(kernel: ir.Operation) -> "FusionGroup":
+        """All stages of a kernel on tensors."""
+        stages = stages_on_tensors(kernel)
+        made = {stage.members[-1].operation.results[0]: stage for stage in stages}
+        edges = []
+        for stage in stages:
+            for member in stage.members:
+                for read in member.inputs:
+                    producer = made.get(origin(read.value, TENSOR_RESHAPES)) if read.is_shaped else None
+                    if producer is not None and producer is not stage:
+                        edges.append(Edge(producer, stage, member, read))
+        return FusionGroup(stages, edges)
+
+    def within(self, stages: Iterable[Stage]) -> "FusionGroup":
+        """These stages alone, in order."""
+        kept = set(stages)
+        edges = [edge for edge in self.edges if edge.producer in kept and edge.reader in kept]
+        return FusionGroup([stage for stage in self.stages if stage in kept], edges)
+
+    def before(self, stage: Stage, read: Access | None = None) -> set[Stage]:
+        """The stages that lead to `stage`; with `read`, to that operand of it."""
+        found: set[Stage] = set()
+        waiting = [edge.producer for edge in self.edges if edge.reader is stage and read in (None, edge.read)]
+        while waiting:
+            one = waiting.pop()
+            if one not in found:
+                found.add(one)
+                waiting += [edge.producer for edge in self.edges if edge.reader is one]
+        return found
+
+    def after(self, stage: Stage) -> set[Stage]:
+        """The stages that what `stage` makes leads to."""
+        found: set[Stage] = set()
+        waiting = [stage]
+        while waiting:
+            one = waiting.pop()
+            for edge in self.edges:
+                if edge.producer is one and edge.reader not in found:
+                    found.add(edge.reader)
+                    waiting.append(edge.reader)
+        return found
+
+    def reads(self, stage: Stage) -> list[tuple[Structured, Access]]:
+        """What a stage reads that comes from outside of the group and is no constant of the kernel."""
+        inside = {id(edge.read) for edge in self.edges}
+        reads = [(member, read) for member in stage.members for read in member.inputs if read.is_shaped and read.used]
+        return [(member, read) for member, read in reads if id(read) not in inside and not read.is_constant]
+
+    def axis(self, leader: Stage, dim: int) -> Axis:
+        """Loop `dim` of the leader, with the loops of other stages that are the same one: those that go over what is handed on in step."""
+        loops = {leader: (dim, Fraction(1))}
+        waiting = [leader]
+        while waiting:
+            stage = waiting.pop()
+            own, count = loops[stage]
+            for edge in self.edges:
+                if stage not in (edge.producer, edge.reader):
+                    continue
+                other = edge.producer if stage is edge.reader else edge.reader
+                found = None if other in loops else edge.counterpart(stage, own)
+                if found is not None:
+                    loops[other] = (found[0], found[1] * count)
+                    waiting.append(other)
+        return Axis(dim, loops if all(self._in_step(edge, loops) for edge in self.edges) else {leader: loops[leader]})
+
+    @staticmethod
+    def _in_step(edge: Edge, loops: dict[Stage, tuple[int, Fraction]]) -> bool:
+        """Whether the loops of two stages, if both have one, go over what one hands the other in step."""
+        if edge.producer not in loops or edge.reader not in loops:
+            return True
+        (made, one), (read, other) = loops[edge.producer], loops[edge.reader]
+        there, here = edge.walk(edge.producer, made), edge.walk(edge.reader, read)
+        return there is not None and here is not None and there.at_once == here.at_once and there.stretch * one == here.stretch * other

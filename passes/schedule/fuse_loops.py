@@ -1,0 +1,268 @@
+"""The pass that fuses the loops of a kernel's stages, so that what one leaves for the next stays in a cache."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import permutations
+from math import prod
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.shared_loops import SharedLoop
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
+from stepwell.passes.linalg.stages import Stage
+from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
+
+
+@register_pass("fuse-loops", level="linalg", anchor="func.func", optional=True)
+@dataclass
+class FuseLoops(Pass):
+    """Put loops around several stages of a kernel, each of which then does a slice at a time.
+
+    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.shared = #sched.shared<[{loop = "l2", dim = 2, step = 14, …}]>} on both
+
+    One contraction of the kernel, the one with the most to do and the last of such, leads: its loops are tiled, and what the others do is
+    computed inside of them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It does not matter what the others are:
+    epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of Winograd's convolution, a softmax
+    between two products. The loops that can be fused are those of the leader with which all others go over what is handed on in step, and
+    along which the operand moves that the kernel computes, or else the first one. They are weighed by the bytes that move through
+    more than a core's own cache:
+
+    - a slice at a time: what the stages hand on stays in the cache, and what does not move along a loop is read again in each of its rounds;
+    - all at once: what is handed on is written and read once, and so is all else.
+
+    Stages on one side of the leader, before or after it, then share one loop more that they have in common, if nothing is read again for it:
+    what they hand on to each other becomes smaller still.
+    """
+
+    slots: int = 0  # stretches that the outermost loop is dealt out in; 0 for one to each of the target's cores
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        group = FusionGroup.of(op)
+        leader = leader_of(group)
+        if leader is None:
+            return
+
+        def decline(reason: str) -> None:
+            state.declined.append(Declined(self.name, op.name, op.location, reason))
+
+        if state.target is None:
+            decline("there is no target whose caches could hold slices")
+            return
+        plans = [plan for read in moving(group, leader) if (plan := plan_of(group, leader, read)).axes]
+        if not plans:
+            decline("its stages have no loop in common over what they hand on")
+            return
+        room = Room(*state.machine.caches.per_core[1:], self._slots(group, state))
+        plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
+        if not steps:
+            decline("to read again what does not move in fused loops would cost more than they save")
+        state.count(self.name, int(plan.apply(steps, room.slots)))
+
+    def _slots(self, group: FusionGroup, state: PassState) -> int:
+        """In how many stretches the outermost loop is dealt out: one for little work."""
+        work = sum(prod(stage.root.extents) // (QUICK if stage.root.kind == "contraction" else 1) for stage in group.stages)
+        return 1 if work < THREADED_WORK else self.slots or state.machine.cores
+
+
+ROOM = 0.75  # of a core's own cache, for what fused loops keep there
+SMALL = 0.25  # of it, for what is handed on, where whole slices of what the stages read and give go through the cache as well
+LAST = 1 / 3  # of the time that memory takes for a byte, what the last cache takes
+UNEVEN = 1.2  # by what factor the busiest of the slots may have more to do than the average
+
+Steps = dict[Axis, int]  # how many of the leader's iterations are a round of a fused loop, from the outermost loop on
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a plan is weighed by: the sizes in bytes of a core's own cache and of its part of the last one, and the slots that rounds go to."""
+
+    cache: int
+    last: int
+    slots: int
+
+    def far(self, size: int) -> float:
+        """What it takes to go through so many bytes that are not in the core's own cache: less where the last one has room for them."""
+        return size * LAST if size <= self.last else float(size)
+
+    def even(self, rounds: int) -> bool:
+        """Whether that many rounds are dealt out evenly enough."""
+        return -(-rounds // self.slots) * self.slots <= UNEVEN * rounds
+
+
+def leader_of(group: FusionGroup) -> Stage | None:
+    """The contraction with the most to do, the last of such, of the stages that hand something on."""
+    linked = {stage for edge in group.edges for stage in (edge.producer, edge.reader)}
+    contractions = [stage for stage in group.stages if stage in linked and stage.root.kind == "contraction"]
+    return max(reversed(contractions), key=lambda stage: prod(stage.root.extents), default=None)
+
+
+def moving(group: FusionGroup, leader: Stage) -> list[Access]:
+    """The operands of the leader whose loops may be fused: those that the kernel computes, or else the first one.
+
+    Along other loops the data is read again for a few of the weights at a time, which was slower wherever it was tried.
+    """
+    made = [edge.read for edge in group.edges if edge.reader is leader and edge.member is leader.root]
+    return made or [read for member, read in group.reads(leader) if member is leader.root][:1]
+
+
+def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "Plan":
+    """The plan that fuses loops along which `read` moves: of the leader, what leads to that operand, and all that comes after.
+
+    Stages behind the leader that have none of these loops stay outside, and so does what comes after them.
+    """
+    inside = group.before(leader, read) | {leader} | group.after(leader)
+    loops = [d for d in leader.root.parallel_dims if leader.root.extents[d] > 1 and read.kind(d) != "scalar" and not contiguous(leader, d)]
+    while True:
+        fused = group.within(inside)
+        axes = [axis for d in loops if set((axis := fused.axis(leader, d)).loops) == inside]
+        behind = [stage for stage in fused.stages if stage in fused.after(leader)]
+        if axes or not behind:
+            return Plan(group, fused, leader, axes)
+        inside.remove(behind[-1])
+
+
+def contiguous(stage: Stage, dim: int) -> bool:
+    """Whether neighbouring elements of the result lie along a loop: vectors do."""
+    return stage.root.outputs[0].kind(dim) == "vector"
+
+
+@dataclass
+class Plan:
+    """Which loops of which stages may be fused."""
+
+    group: FusionGroup
+    """All stages of the kernel."""
+    fused: FusionGroup
+    """Those whose loops are fused."""
+    leader: Stage
+    axes: list[Axis]
+    """The loops that all of them have in common, in the leader's order."""
+
+    @cached_property
+    def inner(self) -> dict[Stage, Axis]:
+        """The loop inside of the fused ones that stages between the leader and an end of the kernel share with each other, for those that do."""
+        return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
+
+    def _runs(self) -> Iterator[FusionGroup]:
+        """Neighbouring stages that hand something to each other, and that are all fused with the leader, or all not."""
+        run: list[Stage] = []
+        for stage in self.group.stages:
+            linked = any({edge.producer, edge.reader} <= {stage, *run} for edge in self.group.edges if stage in (edge.producer, edge.reader))
+            if run and (stage is self.leader or not linked or (stage in self.fused.stages) != (run[-1] in self.fused.stages)):
+                yield self.group.within(run)
+                run = []
+            if stage is not self.leader:
+                run.append(stage)
+        yield self.group.within(run)
+
+    def _inner(self, run: FusionGroup) -> Axis | None:
+        """The outermost loop that all stages of a run have in common beside the fused ones, and in which none reads anything again."""
+        if not run.edges:
+            return None
+        first, reads = run.stages[0], [(stage, *found) for stage in run.stages for found in run.reads(stage)]
+        fused = [axis.loops[first][0] for axis in self.axes if first in axis.loops]
+        for dim in first.root.parallel_dims:
+            if dim in fused or first.root.extents[dim] == 1 or contiguous(first, dim):
+                continue
+            axis = run.axis(first, dim)
+            if set(axis.loops) == set(run.stages) and first.root.extents[dim] % axis.unit == 0 and all(
+                stage.moves(member, read, axis.loops[stage][0]) for stage, member, read in reads if member is stage.root
+            ):
+                return axis
+        return None
+
+    def best(self, room: Room) -> tuple[Steps, tuple[float, float, int]]:
+        """The steps that cost least, and what they cost; no steps where it is best to do all at once."""
+        options = [steps for steps in self._options(self.axes) if self._even(steps, room)]
+        if not options:  # where the rounds of the outermost loop cannot be dealt out, those of another one perhaps can
+            options = [steps for order in permutations(self.axes) for steps in self._options(order) if self._even(steps, room)]
+        whole = sum(self._handed_on.values())
+        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere))
+        found = [(steps, self._cost(steps, room)) for steps in options]
+        fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
+        if fitting:
+            best = min(fitting, key=lambda found: found[1])
+        else:  # the smallest slices come closest
+            best = min(found, key=lambda found: found[1][1], default=({}, (apart, float(whole), 1)))
+        return best if best[1][0] < apart else ({}, (apart, float(whole), 1))
+
+    def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
+        """Steps that cut what is handed on into ever larger slices: a few rounds of the innermost loop, all of it, a few of the next, and so on."""
+        extents = [self.leader.root.extents[axis.leader] for axis in axes]
+        for place, axis in enumerate(axes):
+            outer = {a: a.unit for a in axes[:place]}
+            if any(n % a.unit for a, n in zip(axes, extents, strict=True)):
+                return
+            for step in divisors(extents[place]):
+                if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
+                    steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
+                    yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
+
+    def _even(self, steps: Steps, room: Room) -> bool:
+        """Whether the rounds of the outermost loop can be dealt out."""
+        outermost = next(iter(steps), None)
+        return room.even(1 if outermost is None else self._rounds(steps, outermost))
+
+    def _rounds(self, steps: Steps, axis: Axis) -> int:
+        return self.leader.root.extents[axis.leader] // steps[axis]
+
+    def _cost(self, steps: Steps, room: Room) -> tuple[float, float, int]:
+        """What it takes to go through all that is not kept in the core's own cache; then the size of the slices, and the number of rounds."""
+        rounds = prod(self._rounds(steps, axis) for axis in steps)
+        whole = sum(self._handed_on.values())
+        slices, kept, again = whole // rounds, 0, 0
+        for stage, member, read in self._still:
+            times, footprint = 1, read.bytes
+            for axis in steps:
+                if not stage.moves(member, read, axis.loops[stage][0]):
+                    times *= self._rounds(steps, axis)
+                elif times == 1:
+                    footprint //= self._rounds(steps, axis)
+            kept += footprint if times > 1 else 0
+            again += read.bytes * times
+        still = sum(read.bytes for *_, read in self._still)
+        cost = room.far(still) * (1 if slices + kept <= room.cache * ROOM or not still else again / still)
+        cost += 2 * room.far(self._elsewhere) + (0 if slices <= room.cache * ROOM else 2 * whole * (LAST if slices <= room.last else 1))
+        small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
+        return cost, max(slices, small * room.cache), rounds
+
+    @cached_property
+    def _still(self) -> list[tuple[Stage, Structured, Access]]:
+        """What the fused stages read that the kernel does not compute, and that does not move along all of the loops."""
+        reads = [(stage, member, read) for stage in self.fused.stages for member, read in self.fused.reads(stage)]
+        return [(s, member, read) for s, member, read in reads if not all(s.moves(member, read, axis.loops[s][0]) for axis in self.axes)]
+
+    @cached_property
+    def _handed_on(self) -> dict[Stage, int]:
+        """By the stage that makes it, the bytes of what fused ones hand on whole slices of: not what an inner loop makes smaller again."""
+        edges = [edge for edge in self.fused.edges if self.leader in (edge.producer, edge.reader) or edge.producer not in self.inner]
+        return {edge.producer: edge.bytes for edge in edges}
+
+    @cached_property
+    def _elsewhere(self) -> int:
+        """The bytes of what the leader and stages that are not fused with it hand each other."""
+        fused = set(self.fused.stages)
+        return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
+
+    def apply(self, steps: Steps, slots: int) -> bool:
+        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns whether there are any."""
+        found = False
+        for stage in self.group.stages:
+            loops = [SharedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
+            if stage in self.inner:
+                axis = self.inner[stage]
+                loops.append(SharedLoop(f"inner{axis.leader}", *axis.of(stage, axis.unit)))
+            if loops:
+                rounds = stage.root.extents[loops[0].dim] // loops[0].step
+                loops[0] = replace(loops[0], slots=min(slots, rounds))
+                ScheduleInfo(stage.root.operation).shared = tuple(loops)
+                found = True
+        return found
+
+
+def divisors(n: int) -> list[int]:
+    """The divisors of n, in order."""
+    return [d for d in range(1, n + 1) if n % d == 0]
