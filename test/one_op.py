@@ -18,8 +18,9 @@ from stepwell.dialects.support.errors import StepwellError
 from stepwell.passes.affine_to_llvm.expand_math import ExpandMath
 from stepwell.passes.bufferize.kernels import copy_generic
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
+from stepwell.passes.linalg.remove_boundaries import RemoveBoundaries
 
 BUFFERISE = """builtin.module(canonicalize,
   one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map})"""
@@ -92,6 +93,8 @@ def flatten(operands: Sequence[Any]) -> list[Any]:
 def lower(module: ir.Module) -> ir.Module:
     """Convert to linalg and verify, in place."""
     ConvertGraphToLinalg().run(module.operation, PassState())
+    for function in functions(module.operation):
+        RemoveBoundaries().run(function.operation, PassState())
     if not module.operation.verify():
         raise AssertionError(f"does not verify:\n{module}")
     return module
@@ -185,14 +188,18 @@ def _read(result: Any, dtype: str, rank: int) -> np.ndarray:
 
 
 def check_op(
-    mnemonic: str, arrays: Sequence[Any], *, terms: int = 1, ulps: float = 1, scale: Any = None, allowed: Bound | None = None, **options: Any
+    mnemonic: str, arrays: Sequence[Any], *, terms: int = 1, ulps: float = 1, scale: Any = None, **options: Any
 ) -> None:
     """Compare what compiled code computes with the reference: integers exactly, floats to `terms` roundings of a sum of size `scale`.
 
     `scale` (an array that broadcasts to the result, or None for the result itself) is how large what is summed is; a function in
-    between may be off by `ulps`. `allowed` says all of it at once.
+    between may be off by `ulps`.
     """
-    allowed = allowed or Bound(terms, ulps, scale, stored=0 if scale is None else ulps)
+    check_within(mnemonic, arrays, Bound(terms, ulps, scale, stored=0 if scale is None else ulps), options)
+
+
+def check_within(mnemonic: str, arrays: Sequence[Any], allowed: Bound, options: dict[str, Any]) -> None:
+    """Compare what compiled code computes with the reference. `options` are the op's attributes, and `types` as for `run_op`."""
     actual = run_op(mnemonic, arrays, **options)
     expected = reference(mnemonic, arrays, **{k: v for k, v in options.items() if k != "types"})
     for a, e in zip(actual, expected, strict=True):

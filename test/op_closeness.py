@@ -58,6 +58,11 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
     if mnemonic in ("scatter_elements", "scatter_nd"):
         ordered = attributes["reduction"] in ("none", "max", "min")
         return Bound(0, 0) if ordered else Bound(operands[2].size + 1, 1, magnitude(mnemonic, operands, attributes))
+    if mnemonic == "attention":
+        # An error of a score is one of its weight, relatively; and weights are at most 1.
+        q, k, v, mask = (float(np.abs(finite(wide(o))).max(initial=0)) if o is not None else 0.0 for o in operands)
+        depth, keys = operands[1].shape[-2:]
+        return Bound(2 * (depth + 2) * (depth * q * k * abs(attributes["scale"]) + mask) + keys + 8, 1, max(v, 1), stored=1)
     if mnemonic == "reduce_prod":
         return Bound(operands[0].size, 1)
     if mnemonic == "resize":

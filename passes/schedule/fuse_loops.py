@@ -48,6 +48,9 @@ class FuseLoops(Pass):
         def decline(reason: str) -> None:
             state.declined.append(Declined(self.name, op.name, op.location, reason))
 
+        if any(0 in stage.root.extents for stage in group.stages):
+            decline("some of its stages have nothing to do")
+            return
         if state.target is None:
             decline("there is no target whose caches could hold slices")
             return

@@ -16,6 +16,15 @@ def matmul(r: Random) -> Case:
     return Case([r.array(dtype, (*a[-2:], m, k)), r.array(dtype, (*b[-2:], k, n))], {})
 
 
+@case("attention")
+def attention(r: Random) -> Case:
+    dtype, (queries, depth, keys, columns) = r.dtype(), r.sizes(4, r.least, 5)
+    a, b, c = r.broadcastable(3, least=r.least)
+    q, k, v = (r.array(dtype, (*batch[-2:], *matrix)) for batch, matrix in ((a, (queries, depth)), (b, (depth, keys)), (c, (keys, columns))))
+    mask = r.choice([None, r.array(dtype, (keys,)), r.array(dtype, (queries, 1))])
+    return Case([q, k, v, mask], {"scale": r.choice([1.0, 0.125, -0.3])})
+
+
 def window(r: Random, spatial: int, kernel: tuple[int, ...]) -> tuple[tuple[int, ...], dict[str, Any]]:
     """Spatial sizes that a window fits into, and the attributes of the window."""
     dilations = r.integers(spatial, 1, 2)

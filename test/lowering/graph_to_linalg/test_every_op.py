@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_op import check_op, reference
+from one_op import check_within, reference
 from op_cases import cases, with_cases
 from op_closeness import bound
 
@@ -39,6 +39,6 @@ def test_on_random_operands(mnemonic: str) -> None:
             operands[0] = padded(operands[0], attributes["pads"][:spatial], attributes["pads"][spatial:], 0)
             attributes["pads"] = (0,) * 2 * spatial
         allowed = bound(mnemonic, operands, attributes, reference(mnemonic, operands, **attributes)[0])
-        check_op(mnemonic, operands, allowed=allowed, **attributes)
+        check_within(mnemonic, operands, allowed, attributes)
 
     run()
