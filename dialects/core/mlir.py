@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.diagnostics import Diagnostic, from_native, summary
-from stepwell.dialects.support.errors import IRError
+from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     class Operation(ir.OpView):
         """What type checkers see of `ext.Operation`."""
 
+        OPERATION_NAME: ClassVar[str]
         _fields: list[Any]
 
         def __init_subclass__(cls, *, name: str | None = None, traits: list[Any] | None = None, dialect: Any = None, **kwargs: Any) -> None: ...
@@ -168,13 +169,31 @@ _checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}
 
 
 def register_dialect(dialect: Any) -> Any:
-    """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it."""
+    """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it.
+
+    Raises StepwellError if there is one of its name: contexts would hold neither.
+    """
+    name = dialect.DIALECT_NAMESPACE
+    known = next((d for d in _dialects if name == d.DIALECT_NAMESPACE), None)
+    if known is not None:
+        raise StepwellError(f"dialect '{name}' is already registered by {known.__module__}.{known.__qualname__}")
+    if not dialect.__module__.startswith("stepwell.") and _is_upstream(name):  # ours are known not to be
+        raise StepwellError(f"dialect '{name}' is one of MLIR's; choose another name")
     _dialects.append(dialect)
     extension(dialect)
     # Whenever they make the view of an op, the bindings try to import a module of its dialect's name and never give up: here it is.
-    module = f"{_ext.__package__}.{dialect.DIALECT_NAMESPACE}"
+    module = f"{_ext.__package__}.{name}"
     sys.modules.setdefault(module, types.ModuleType(module))
     return dialect
+
+
+def _is_upstream(namespace: str) -> bool:
+    """Whether every context has a dialect of that name."""
+    try:
+        bare_context().dialects[namespace]
+    except IndexError:
+        return False
+    return True
 
 
 def registered_dialects() -> list[Any]:

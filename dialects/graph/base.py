@@ -23,6 +23,7 @@ from stepwell.dialects.core.mlir import (
     ir,
     operand_fields,
     register_dialect,
+    registered_dialects,
     result_fields,
 )
 from stepwell.dialects.core.types import TensorType, to_numpy
@@ -55,7 +56,7 @@ class Graph(Dialect, name="graph"):
 
 
 class GraphOp(Operation, dialect=Graph):
-    """Base of all graph operations.
+    """Base of all operations of the levels `graph` and `graph-opt`: those of the dialect `graph`, and with `dialect=` those of any other.
 
     A subclass declares its fields (operands, attributes, results), and two static methods that share one signature, operands by
     position (None for an absent optional one, a list for a variadic one) and attributes by keyword as Python values:
@@ -74,24 +75,26 @@ class GraphOp(Operation, dialect=Graph):
     """How ops of the class may be fused; of element-wise ones it need not be said. Where it depends on the op, override `fusion_category`."""
 
     if TYPE_CHECKING:  # annotations in the class body would become fields
-        OPERATION_NAME: ClassVar[str]
         infer: ClassVar[Any]
         reference: ClassVar[Any]
         flops: ClassVar[Any]
         _traits: ClassVar[list[type]]
+        _dialect_obj: ClassVar[type[Dialect]]
     else:
         infer = None
         reference = None
         flops = staticmethod(one_per_element)
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, *, dialect: type[Dialect] | None = None, **kwargs: Any) -> None:
+        if dialect is not None:
+            cls._dialect_obj = dialect  # in the place of the inherited one, which the bindings refuse to replace
         super().__init_subclass__(**kwargs)
         define_group_accessors(cls)
         extension(cls)
 
     @classmethod
     def mnemonic(cls) -> str:
-        """The op's name without the dialect's."""
+        """What builders and patterns call the op: its name, without the dialect's if that is `graph`."""
         return cls.OPERATION_NAME.removeprefix("graph.")
 
     @classmethod
@@ -230,21 +233,26 @@ def attribute_names(cls: type[GraphOp]) -> tuple[str, ...]:
 
 
 def op_classes() -> dict[str, type[GraphOp]]:
-    """Every op of the dialect by mnemonic, plugins' included."""
+    """Every op of the dialect `graph` by mnemonic, plugins' included."""
     return {cls.mnemonic(): cls for cls in Graph.operations}
+
+
+def graph_ops() -> list[type[GraphOp]]:
+    """Every op of the levels `graph` and `graph-opt`, of whatever dialect."""
+    return [cls for dialect in registered_dialects() for cls in dialect.operations if issubclass(cls, GraphOp)]
 
 
 def ops_with(trait: type[Trait]) -> list[type[GraphOp]]:
     """The op classes that state a trait, plugins' included."""
-    return [cls for cls in op_classes().values() if cls.has_trait(trait)]
+    return [cls for cls in graph_ops() if cls.has_trait(trait)]
 
 
 def op_class(mnemonic: str) -> type[GraphOp]:
     """The op class of that mnemonic. Raises StepwellError if there is none."""
     if mnemonic not in _BY_MNEMONIC:
-        _BY_MNEMONIC.update(op_classes())  # a plugin may have added some since
+        _BY_MNEMONIC.update({cls.mnemonic(): cls for cls in graph_ops()})  # a plugin may have added some since
     if mnemonic not in _BY_MNEMONIC:
-        raise StepwellError(f"there is no op graph.{mnemonic}")
+        raise StepwellError(f"there is no op {mnemonic if '.' in mnemonic else f'graph.{mnemonic}'}")
     return _BY_MNEMONIC[mnemonic]
 
 

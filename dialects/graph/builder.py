@@ -1,6 +1,7 @@
 """GraphBuilder: makes graph operations with inferred types, and evaluates what is constant."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,12 @@ LITERAL_ELEMENTS = 64  # larger arrays go to the weight table rather than into t
 
 
 class GraphBuilder:
-    """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat([x, y], axis=1)`.
+    """Builds graph ops at the current insertion point and location: `b.add(x, y)`, `b.concat([x, y], axis=1)`, `b.build(MyOp, x, n=4)`.
 
-    Every op of the dialect is a method: operands by field (None for an absent optional one, a list for a variadic one), attributes
-    by keyword as Python values. Returns the result value, or a tuple where the op has several. Result types come from the op's
-    `infer`; an op without one (or whose result depends on data) takes `result_types=[TensorType, …]`.
-    Raises InferenceError if the operands do not fit.
+    Every op of the dialect `graph` is a method; ops of other dialects are built by their class. Operands by field (None for an absent
+    optional one, a list for a variadic one), attributes by keyword as Python values. Returns the result value, or a tuple where the op
+    has several. Result types come from the op's `infer`; an op without one (or whose result depends on data) takes
+    `result_types=[TensorType, …]`. Raises InferenceError if the operands do not fit.
     """
 
     def __init__(self, weights: WeightTable) -> None:
@@ -30,17 +31,15 @@ class GraphBuilder:
     def __getattr__(self, mnemonic: str) -> Callable[..., Any]:
         if mnemonic.startswith("__"):
             raise AttributeError(mnemonic)
-        cls = op_class(mnemonic.rstrip("_"))  # `and_`, `not_`, `if_` for Python's keywords
+        return partial(self.build, op_class(mnemonic.rstrip("_")))  # `and_`, `not_`, `if_` for Python's keywords
 
-        def build(*operands: Any, result_types: list[TensorType] | None = None, **attributes: Any) -> Any:
-            op = self.create(cls, operands, attributes, result_types)
-            results = tuple(op.operation.results)
-            return results[0] if len(results) == 1 else results
-
-        return build
+    def build(self, cls: type[GraphOp], /, *operands: Any, result_types: list[TensorType] | None = None, **attributes: Any) -> Any:
+        """Build one op of class `cls`, of whatever dialect; see the class's docstring."""
+        results = tuple(self.create(cls, operands, attributes, result_types).operation.results)
+        return results[0] if len(results) == 1 else results
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """Build one op of class `cls`; see the class's docstring."""
+        """As `build`, with operands and attributes in one argument each; gives the op."""
         if result_types is None:
             if cls.infer is None:
                 raise StepwellError(f"{cls.OPERATION_NAME} infers no types: pass result_types=")

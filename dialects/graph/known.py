@@ -75,7 +75,7 @@ class KnownValues:
     def _leaf(self, value: ir.Value) -> tuple[bool, np.ndarray | None]:
         """Whether a value is known, or not, by its op alone; what it holds."""
         op = defining_op(value)
-        view = op.opview if op is not None and op.name.startswith("graph.") else None
+        view = None if op is None else op.opview
         if op is None or not isinstance(view, GraphOp):
             return True, None
         if op.name == "graph.constant":

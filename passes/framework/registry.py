@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import Dialect, Operation, ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import ScheduleFile
-from stepwell.dialects.support.errors import PipelineError
+from stepwell.dialects.support.errors import PipelineError, shown
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
@@ -64,6 +64,8 @@ class Pass:
     relaxed: ClassVar[Sequence[str]] = ()
     """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
 
+    converts: ClassVar[Sequence[str]] = ()
+    """The dialects and ops of the level `graph-opt` that the pass replaces, so that no lowering is needed for them."""
     after: ClassVar[str | None] = None
     before: ClassVar[str | None] = None
     """The passes of the default pipeline behind and in front of which this one has its place; without either it is in none."""
@@ -106,6 +108,14 @@ def _parse_option(pass_name: str, option: "dataclasses.Field[Any]", text: str) -
         raise PipelineError(f"pass '{pass_name}': option '{name}' must be of type {getattr(kind, '__name__', kind)}, got '{text}'") from None
 
 
+def _converted(pass_name: str, kind: Any) -> str:
+    """The name of a dialect or of an op. Raises PipelineError if `kind` is the class of neither."""
+    found = getattr(kind, "OPERATION_NAME", None) or getattr(kind, "DIALECT_NAMESPACE", None)
+    if not isinstance(found, str):
+        raise PipelineError(f"pass '{pass_name}': converts must list classes of dialects and ops, got {shown(kind)}")
+    return found
+
+
 _PASSES: dict[str, type[Pass]] = {}
 _UPSTREAM = frozenset(" ".join(NAMES.values()).split())
 _FOLDERS = ("affine_to_llvm", "linalg", "schedule", "bufferize", "linalg_to_affine", "graph_to_linalg", "graph")  # those first that need least
@@ -114,7 +124,7 @@ P = TypeVar("P", bound=type[Pass])
 
 def register_pass(
     name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
-    relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None,
+    relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None, converts: Sequence[type[Dialect] | type[Operation]] = (),
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
@@ -123,6 +133,7 @@ def register_pass(
     `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
     With `after` or `before` the pass has a place in the default pipeline: behind, or in front of, the pass of that name (`fuse-operators`,
     `linalg/canonicalize`, `fold-constants#3`); with both, right behind the first. `stepwell pipeline` shows it there.
+    `converts` are the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
     """
     if level not in LEVELS:
         raise PipelineError(f"pass '{name}': level must be one of {', '.join(LEVELS)}, got '{level}'")
@@ -135,6 +146,7 @@ def register_pass(
         cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
         cls.relaxed = tuple(relaxed)
         cls.after, cls.before = after, before
+        cls.converts = tuple(_converted(name, kind) for kind in converts)
         if not set(cls.relaxed) <= set(cls.techniques):
             raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
         _PASSES[name] = cls
@@ -158,6 +170,12 @@ def find_pass(name: str) -> type[Pass] | None:
             break
         _import(folder)
     return _PASSES.get(name)
+
+
+def converting_pass(op_name: str) -> type[Pass] | None:
+    """The pass that says it converts ops of that name; None if none does."""
+    names = (op_name, op_name.partition(".")[0])
+    return next((cls for cls in _PASSES.values() if any(name in cls.converts for name in names)), None)
 
 
 def _import(folder: str) -> None:

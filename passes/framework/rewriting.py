@@ -7,7 +7,7 @@
 - An exception in a pattern comes out without a word on where: here pattern, op and node are added.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -179,10 +179,10 @@ def convert(
     state: PassState,
     *,
     legal: Iterable[str],
-    illegal: str,
+    illegal: Collection[str],
     convert_type: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Full dialect conversion of what lies below `op`: afterwards only ops of the dialects `legal` are left, none of dialect `illegal`.
+    """Full dialect conversion of what lies below `op`: afterwards only ops of the dialects `legal` are left, and none of those named `illegal`.
 
     Raises PassError with one line for each op that could not be lowered (op, node, reason).
     """
@@ -213,15 +213,17 @@ def convert(
     target = rewrite.ConversionTarget()
     for dialect in legal:
         target.add_legal_dialect(dialect)
+    for name in illegal:
+        target.add_illegal_op(name)
     frozen = native.freeze()
     try:
         rewrite.apply_full_conversion(op, target, frozen)
     except ir.MLIRError as error:
         known = {c.root for c in conversions}
-        missing = sorted({o.name for o in ops_below(op) if o.name.startswith(f"{illegal}.") and o.name not in known})
+        missing = sorted({o.name for o in ops_below(op) if o.name in illegal and o.name not in known})
         problems.extend(f"no lowering is registered for '{name}'" for name in missing)
         raise PassError("conversion failed: " + ("; ".join(dict.fromkeys(problems)) or str(error))) from None
-    left = [o for o in ops_below(op) if o.name.startswith(f"{illegal}.")]
+    left = [o for o in ops_below(op) if o.name in illegal]
     if left:
         raise PassError("conversion left " + "; ".join(f"'{o.name}' at {o.location}" for o in left))
 

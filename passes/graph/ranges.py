@@ -9,6 +9,7 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.traits import MovesData
 from stepwell.passes.graph.matching import SPLAT_ELEMENTS, stored
 
@@ -22,7 +23,7 @@ def ranges(ops: Iterable[ir.Operation], weights: WeightTable) -> "dict[ir.Value,
     """For each result of the ops of a block, in order, of a number type: the range of its elements. NaN may come beside it."""
     found: dict[ir.Value, Range] = {}
     for op in ops:
-        if not op.name.startswith("graph."):
+        if not isinstance(op.opview, GraphOp):
             continue
         rule = _RULES.get(op.name.removeprefix("graph.")) or (_first if op.opview.has_trait(MovesData) else None)
         for number, result in enumerate(op.results):

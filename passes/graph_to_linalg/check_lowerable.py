@@ -4,14 +4,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.locations import nodes_text
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, registered_dialects
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.registry import Pass, PassState, converting_pass, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph_to_linalg.lowerings import conversions
+from stepwell.passes.graph_to_linalg.shape import in_kernel
 
 SHOWN = 40  # problems spelled out in the message
 _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield")
@@ -27,12 +28,16 @@ class CheckLowerable(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         known = {c.root for c in conversions()}
+        dialects = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
         problems = []
         for inner in ops_below(op):
-            if isinstance(inner.opview, GraphOp) and inner.name not in _STRUCTURAL:
-                reason = _reason(inner, known)
-                if reason:
-                    problems.append(f"{nodes_text(inner.location)}: {reason}")
+            reason = None
+            if isinstance(inner.opview, GraphOp):
+                reason = _reason(inner, known) if inner.name not in _STRUCTURAL else None
+            elif inner.name.partition(".")[0] in dialects and not in_kernel(inner):
+                reason = f"'{inner.name}' is no GraphOp: outside of kernels all ops of this level derive from it (docs/kernels.md)"
+            if reason:
+                problems.append(f"{nodes_text(inner.location)}: {reason}")
         if problems:
             different = list(dict.fromkeys(problems))
             more = [f"and {len(different) - SHOWN} more"] if len(different) > SHOWN else []
@@ -40,9 +45,11 @@ class CheckLowerable(Pass):
 
 
 def _reason(op: Any, known: set[str]) -> str | None:
-    if op.name not in known:
-        why = ControlInfo(op).reason if op.name in ControlInfo.on else None
-        return f"'{op.name}' has no lowering to linalg{f' ({why})' if why else ''}"
+    if op.name not in known and converting_pass(op.name) is None:
+        reason = ControlInfo(op).reason if op.name in ControlInfo.on else None
+        why = f" ({reason})" if reason else ""
+        passes = "" if op.name.startswith("graph.") else ", and no pass says that it converts it"
+        return f"'{op.name}' has no lowering to linalg{why}{passes}"
     for result in op.results:
         if not type_of(result).is_static:
             return f"'{op.name}' gives {result.type}, whose size is not known before it runs; supported: sizes known at compile time"

@@ -3,14 +3,15 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.dialects.core.mlir import defining_op, ir, registered_dialects
+from stepwell.dialects.graph.base import graph_ops
+from stepwell.passes.framework.registry import Pass, PassState, converting_pass, register_pass
 from stepwell.passes.framework.rewriting import convert, functions
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.signless import remove_signs
 
-LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched")
+UPSTREAM = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization")
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
 
 
@@ -20,11 +21,16 @@ class ConvertGraphToLinalg(Pass):
     """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math; afterwards no graph op is left.
 
     What a kernel returns is computed by ops that start from a tensor.empty, so that a later pass can put the kernel's destination in its
-    place. Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too.
+    place. Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too. Ops without one are left alone
+    where a pass says that it converts them (`register_pass(…, converts=…)`), and so are those of plugins' dialects that are no graph ops.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        convert(op, conversions(), state, legal=LEGAL, illegal="graph")
+        lowered = {c.root for c in conversions()}
+        names = {cls.OPERATION_NAME for cls in graph_ops()}
+        illegal = {name for name in names if name in lowered or converting_pass(name) is None}
+        legal = [*UPSTREAM, *(dialect.DIALECT_NAMESPACE for dialect in registered_dialects())]
+        convert(op, conversions(), state, legal=legal, illegal=illegal)
         remove_signs(op)
         for function in functions(op):
             if KernelInfo(function).is_kernel:

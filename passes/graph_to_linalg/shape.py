@@ -14,7 +14,7 @@ from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, 
 from stepwell.passes.graph_to_linalg.windows import padded
 
 
-def in_kernel(op: GraphOp) -> bool:
+def in_kernel(op: GraphOp | ir.Operation) -> bool:
     """Whether an op lies in a kernel (else in @main, which only calls, reshapes and concatenates)."""
     function: Any = op.operation.parent
     while function.operation.name != "func.func":

@@ -10,6 +10,7 @@ import pytest
 
 from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, make_context, parse_module, tensor
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph.base import graph_ops
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import (
@@ -216,6 +217,7 @@ def lower_unary(name: str, build: Any) -> Conversion:
 
 
 LEGAL = ("builtin", "func", "linalg", "tensor", "arith", "math")
+ILLEGAL = {cls.OPERATION_NAME for cls in graph_ops()}
 
 
 class TestConversion:
@@ -225,7 +227,7 @@ class TestConversion:
     def test_everything_goes_down_in_one_hop(self, context: ir.Context) -> None:
         module = module_of(context, unary("neg", "%x", "%0", "a"), unary("neg", "%0", "%r", "b"))
         with module.operation.location:
-            convert(module.operation, [self.negate()], PassState(), legal=LEGAL, illegal="graph")
+            convert(module.operation, [self.negate()], PassState(), legal=LEGAL, illegal=ILLEGAL)
         assert names(module) == []
         assert [str(op.location) for op in ops_below(module.operation, "linalg.generic")] == ['loc("a")', 'loc("b")']
         module.operation.verify()
@@ -239,13 +241,13 @@ class TestConversion:
 
         # The native driver reports success although nothing lowered the negation.
         with pytest.raises(PassError, match=r"conversion left 'graph\.neg' at .*the node"):
-            convert(module.operation, [Conversion("lower_relu", "graph.relu", lower)], PassState(), legal=LEGAL, illegal="graph")
+            convert(module.operation, [Conversion("lower_relu", "graph.relu", lower)], PassState(), legal=LEGAL, illegal=ILLEGAL)
 
     def test_missing_and_declined_lowerings_are_told_apart(self, context: ir.Context) -> None:
         module = module_of(context, unary("relu", "%x", "%0", "first"), unary("exp", "%0", "%r", "second"))
         declining = Conversion("lower_relu", "graph.relu", lambda op, operands, state: NoMatch("four elements are too few"))
         with pytest.raises(PassError) as caught:
-            convert(module.operation, [declining], PassState(), legal=LEGAL, illegal="graph")
+            convert(module.operation, [declining], PassState(), legal=LEGAL, illegal=ILLEGAL)
         message = str(caught.value)
         assert "'graph.relu' at loc(\"first\"): four elements are too few" in message
         assert "no lowering is registered for 'graph.exp'" in message
@@ -257,7 +259,7 @@ class TestConversion:
             raise KeyError("axis")
 
         with pytest.raises(PassError, match=r"'guilty' on 'graph\.relu' at .*the node.*KeyError"):
-            convert(module.operation, [Conversion("guilty", "graph.relu", lower)], PassState(), legal=LEGAL, illegal="graph")
+            convert(module.operation, [Conversion("guilty", "graph.relu", lower)], PassState(), legal=LEGAL, illegal=ILLEGAL)
 
     def test_callbacks_live_as_long_as_the_run(self, context: ir.Context) -> None:
         module = module_of(context, unary("neg", "%x", "%0"), unary("neg", "%0", "%r"))
@@ -272,7 +274,7 @@ class TestConversion:
             return t
 
         with module.operation.location:
-            convert(module.operation, [lower_unary("neg", build)], PassState(), legal=LEGAL, illegal="graph", convert_type=same)
+            convert(module.operation, [lower_unary("neg", build)], PassState(), legal=LEGAL, illegal=ILLEGAL, convert_type=same)
         assert names(module) == []
 
 

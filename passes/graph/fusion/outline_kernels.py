@@ -88,7 +88,7 @@ class OutlineKernels(Pass):
 def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()
     for digits in range(HASH_DIGITS, len(digest) + 1):  # more of them should two different bodies begin alike
-        name = f"{root.name.removeprefix('graph.')}_{digest[:digits]}"
+        name = f"{root.name.removeprefix('graph.').replace('.', '_')}_{digest[:digits]}"
         if name not in taken:
             taken.add(name)
             return name

@@ -7,6 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.traits import KeepsChannels
 from stepwell.passes.graph.matching import is_elementwise, producer
 
@@ -49,7 +50,7 @@ def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
     for index in range(len(ops) - 1, -1, -1):
         op = ops[index]
         mine = out[index] = found.get(op.results[0]) if len(op.results) == 1 else None
-        for value, groups in _passed_on(op, mine) if op.name.startswith("graph.") else []:
+        for value, groups in _passed_on(op, mine) if isinstance(op.opview, GraphOp) else []:
             if value not in found or len(np.unique(groups)) >= len(np.unique(found[value])):
                 found[value] = groups
     return out

@@ -78,7 +78,7 @@ def _shuffle(op: Any, b: Layout) -> Form | None:
 @layout_rule(MaxPoolOp, AvgPoolOp)
 def _pool(op: Any, b: Layout) -> Form | None:
     image = b.packed(op.x)
-    return None if image is None else Form(getattr(b, op.mnemonic())(image.value, **op.attribute_values()), image.slots)
+    return None if image is None else Form(b.build(type(op), image.value, **op.attribute_values()), image.slots)
 
 
 @layout_rule(LrnOp)
@@ -105,7 +105,7 @@ def _reduce(op: Any, b: Layout) -> Form | None:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None or not values["keepdims"] or 1 in values["axes"] or not values["axes"]:
         return None
-    return Form(getattr(b, op.mnemonic())(image.value, **values), image.slots)
+    return Form(b.build(type(op), image.value, **values), image.slots)
 
 
 @layout_rule(ConcatOp)
@@ -150,7 +150,7 @@ def elementwise(op: Any, b: Layout) -> Form | None:
     values = [make() for make in makers if make is not None]
     if any(v is None for v in values):
         return None
-    made = getattr(b, op.mnemonic())(*values, **op.attribute_values())
+    made = b.build(type(op), *values, **op.attribute_values())
     return Form(made, slots) if len(values) == 1 else b.cleaned(made, slots)  # of one operand, zero gives a finite number
 
 

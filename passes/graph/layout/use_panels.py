@@ -41,9 +41,9 @@ class UsePanels(Pass):
         main = find_function(op, "main")
         panels = _Panels(state, self.width)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
-            if not operation.name.startswith("graph.") or len(operation.results) != 1:
-                continue
             view = operation.opview
+            if len(operation.results) != 1:
+                continue
             rule = panels.matmul if isinstance(view, MatmulOp) else panels.elementwise if is_elementwise(view) else None
             if rule is None:
                 continue
@@ -123,7 +123,7 @@ class _Panels(GraphBuilder):
         forms = [self._operand(v, result.static_shape, panels) for v in operands]
         if any(form is None for form in forms):
             return f"an operand cannot be brought into {panels[0]} panels of {panels[1]} columns"
-        inner: ir.Value = getattr(self, op.mnemonic())(*forms, **op.attribute_values())
+        inner: ir.Value = self.build(type(op), *forms, **op.attribute_values())
         return self.plain(inner, result.static_shape[-1])
 
     def _operand(self, value: ir.Value, shape: tuple[int, ...], panels: tuple[int, ...]) -> ir.Value | None:

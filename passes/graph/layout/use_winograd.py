@@ -140,7 +140,8 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
     """
     while True:
         source, user = defining_op(cut), users(cut)
-        if source is None or source.name != "graph.slice" or len(user) != 1 or not is_elementwise(user[0].opview):
+        view: Any = user[0].opview if len(user) == 1 else None
+        if source is None or source.name != "graph.slice" or not is_elementwise(view):
             return
         op, whole = user[0], source.operands[0]
         have, kept = type_of(whole).static_shape, type_of(cut).static_shape
@@ -149,7 +150,7 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
         if type_of(op.results[0]).static_shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
             return
         with ir.InsertionPoint(op), op.location:
-            made = getattr(b, op.opview.mnemonic())(*(whole if v == cut else v for v in op.operands), **op.opview.attribute_values())
+            made = b.build(type(view), *(whole if v == cut else v for v in op.operands), **view.attribute_values())
             after = b.slice(made, **source.opview.attribute_values())
         op.results[0].replace_all_uses_with(after)
         op.erase()
