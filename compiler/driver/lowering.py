@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
+from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
+from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
@@ -74,6 +76,9 @@ def read_ir(
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
             derive_signature(module)
+        problems = kernel_problems(module.operation, level)
+        if problems:
+            raise IRError(f"{name}: {summed_up(problems)} (docs/kernels.md)", details=problems)
         if level != LEVELS[-1]:  # where each argument may be one by itself, or all are one
             check_main(lowered)
         lowered.snapshots[level] = module.operation.clone()
@@ -95,12 +100,20 @@ def descend(
         for level in levels_between(lowered.level, to_level):
             clock = stopwatch()
             runner.run(lowered.module, lowered.pipeline.stage(level).text, level=level)
+            problems = kernel_problems(lowered.module.operation, level) if foreign(lowered, level) else []
+            if problems:
+                raise PassError(f"level {level}: {summed_up(problems)} (docs/kernels.md)", details=problems)
             seconds = clock()
             lowered.level = level
             if keep:
                 lowered.snapshots[level] = lowered.module.operation.clone()
             reached(lowered, level, seconds, on_level)
     return lowered
+
+
+def foreign(lowered: Lowered, level: str) -> bool:
+    """Whether others than us may have had a say in the IR of a level: a plugin, or who edited the stage that leads to it."""
+    return bool(extending_modules()) or lowered.pipeline.stage(level) != Pipeline.default(lowered.target).stage(level)
 
 
 def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | None) -> None:

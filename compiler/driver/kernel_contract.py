@@ -1,0 +1,121 @@
+"""What a kernel looks like at each level (docs/kernels.md), and the check that it does: plugins and people write kernels too."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from stepwell.dialects.core.locations import nodes_text
+from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.support.errors import InferenceError
+from stepwell.passes.bufferize.kernels import KERNEL, SCRATCH, result_count
+from stepwell.passes.framework.registry import converting_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.linalg.structured import STRUCTURED
+from stepwell.passes.schedule.nest import ATTRIBUTE
+
+CHECKED = ("graph-opt", "linalg", "scheduled", "affine")
+SHOWN = 8  # problems spelled out in a message
+_DIALECTS = ("linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched", "ub")
+_LINALG = (*STRUCTURED, "linalg.yield", "linalg.index")
+_END = "func.return"
+
+
+def kernel_problems(module: ir.Operation, level: str) -> list[str]:
+    """What is wrong with the kernels of a module that is at `level`, a line each, naming kernel, op and node; none where all keep the contract.
+
+    It looks at ops of the levels above `affine`; of kernels there, and of loops, at their signatures only, for a walk would take too long.
+    """
+    if level not in CHECKED:
+        return []
+    kernels = [function for function in functions(module) if KERNEL in function.attributes]
+    return [f"kernel @{kernel.sym_name.value}{problem}" for kernel in kernels for problem in _problems(kernel, level)]
+
+
+def summed_up(problems: list[str]) -> str:
+    """The first problems in one message, and how many more there are."""
+    more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
+    return "; ".join([*problems[:SHOWN], *more])
+
+
+def _problems(kernel: Any, level: str) -> Iterator[str]:
+    blocks = list(kernel.regions[0].blocks)
+    ends = [block.operations[len(block.operations) - 1].operation.name for block in blocks if len(block.operations)]
+    if len(blocks) != 1 or ends != [_END]:
+        yield f" must be one block that ends in {_END}"
+    elif level == "affine":
+        yield from _memory_signature(kernel)
+    else:
+        signature = list(_tensor_signature(kernel, level))
+        yield from signature
+        destinations = set() if signature else set(list(kernel.arguments)[len(kernel.arguments) - len(kernel.type.results) :])
+        ours = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
+        for op in ops_below(kernel.operation):
+            problem = _op_problem(op, level, destinations, ours)
+            if problem is not None:
+                yield f": '{op.name}' of {nodes_text(op.location)} {problem}"
+
+
+def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
+    """What is wrong with the types of a kernel in destination-passing style on tensors."""
+    inputs, results = list(kernel.type.inputs), list(kernel.type.results)
+    for number, kind in enumerate(inputs):
+        try:
+            found = TensorType.from_mlir(kind)
+        except InferenceError as error:
+            yield f": argument {number}: {error.args[0]}"
+            return
+        if not found.is_static:
+            yield f": argument {number} must have a static shape, got {kind}"
+        if level != CHECKED[0] and found.dtype.startswith("ui"):
+            yield f": argument {number} must be signless, got {kind}: below {CHECKED[0]} ops say whether an integer has a sign, types do not"
+    if not results:
+        yield " must return at least one tensor"
+    elif inputs[len(inputs) - len(results) :] != results or len(inputs) < len(results):
+        kinds = ", ".join(map(str, results))
+        yield f" must take a destination for each result behind its inputs: its last arguments must be ({kinds}), its type is {kernel.type}"
+
+
+def _memory_signature(kernel: Any) -> Iterator[str]:
+    """What is wrong with the types of a kernel on memory."""
+    inputs = list(kernel.type.inputs)
+    if len(kernel.type.results):
+        yield f" must return nothing, it returns {', '.join(map(str, kernel.type.results))}"
+    for number, kind in enumerate(inputs):
+        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
+            yield f": argument {number} must be a memref of static shape, got {kind}"
+    if len(inputs) < result_count(kernel) + (SCRATCH in kernel.attributes):
+        yield f" has {len(inputs)} arguments, fewer than its {result_count(kernel)} destinations and its scratch"
+
+
+def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours: set[str]) -> str | None:
+    """Why an op must not be in a kernel at `level`; None if it may."""
+    dialect = op.name.partition(".")[0]
+    if op.name == _END or (dialect in _DIALECTS and dialect != "linalg"):
+        return None
+    if dialect == "linalg":
+        if op.name not in _LINALG:
+            return "has no schedules and no loops: write it as linalg.generic (pass linalg-generalize-named-ops)"
+        if level == "scheduled" and op.name in STRUCTURED and ATTRIBUTE not in op.attributes:
+            return f"has no schedule: the attribute '{ATTRIBUTE}' is missing (pass assign-schedules)"
+        return None
+    if dialect not in ours:
+        return f"must not be in a kernel at level {level}"
+    if level == CHECKED[0]:
+        return _graph_problem(op, destinations)
+    passes = converting_pass(op.name)
+    if passes is not None:
+        return f"is left at level {level}, although pass '{passes.name}' says that it converts it: does the pass have a place in the pipeline?"
+    return f"is left at level {level}: it needs a lowering, or a pass on level linalg that converts it"
+
+
+def _graph_problem(op: ir.Operation, destinations: set[ir.Value]) -> str | None:
+    """What is wrong with a graph op, or an op of a plugin's dialect, in a kernel at level graph-opt."""
+    if op.name == "graph.parameter":
+        return "must not be in a kernel: weights are arguments of it"
+    if isinstance(op.opview, GraphOp):
+        if len(op.regions):
+            return "has regions and cannot be in a kernel"
+        if any(value in destinations for value in op.operands):
+            return "reads a destination, which holds nothing: the kernel's last arguments are where its results go"
+    return None
