@@ -11,7 +11,23 @@ from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
     from stepwell.dialects import graph
-    from stepwell.dialects.core.mlir import affine, arith, func, ir, linalg, llvm, math, memref, scf, tensor, vector
+    from stepwell.dialects.core.mlir import (
+        Attribute,
+        Dialect,
+        Operation,
+        affine,
+        arith,
+        func,
+        ir,
+        linalg,
+        llvm,
+        math,
+        memref,
+        register_dialect,
+        scf,
+        tensor,
+        vector,
+    )
     from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, TensorType, to_numpy, type_of
     from stepwell.dialects.core.weights import WeightTable
     from stepwell.dialects.graph.base import (
@@ -45,8 +61,9 @@ if TYPE_CHECKING:
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
     from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
-    from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+    from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
     from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+    from stepwell.passes.graph_to_linalg.reduction import reduce
     from stepwell.passes.graph_to_linalg.scalars import Scalars
     from stepwell.passes.linalg.structured import Structured
     from stepwell.passes.schedule.intrinsics import intrinsic
@@ -63,14 +80,15 @@ _LAZY = {
     "stepwell.dialects.graph.inference": "expect_dtype expect_rank expect_same_dtype",
     "stepwell.dialects.graph.numerics": "widened",
     "stepwell.dialects.graph.builder": "GraphBuilder",
-    # MLIR itself
-    "stepwell.dialects.core.mlir": "affine arith func ir linalg llvm math memref scf tensor vector",
+    # Dialects, and MLIR itself
+    "stepwell.dialects.core.mlir": "Attribute Dialect Operation register_dialect affine arith func ir linalg llvm math memref scf tensor vector",
     # Import
     "stepwell.importer.builder": "ImportBuilder Value",
     "stepwell.importer.registry": "onnx_rule",
     # Lowering
-    "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder",
+    "stepwell.passes.graph_to_linalg.linalg_builder": "LinalgBuilder dims",
     "stepwell.passes.graph_to_linalg.lowerings": "Operands lowering",
+    "stepwell.passes.graph_to_linalg.reduction": "reduce",
     "stepwell.passes.graph_to_linalg.scalars": "Scalars",
     # Passes
     "stepwell.passes.framework.registry": "Pass PassState register_pass",
@@ -101,7 +119,9 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "NUMERIC",
+    "Attribute",
     "Caches",
+    "Dialect",
     "ElementTypeError",
     "Elementwise",
     "Form",
@@ -121,6 +141,7 @@ __all__ = [
     "NoMatch",
     "Operand",
     "Operands",
+    "Operation",
     "OptionalOperand",
     "Pass",
     "PassError",
@@ -146,6 +167,7 @@ __all__ = [
     "affine",
     "arith",
     "depends_on",
+    "dims",
     "expect_dtype",
     "expect_rank",
     "expect_same_dtype",
@@ -167,6 +189,8 @@ __all__ = [
     "ops_below",
     "pattern",
     "producer",
+    "reduce",
+    "register_dialect",
     "register_pass",
     "register_target",
     "scf",

@@ -25,6 +25,7 @@ MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 # Snippets of Python that quote a file; the others are run.
 QUOTES = {
     ("README.md", "class SoftShrinkOp"): "examples/plugins/op.py",
+    ("kernels.md", "@register_dialect"): "examples/plugins/own_dialect.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
     ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
 }

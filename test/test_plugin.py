@@ -9,13 +9,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell import plugin
 from stepwell.driver.plugins import load_file
 
-PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "plugins" / "op.py"
+PLUGINS = Path(__file__).resolve().parent.parent / "examples" / "plugins"
+PLUGIN = PLUGINS / "op.py"
 
 
 def model():
@@ -76,9 +77,219 @@ def test_the_public_module_has_what_it_says() -> None:
     assert typed == set(plugin.__all__)
     for name in plugin.__all__:
         thing = getattr(plugin, name)
-        assert inspect.ismodule(thing) or isinstance(thing, (str, tuple, frozenset)) or typing_alias(thing) or inspect.getdoc(thing), name
+        plain = inspect.ismodule(thing) or isinstance(thing, (str, tuple, frozenset)) or typing_alias(thing)
+        assert plain or inspect.getdoc(thing) or thing.__module__.startswith("torch_mlir."), name
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'; it has: BOOL"):
         plugin.Nothing  # noqa: B018
+
+
+def two_convolutions(operator: str, domain: str, channels: int, dtype: type = np.float32) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """An operator between two pointwise convolutions over `channels`, and an input and the weights by name."""
+    random = np.random.default_rng(11)
+    shapes = {"x": (2, 3, 7, 5), "v": (channels, 3, 1, 1), "w": (24, channels, 1, 1)}
+    arrays = {name: (random.standard_normal(shape) + 0.25).astype(dtype) for name, shape in shapes.items()}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    nodes = [
+        helper.make_node("Conv", ["x", "v"], ["a"], name="first"),
+        helper.make_node(operator, ["a"], ["b"], name="between", domain=domain),
+        helper.make_node("Conv", ["b", "w"], ["y"], name="second"),
+    ]
+    sides = [[helper.make_tensor_value_info(n, kind, s)] for n, s in (("x", shapes["x"]), ("y", (2, 24, 7, 5)))]
+    weights = [numpy_helper.from_array(arrays[name], name) for name in ("v", "w")]
+    graph = helper.make_graph(nodes, "g", *sides, weights)
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9), arrays
+
+
+def pointwise(image: np.ndarray, filters: np.ndarray) -> np.ndarray:
+    return np.einsum("nchw,fc->nfhw", image.astype(np.float64), filters[:, :, 0, 0].astype(np.float64))
+
+
+def graph_opt(model: onnx.ModelProto, target: str) -> str:
+    return stepwell.lower(model, "graph-opt", target=target).text()
+
+
+@pytest.mark.parametrize("channels", [16, 20])  # blocks of 8 lanes that are full, and that are not
+def test_an_op_with_a_layout_rule_stays_in_the_layout(channels: int) -> None:
+    load_file(str(PLUGINS / "layout_rule.py"))
+    model, arrays = two_convolutions("PixelNorm", "com.example", channels)
+    image = pointwise(arrays["x"], arrays["v"])
+    want = pointwise(image / np.sqrt(np.square(image).mean(axis=1, keepdims=True) + 1e-8), arrays["w"])
+    compiled = stepwell.compile(model, threads=1, target="x86-64-v3")
+    np.testing.assert_allclose(compiled.run({"x": arrays["x"]})["y"], want, rtol=2e-5, atol=2e-5)
+    text = graph_opt(model, "x86-64-v3")
+    assert text.count('"graph.transpose"') == 1  # that of the result
+    assert f'"graph.pixel_norm"(%arg0{", %arg1" if channels % 8 else ""}) {{axes = array<i64: 1, 4>, channels = {channels}' in text
+
+
+def test_one_op_becomes_several_structured_ops_of_one_kernel() -> None:
+    load_file(str(PLUGINS / "layout_rule.py"))
+    domain, value, x = "com.example", helper.make_tensor_value_info, np.random.default_rng(5).standard_normal((3, 11, 6)).astype(np.float16)
+    nodes = [helper.make_node("PixelNorm", ["x"], ["n"], domain=domain), helper.make_node("Relu", ["n"], ["y"])]
+    graph = helper.make_graph(nodes, "g", [value("x", TensorProto.FLOAT16, x.shape)], [value("y", TensorProto.FLOAT16, x.shape)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid(domain, 1)], ir_version=9)
+    compiled = stepwell.compile(model, threads=1)
+    wide = x.astype(np.float64)
+    want = np.maximum(wide / np.sqrt(np.square(wide).mean(axis=1, keepdims=True) + 1e-8), 0)
+    np.testing.assert_allclose(compiled.run({"x": x})["y"], want, rtol=1e-3, atol=1e-3)
+    assert compiled.kernels == 1
+    generics = stepwell.lower(model, "linalg").text().count("linalg.generic")
+    assert generics == 2, "the squares are part of the sums' loops, relu is part of the quotients'"
+
+
+def child(code: str, *arguments: object) -> str:
+    """What a process of its own prints that runs `code`, so that what plugins register there stays there."""
+    ended = subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+def test_ops_of_a_plugins_dialect_are_fused_and_laid_out(tmp_path: Path) -> None:
+    """As a relu in their place is: in the same number of kernels, and with nothing brought out of the layout."""
+    model, arrays = two_convolutions("MuLaw", "com.example", 20)
+    onnx.save(model, tmp_path / "m.onnx")
+    onnx.save(two_convolutions("Relu", "", 20)[0], tmp_path / "relu.onnx")
+    np.save(tmp_path / "x.npy", arrays["x"])
+    out = child(
+        """
+import sys, numpy, stepwell
+from stepwell.driver.plugins import load_file
+folder = sys.argv[2]
+load_file(sys.argv[1])
+found = []
+for name in ("m", "relu"):
+    model = stepwell.compile(f"{folder}/{name}.onnx", threads=1, target="x86-64-v3")
+    found.append((model.kernels, model.ir("graph-opt").count('"graph.transpose"')))
+    if name == "m":
+        numpy.save(f"{folder}/y.npy", model.run({"x": numpy.load(f"{folder}/x.npy")})["y"])
+        body = model.ir("graph-opt").partition("func.func private @blocked_conv")[2].partition("return")[0]
+        assert '"signal.mu_law"' in body, body
+print(*found)
+""",
+        PLUGINS / "own_dialect.py", tmp_path,
+    )  # fmt: skip
+    assert out == "(3, 1) (3, 1)\n"
+    image = pointwise(arrays["x"], arrays["v"])
+    want = pointwise(np.sign(image) * np.log1p(255 * np.abs(image)) / np.log1p(255), arrays["w"])
+    np.testing.assert_allclose(np.load(tmp_path / "y.npy"), want, rtol=2e-5, atol=2e-5)
+
+
+def signal_model(path: Path, window: int = 5) -> np.ndarray:
+    """Write a model of both ops of the example's dialect and a relu, and its input beside it; returns the result."""
+    value, x = helper.make_tensor_value_info, np.random.default_rng(7).standard_normal((4, 61)).astype(np.float32)
+    nodes = [
+        helper.make_node("MuLaw", ["x"], ["a"], name="compand", domain="com.example", mu=15.0),
+        helper.make_node("MovingAverage", ["a"], ["b"], name="smooth", domain="com.example", window=window),
+        helper.make_node("Relu", ["b"], ["y"], name="positive"),
+    ]
+    sides = [value("x", TensorProto.FLOAT, x.shape)], [value("y", TensorProto.FLOAT, (4, 61 - window + 1))]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", *sides), opset_imports=opsets, ir_version=9), path)
+    np.save(path.with_suffix(".npy"), x)
+    companded = np.sign(x) * np.log1p(15 * np.abs(x).astype(np.float64)) / np.log1p(15)
+    return np.maximum(np.lib.stride_tricks.sliding_window_view(companded, window, axis=1).mean(axis=2), 0)
+
+
+def stepwell_command(*arguments: object) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "stepwell.cli.main", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize("check", ["reference", "levels"])
+def test_a_dialect_with_its_conversion_by_load(tmp_path: Path, check: str) -> None:
+    want = signal_model(tmp_path / "m.onnx")
+    data = f"x={tmp_path / 'm.npy'}"
+    ended = stepwell_command(
+        "run", tmp_path / "m.onnx", "--load", PLUGINS / "own_dialect.py", "--input", data, "--check", check, "--save", tmp_path / "out.npz"
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_no_pass_converts_is_told(tmp_path: Path) -> None:
+    signal_model(tmp_path / "m.onnx")
+    load = ["run", tmp_path / "m.onnx", "--load", PLUGINS / "own_dialect.py"]
+    ended = stepwell_command(*load, "--remove-pass", "convert-signal-to-linalg")
+    assert ended.returncode == 1
+    assert "SW005 level linalg: kernel @signal_moving_average_" in ended.stderr
+    assert "'signal.moving_average' of smooth is left at level linalg, although pass 'convert-signal-to-linalg' says" in ended.stderr
+    alone = tmp_path / "alone.py"  # as the example, without its pass
+    alone.write_text((PLUGINS / "own_dialect.py").read_text().replace(", converts=[Signal]", ""))
+    ended = stepwell_command("run", tmp_path / "m.onnx", "--load", alone)
+    assert ended.returncode == 1
+    assert "SW002" in ended.stderr
+    assert "smooth: 'signal.moving_average' has no lowering to linalg, and no pass says that it converts it" in ended.stderr
+
+
+BELOW = """
+from dataclasses import dataclass
+from stepwell.plugin import (
+    Dialect, LinalgBuilder, Operand, Operation, Pass, PatternPass, Pure, Result, Scalars, ir, ops_below, pattern, register_dialect, register_pass,
+)
+
+@register_dialect
+class Below(Dialect, name="below"):
+    "Ops of kernels alone."
+
+class RampOp(Operation, name="ramp", dialect=Below, traits=[Pure]):
+    "What a relu does."
+    x: Operand
+    result: Result
+
+@register_pass("ramps", level="graph", after="outline-kernels" if OUTLINED else "use-panels")
+@dataclass
+class Ramps(Pass):
+    "Replace relus."
+
+    def run(self, op, state):
+        for relu in ops_below(op, "graph.relu"):
+            with ir.InsertionPoint(relu), relu.location:
+                ramp = ir.Operation.create("below.ramp", results=[relu.results[0].type], operands=[relu.operands[0]])
+            relu.results[0].replace_all_uses_with(ramp.results[0])
+            relu.erase()
+
+@pattern(RampOp)
+def lower_ramp(op, rw):
+    b, s = LinalgBuilder(rw.state), Scalars(LinalgBuilder(rw.state), "f32")
+    return b.elementwise([op.operation.operands[0]], "f32", list(op.operation.results[0].type.shape), lambda x: s.maximum(x, s.const(0)))
+
+@register_pass("lower-ramps", level="linalg", after="convert-graph-to-linalg")
+@dataclass
+class LowerRamps(PatternPass):
+    "Convert them."
+    patterns = (lower_ramp,)
+"""
+
+
+@pytest.mark.parametrize("outlined", [True, False])
+def test_ops_below_the_level_graph(tmp_path: Path, outlined: bool) -> None:
+    """Any op of a dialect of one's own may be in a kernel; outside of kernels, all say what fusion and the other passes ask."""
+    model, arrays = two_convolutions("Relu", "", 16)
+    onnx.save(model, tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", arrays["x"])
+    (tmp_path / "below.py").write_text(BELOW.replace("OUTLINED", str(outlined)).replace('"graph", after="outline', '"graph-opt", after="outline'))
+    ended = stepwell_command(
+        "run", tmp_path / "m.onnx", "--load", tmp_path / "below.py", "--input", f"x={tmp_path / 'x.npy'}", "--save", tmp_path / "out.npz"
+    )
+    if outlined:
+        assert ended.returncode == 0, ended.stderr
+        want = pointwise(np.maximum(pointwise(arrays["x"], arrays["v"]), 0), arrays["w"])
+        np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], want, rtol=1e-5, atol=1e-5)
+    else:
+        assert ended.returncode == 1
+        assert "SW002" in ended.stderr
+        assert "between: 'below.ramp' is no GraphOp: outside of kernels all ops of this level derive from it" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("graph", "is already registered by stepwell.dialects.graph.base.Graph"), ("arith", "is one of MLIR's")]
+)
+def test_a_dialect_needs_a_name_of_its_own(name: str, message: str) -> None:
+    class Mine(plugin.Dialect, name=name):
+        """Another one."""
+
+    with pytest.raises(stepwell.StepwellError, match=f"dialect '{name}' {message}"):
+        plugin.register_dialect(Mine)
 
 
 def typing_alias(thing: object) -> bool:

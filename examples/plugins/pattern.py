@@ -38,7 +38,7 @@ if __name__ == "__main__":
     import stepwell
 
     x = np.linspace(-2, 2, 15, dtype=np.float32).reshape(3, 5)
-    nodes = [("Exp", ["x"], {}), ("Neg", ["x"], {}), ("Exp", ["@"], {}), ("Mul", ["@", "v0"], {})]
+    nodes: list[small_models.Node] = [("Exp", ["x"], {}), ("Neg", ["x"], {}), ("Exp", ["@"], {}), ("Mul", ["@", "v0"], {})]
     model = small_models.chain(nodes, x, np.ones_like(x))
     small_models.check(model, x, np.ones_like(x))
     assert stepwell.lower(model, "graph-opt").text().count('"graph.exp"') == 1

@@ -12,7 +12,7 @@ import stepwell
 Node = tuple[str, Sequence[str], dict[str, Any]]
 
 
-def chain(nodes: Sequence[Node], x: np.ndarray, y: np.ndarray, **weights: np.ndarray) -> onnx.ModelProto:
+def chain(nodes: Sequence[Node], x: np.ndarray, y: np.ndarray, **weights: Any) -> onnx.ModelProto:
     """A model from arrays like `x` to arrays like `y`: each node is an operator (`domain::Name`), its inputs and attributes.
 
     Its result is `v0`, `v1`, …; among the inputs `@` is that of the node before.
@@ -24,7 +24,7 @@ def chain(nodes: Sequence[Node], x: np.ndarray, y: np.ndarray, **weights: np.nda
         protos.append(helper.make_node(name, [last if v == "@" else v for v in inputs], [result], name=f"{name}_{i}", domain=domain, **attributes))
         last = result
     sides = [[helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)] for n, a in (("x", x), ("y", y))]
-    graph = helper.make_graph(protos, "small", *sides, [numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items()])
+    graph = helper.make_graph(protos, "small", sides[0], sides[1], [numpy_helper.from_array(np.asarray(w), name) for name, w in weights.items()])
     domains = {node.domain for node in protos} - {""}
     opsets = [helper.make_opsetid("", 17), *(helper.make_opsetid(domain, 1) for domain in domains)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)

@@ -24,6 +24,15 @@ class Form:
     value: ir.Value
     slots: np.ndarray
 
+    @property
+    def held(self) -> np.ndarray | None:
+        """1 for each lane that holds a channel and 0 for each that does not, in a shape that broadcasts to the value's; None if all hold one."""
+        if not np.any(self.slots == FILLING):
+            return None
+        tensor = type_of(self.value)
+        blocks, lanes = self.slots.shape
+        return (self.slots != FILLING).reshape(blocks, *[1] * (tensor.rank - 3), lanes).astype(to_numpy(tensor.dtype))
+
 
 class Layout(GraphBuilder):
     """Builds packed and unpacked forms of values."""
@@ -65,11 +74,8 @@ class Layout(GraphBuilder):
 
     def cleaned(self, value: ir.Value, slots: np.ndarray) -> Form:
         """The form of a blocked value in whose lanes without a channel anything may be: with `mask` they become zero."""
-        if not self.mask or not np.any(slots == FILLING):
-            return Form(value, slots)
-        tensor = type_of(value)
-        held = (slots != FILLING).reshape(slots.shape[0], *[1] * (tensor.rank - 3), slots.shape[1])
-        return Form(self.masked(value, self.literal(held.astype(to_numpy(tensor.dtype)))), slots)
+        held = Form(value, slots).held if self.mask else None
+        return Form(value if held is None else self.masked(value, self.literal(held)), slots)
 
     def _pack(self, value: ir.Value, slots: np.ndarray) -> Form:
         shape, (blocks, lanes), used = type_of(value).static_shape, slots.shape, used_lanes(slots) or slots.shape[1]
