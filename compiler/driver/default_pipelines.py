@@ -4,7 +4,7 @@ CPU = """
 graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention, block-channels, canonicalize, use-winograd,
-  use-panels, canonicalize, cse, remove-identities, check-lowerable, fuse-operators, outline-kernels
+  use-panels, canonicalize, cse, remove-identities, narrow-products, check-lowerable, fuse-operators, outline-kernels
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),

@@ -69,6 +69,12 @@ def _union(operands: Callable[[ir.Operation], Any]) -> Any:
     return rule
 
 
+def _pad(op: ir.Operation, number: int, found: dict[ir.Value, Range], weights: WeightTable) -> Range:
+    low, high = _of(op.operands[0], found)
+    value = op.attributes["value"].value
+    return (min(low, value), max(high, value)) if op.attributes["mode"].value == "constant" else (low, high)
+
+
 def _place(op: ir.Operation, number: int, found: dict[ir.Value, Range], weights: WeightTable) -> Range:
     """Of argmax, argmin and the second result of top_k: the places of a dimension."""
     if op.name == "graph.top_k" and number == 0:
@@ -109,6 +115,7 @@ def _arithmetic(combine: Callable[[Range, Range], Range]) -> Any:
 
 _RULES: dict[str, Any] = {
     **dict.fromkeys(("constant", "parameter"), _stored),
+    "pad": _pad,
     "concat": _union(lambda op: op.operands),
     "select": _union(lambda op: list(op.operands)[1:]),
     **dict.fromkeys(("arg_max", "arg_min", "top_k"), _place),

@@ -37,6 +37,13 @@ class Intrinsic:
     """How many instructions it is, for the cost model."""
     emit: Emit
 
+    def takes(self, left: str, right: str) -> tuple[int, int] | None:
+        """Which of two integer types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
+        for order in ((0, 1), (1, 0)):
+            if all(_holds(wide, int((left, right)[i][1:]), (left, right)[i][0] == "s") for wide, i in zip(self.operands, order, strict=True)):
+                return order
+        return None
+
 
 @dataclass(frozen=True)
 class Use:
@@ -75,8 +82,13 @@ def intrinsic(
 
 def available(op: Structured, target: Target | None) -> dict[str, Use]:
     """The intrinsics of `target` that compute `op`, by name, those that do most first."""
-    found = [i for i in _INTRINSICS.values() if i.features <= (target or GENERIC).features]
-    return {i.name: use for i in sorted(found, key=lambda i: -i.lanes * i.depth) if isinstance(use := use_of(i, op), Use)}
+    found = sorted(registered(target), key=lambda i: -i.lanes * i.depth)
+    return {i.name: use for i in found if isinstance(use := use_of(i, op), Use)}
+
+
+def registered(target: Target | None) -> list[Intrinsic]:
+    """The intrinsics that a target has."""
+    return [i for i in _INTRINSICS.values() if i.features <= (target or GENERIC).features]
 
 
 def use_of(chosen: Intrinsic, op: Structured) -> Use | str:
@@ -88,15 +100,15 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | str:
         return "its body is not a sum of products of its inputs"
     if str(op.outputs[0].element_type) != chosen.result:
         return f"it sums in {op.outputs[0].element_type}, not {chosen.result}"
-    for order in ((0, 1), (1, 0)):
-        sides = [factors[i] for i in order]
-        if all(_holds(wide, bits, signed) for wide, (_, bits, signed) in zip(chosen.operands, sides, strict=True)):
-            summed = _summed(op, [index for index, _, _ in sides], chosen.depth)
-            if summed is None:
-                return f"no summed dimension that both inputs move along has {chosen.depth} iterations"
-            (first, _, first_signed), (second, _, second_signed) = sides
-            return Use(chosen, (first, second), (first_signed, second_signed), summed)
-    return f"its inputs do not fit {' and '.join(chosen.operands)}"
+    order = chosen.takes(*(f"{'s' if signed else 'u'}{bits}" for _, bits, signed in factors))
+    if order is None:
+        return f"its inputs do not fit {' and '.join(chosen.operands)}"
+    sides = [factors[i] for i in order]
+    summed = _summed(op, [index for index, _, _ in sides], chosen.depth)
+    if summed is None:
+        return f"no summed dimension that both inputs move along has {chosen.depth} iterations"
+    (first, _, first_signed), (second, _, second_signed) = sides
+    return Use(chosen, (first, second), (first_signed, second_signed), summed)
 
 
 def _holds(wide: str, bits: int, signed: bool) -> bool:

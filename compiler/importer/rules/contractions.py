@@ -25,6 +25,28 @@ def matmul(b: ImportBuilder, lhs: Value, rhs: Value) -> Value:
     return without_axes(b, product, [axis for axis, given in zip((rank - 2, rank - 1), ranks, strict=True) if given == 1])
 
 
+@onnx_rule("MatMulInteger", since=10)
+def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Value | None = None, rhs_zero_point: Value | None = None) -> Value:
+    return matmul(b, centred(b, lhs, lhs_zero_point, -2), centred(b, rhs, rhs_zero_point, -1))
+
+
+def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
+    """8-bit integers less their zero point, as i32: one for all, one for each index of `axis`, or of a shape that broadcasts to that of `x`."""
+    wide = b.convert(x, "i32")
+    if zero_point is None:
+        return wide
+    kind, rank = type_of(zero_point), type_of(x).rank
+    if kind.dtype != type_of(x).dtype:
+        raise ModelError(f"a zero point must have the element type of what it is for, {type_of(x).dtype}; got {kind}")
+    zero = b.convert(zero_point, "i32")
+    if kind.rank == 1 and rank > 1:
+        zero = b.reshape(zero, shape=[1 if kind.shape[0] == 1 or i != axis % rank else -1 for i in range(rank)])
+    difference = b.sub(wide, zero)
+    if type_of(difference).shape != type_of(x).shape:
+        raise ModelError(f"a zero point {kind} does not fit {type_of(x)}")
+    return difference
+
+
 @onnx_rule("Gemm", since=7)
 def gemm(
     b: ImportBuilder, lhs: Value, rhs: Value, bias: Value | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0

@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.contractions import centred
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,26 @@ def conv(
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
     return with_bias(b, b.conv(x, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
+
+
+@onnx_rule("ConvInteger", since=10)
+def conv_integer(
+    b: ImportBuilder,
+    x: Value,
+    w: Value,
+    x_zero_point: Value | None = None,
+    w_zero_point: Value | None = None,
+    *,
+    kernel_shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    auto_pad: str = "NOTSET",
+    group: int = 1,
+) -> Value:
+    win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
+    image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so what is padded is the zero point
+    return b.conv(image, filters, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group)
 
 
 @onnx_rule("ConvTranspose", since=1)

@@ -10,11 +10,13 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.graph.traits import Fusion
+from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import read_in_slices, read_once
 from stepwell.passes.graph.matching import is_used
+from stepwell.passes.graph.narrow_products import read_narrow
 
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
 
@@ -31,7 +33,7 @@ class Group:
 class Grouping:
     """The groups of one block. Each op is looked at a bounded number of times."""
 
-    def __init__(self, block: ir.Block, max_ops: int, producers: bool) -> None:
+    def __init__(self, block: ir.Block, max_ops: int, producers: bool, target: Target | None) -> None:
         self.max_ops = max_ops
         self.ops = [o.operation for o in block.operations]
         self.position = {op: i for i, op in enumerate(self.ops)}
@@ -41,6 +43,8 @@ class Grouping:
         for op in reversed(self.ops):
             if self.category[op] in ROOTS:
                 group = self._new(op)
+                if producers and max_ops > 2:
+                    self._join(group, read_narrow(op, target))  # first: they are no element-wise ops behind what makes their operand
                 self._grow(group)
                 self._end_with_pad(group)
         for op in self.ops:
@@ -211,7 +215,8 @@ class FuseOperators(Pass):
 
     A root also takes what makes its data, if nothing else uses that and nothing is computed twice for it (`producers`): element-wise ops before
     a reduction or a pooling whose windows lie apart, which end up in its loops; before such a pooling a convolution on blocked data, and before
-    a pointwise one element-wise ops or a depthwise one, which become ops of the kernel that share loops over rows.
+    a pointwise one element-wise ops or a depthwise one, which become ops of the kernel that share loops over rows; before a product of integers
+    the casts that widen its operands, which become part of its body, where the target has an intrinsic for the narrow type.
     """
 
     max_ops: int = 64  # the most ops in a group
@@ -234,7 +239,7 @@ class FuseOperators(Pass):
             self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
-        grouping = Grouping(block, self.max_ops, self.producers)
+        grouping = Grouping(block, self.max_ops, self.producers, state.target)
         groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
         for members, tail in groups:
             fuse(members, tail)

@@ -1,0 +1,178 @@
+"""The pass that has products of integers read narrow ones, where the target has an instruction for them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
+from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.matching import derived_name, has_one_use, is_used, producer, stored
+from stepwell.passes.graph.ranges import Range, ranges
+from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
+from stepwell.passes.schedule.intrinsics import registered
+
+NARROW = ("i8", "ui8", "i16", "ui16")
+"""The element types that products may read, those first that take less memory."""
+Operands: TypeAlias = tuple[ir.Value, ir.Value]
+
+
+@register_pass("narrow-products", level="graph", optional=True)
+@dataclass
+class NarrowProducts(Pass):
+    """Have integer products read i8, ui8, i16 or ui16 where all values fit, and the target has an intrinsic that takes these.
+
+    rewrite: matmul(x, w)       -> matmul(cast(x'), cast(w'))     where x' and w' hold the same numbers; conv(x, w) likewise
+
+    An operand that is widened is read as it was before that; one that is known at compile time is stored anew; the range of others follows from what
+    computes them, as that of an ui8 less its zero point: they are cast, which becomes part of what computes them. Products are summed in
+    the wide type as before, so the result is the same to the bit. `fuse-operators` makes the two casts part of the product's kernel, where
+    they become part of its body: so it is one contraction, and an intrinsic can compute it (docs/schedules.md).
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            ops = ops_below(function)
+            products = [o for o in ops if is_integer_product(o.opview)]
+            if "stepwell.kernel" in function.attributes or not products:
+                continue
+            narrowing = _Narrowing(state, ranges(ops, state.weights))
+            for inner in products:
+                reason = narrowing.rewrite(inner)
+                if reason is None:
+                    state.count(self.name)
+                else:
+                    state.declined.append(Declined(self.name, inner.name, inner.location, reason))
+            narrowing.erase_replaced()
+
+
+def is_integer_product(view: Any) -> bool:
+    """Whether an op sums products of integers."""
+    return isinstance(view, (MatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
+
+
+def one_channel(view: Any) -> bool:
+    """Whether a product is a convolution each of whose filters reads one channel."""
+    return isinstance(view, ConvOp) and type_of(view.w).shape[1] == 1
+
+
+def widened(value: ir.Value) -> Any:
+    """The view of the cast that makes `value` of narrower integers, all of which its type holds; None if there is none."""
+    cast = producer(value, "cast")
+    if cast is None:
+        return None
+    source, wide = type_of(cast.x).dtype, type_of(value).dtype
+    if source not in NARROW or not is_integer(wide):
+        return None
+    return cast if to_numpy(source).itemsize < to_numpy(wide).itemsize else None
+
+
+def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
+    """The casts before an integer product that it can take into its body, so that one intrinsic of the target computes both; else none."""
+    if not is_integer_product(root.opview) or one_channel(root.opview):
+        return []
+    casts = [cast for value in root.operands if has_one_use(value) and (cast := widened(value)) is not None]
+    if len(casts) < len(root.operands) or any(cast.operation.block != root.block for cast in casts):
+        return []
+    left, right = (kind_of(type_of(cast.x).dtype) for cast in casts)
+    return [cast.operation for cast in casts] if taken(left, right, type_of(root.results[0]).dtype, target) else []
+
+
+def kind_of(dtype: str) -> str:
+    """An integer type as intrinsics spell it."""
+    return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
+
+
+def taken(left: str, right: str, result: str, target: Target | None) -> bool:
+    """Whether the target has an intrinsic that sums products of these types in type `result`."""
+    return any(i.result == result.removeprefix("u") and i.takes(left, right) is not None for i in registered(target))
+
+
+@dataclass
+class _Narrowing:
+    """One run on a function."""
+
+    state: PassState
+    known: dict[ir.Value, Range]
+    made: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
+    replaced: list[ir.Value] = field(default_factory=list)
+
+    def rewrite(self, op: ir.Operation) -> str | None:
+        """Have a product read narrow operands; None if it does, else why not."""
+        if one_channel(op.opview):
+            return "it sums over the taps of one channel only, which no intrinsic pays for"
+        wide = type_of(op.results[0]).dtype
+        choices = [list(self.choices(value)) for value in op.operands]
+        for value, found in zip(op.operands, choices, strict=True):
+            if not found:
+                return f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}"
+        for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
+            if taken(kind_of(left), kind_of(right), wide, self.state.target):
+                with ir.InsertionPoint(op), op.location:
+                    b = GraphBuilder(self.state.weights)
+                    for number, dtype in enumerate((left, right)):
+                        value = op.operands[number]
+                        if widened(value) is None or not has_one_use(value):
+                            op.operands[number] = b.cast(self.narrow(value, dtype, b), to=wide, saturate=True)
+                            self.replaced.append(value)
+                return None
+        return f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}"
+
+    def erase_replaced(self) -> None:
+        """Erase what made the wide operands, as far as nothing uses it any more."""
+        pending = list(dict.fromkeys(self.replaced))
+        while pending:
+            value = pending.pop()
+            op = defining_op(value)
+            if op is not None and not is_used(value):
+                pending += dict.fromkeys(v for v in op.operands if v not in pending)
+                op.erase()
+
+    def choices(self, value: ir.Value) -> Iterator[str]:
+        """The narrow types in which a value can be had without computing it twice."""
+        cast = widened(value)
+        if cast is not None:
+            yield type_of(cast.x).dtype
+            return
+        array = stored(value, self.state.weights)
+        if array is not None:
+            least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
+        elif value in self.known and all(is_integer_product(user.opview) for user in users(value)):
+            least, most = self.known[value]
+        else:
+            return
+        for dtype in NARROW:
+            limits = np.iinfo(to_numpy(dtype))
+            if limits.min <= least <= most <= limits.max and limits.bits < np.iinfo(to_numpy(type_of(value).dtype)).bits:
+                yield dtype
+
+    def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
+        """`value`, all of whose elements fit `dtype`, in that type."""
+        key = (value, dtype)
+        if key not in self.made:
+            self.made[key] = self._narrow(value, dtype, b)
+        return self.made[key]
+
+    def _narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
+        cast = widened(value)
+        if cast is not None and type_of(cast.x).dtype == dtype:
+            source: ir.Value = cast.x
+            return source
+        array = stored(value, self.state.weights)
+        if array is not None:
+            return b.weight(derived_name(value), array.astype(to_numpy(dtype)))
+        op = defining_op(value)
+        assert op is not None  # its range is known
+        with ir.InsertionPoint.after(op), op.location:  # beside what computes it, in whose kernel it then is
+            pad = producer(value, "pad")
+            if pad is None or not has_one_use(pad.x):
+                narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
+            else:  # padding ends a kernel: the cast goes before it
+                narrow = b.pad(self.narrow(pad.x, dtype, b), **pad.attribute_values())
+        return narrow
