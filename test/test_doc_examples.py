@@ -26,6 +26,7 @@ MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 QUOTES = {
     ("README.md", "class SoftShrinkOp"): "examples/plugins/op.py",
     ("kernels.md", "@register_dialect"): "examples/plugins/own_dialect.py",
+    ("layouts.md", "@layout_rule"): "examples/plugins/layout_rule.py",
     ("vector-math.md", "@expands"): "passes/affine_to_llvm/vector_math/exponential.py",
     ("benchmarks.md", "@register_pass"): None,  # decorators with nothing below them
 }

@@ -221,6 +221,68 @@ def test_what_no_pass_converts_is_told(tmp_path: Path) -> None:
     assert "smooth: 'signal.moving_average' has no lowering to linalg, and no pass says that it converts it" in ended.stderr
 
 
+TAPS = """
+import numpy as np
+from stepwell.plugin import (
+    Attribute, Dialect, Elementwise, GraphOp, Operand, Pure, Result, Scalars, ir, lowering, onnx_rule, register_dialect,
+)
+
+@register_dialect
+class Taps(Dialect, name="taps"):
+    "An attribute of its own."
+
+class LimitsAttr(Attribute, name="limits", dialect=Taps):
+    "The least and the greatest number."
+    least: ir.IntegerAttr
+    most: ir.IntegerAttr
+
+class HoldOp(GraphOp, name="hold", dialect=Taps, traits=[Pure, Elementwise]):
+    "Each number, held between two."
+    x: Operand
+    limits: LimitsAttr
+    result: Result
+
+    @staticmethod
+    def infer(x, *, limits):
+        return x
+
+    @staticmethod
+    def reference(x, *, limits):
+        return np.clip(x, *numbers(limits))
+
+def numbers(limits):
+    return ir.IntegerAttr(limits.least).value, ir.IntegerAttr(limits.most).value
+
+@onnx_rule("Hold", since=1, domain="com.example")
+def hold(b, x, *, least: int, most: int):
+    i64 = ir.IntegerType.get_signless(64)
+    return b.build(HoldOp, x, limits=LimitsAttr.get(ir.IntegerAttr.get(i64, least), ir.IntegerAttr.get(i64, most)))
+
+@lowering(HoldOp)
+def lower_hold(op, operands, b):
+    (kind,), s = op.operand_types(), Scalars(b, "f32")
+    least, most = numbers(op.attribute_values()["limits"])
+    return b.elementwise(operands, "f32", kind.static_shape, lambda x: s.minimum(s.maximum(x, s.const(least)), s.const(most)))
+"""
+
+
+def test_an_attribute_of_a_plugins_dialect(tmp_path: Path) -> None:
+    value, x = helper.make_tensor_value_info, np.random.default_rng(9).standard_normal((5, 9)).astype(np.float32) * 3
+    sides = [[value(name, TensorProto.FLOAT, x.shape)] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Hold", ["x"], ["y"], domain="com.example", least=-1, most=2)], "g", *sides)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("com.example", 1)], ir_version=9), tmp_path / "m.onnx")
+    np.save(tmp_path / "x.npy", x)
+    (tmp_path / "taps.py").write_text(TAPS)
+    load = ["--load", tmp_path / "taps.py"]
+    text = stepwell_command("compile", tmp_path / "m.onnx", *load, "--emit", "graph", "-o", tmp_path / "m.mlir")
+    assert text.returncode == 0, text.stderr
+    assert '"taps.hold"(%arg0) {limits = #taps.limits<-1 : i64, 2 : i64>}' in (tmp_path / "m.mlir").read_text()
+    data = ["--input", f"x={tmp_path / 'x.npy'}", "--check", "reference", "--save", tmp_path / "out.npz"]
+    ended = stepwell_command("run", tmp_path / "m.mlir", "--from", "graph", *load, *data)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.clip(x, -1, 2))
+
+
 BELOW = """
 from dataclasses import dataclass
 from stepwell.plugin import (

@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.mlir import (
+    Attribute,
     Dialect,
     Operand,
     Operation,
@@ -119,8 +120,8 @@ class GraphOp(Operation, dialect=Graph):
         return map_groups(lambda v: TensorType.from_mlir(v.type), self.operand_groups())
 
     def attribute_values(self) -> dict[str, Any]:
-        """The op's declared attributes as Python values."""
-        return {name: to_python(self.attributes[name]) for name in attribute_names(type(self))}
+        """The op's declared attributes as Python values; those of a class that a dialect defines as they are."""
+        return {field.name: field_value(self.attributes[field.name], field.constraint) for field in attribute_fields(type(self))}
 
     def result_types(self) -> tuple[TensorType, ...]:
         """The light types of all results."""
@@ -208,6 +209,11 @@ def checked_type(what: str, value: ir.Value) -> TensorType:
         return TensorType.from_mlir(value.type)
     except InferenceError as error:
         raise type(error)(f"{what}: {error.args[0]}") from None
+
+
+def field_value(attribute: ir.Attribute, kind: Any) -> Any:
+    """The Python value of an attribute of a field that was declared as `kind`."""
+    return kind(attribute) if isinstance(kind, type) and issubclass(kind, Attribute) else to_python(attribute)
 
 
 def compatible(a: TensorType, b: TensorType) -> bool:

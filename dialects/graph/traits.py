@@ -34,7 +34,7 @@ class Fusion(enum.Enum):
     """How an op may be fused with others into one kernel (after TVM, OSDI 2018)."""
 
     INJECTIVE = "element-wise: joins any group that computes one of its operands"
-    REDUCTION = "a reduction: takes element-wise ops after it into its group"
+    REDUCTION = "a reduction: reads its first operand once, so element-wise ops before it join its group, and those after it"
     COMPLEX = "a contraction, pooling or normalisation: takes element-wise ops after it into its group"
     OPAQUE = "anything else: a group of its own"
     PAD = "constant padding: may end a group"
