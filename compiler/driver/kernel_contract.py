@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, registered_dialects
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InferenceError
-from stepwell.passes.bufferize.kernels import KERNEL, SCRATCH, result_count
 from stepwell.passes.framework.registry import converting_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.structured import STRUCTURED
-from stepwell.passes.schedule.nest import ATTRIBUTE
 
 CHECKED = ("graph-opt", "linalg", "scheduled", "affine")
 SHOWN = 8  # problems spelled out in a message
@@ -28,7 +28,7 @@ def kernel_problems(module: ir.Operation, level: str) -> list[str]:
     """
     if level not in CHECKED:
         return []
-    kernels = [function for function in functions(module) if KERNEL in function.attributes]
+    kernels = [function for function in functions(module) if KernelInfo(function).is_kernel]
     return [f"kernel @{kernel.sym_name.value}{problem}" for kernel in kernels for problem in _problems(kernel, level)]
 
 
@@ -84,8 +84,9 @@ def _memory_signature(kernel: Any) -> Iterator[str]:
     for number, kind in enumerate(inputs):
         if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
             yield f": argument {number} must be a memref of static shape, got {kind}"
-    if len(inputs) < result_count(kernel) + (SCRATCH in kernel.attributes):
-        yield f" has {len(inputs)} arguments, fewer than its {result_count(kernel)} destinations and its scratch"
+    info = KernelInfo(kernel)
+    if info.first_destination(len(inputs)) < 0:
+        yield f" has {len(inputs)} arguments, fewer than its {info.results} destinations and its scratch"
 
 
 def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours: set[str]) -> str | None:
@@ -96,8 +97,8 @@ def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours:
     if dialect == "linalg":
         if op.name not in _LINALG:
             return "has no schedules and no loops: write it as linalg.generic (pass linalg-generalize-named-ops)"
-        if level == "scheduled" and op.name in STRUCTURED and ATTRIBUTE not in op.attributes:
-            return f"has no schedule: the attribute '{ATTRIBUTE}' is missing (pass assign-schedules)"
+        if level == "scheduled" and op.name in STRUCTURED and not ScheduleInfo(op).is_scheduled:
+            return f"has no schedule: the attribute '{ScheduleInfo.nest.name}' is missing (pass assign-schedules)"
         return None
     if dialect not in ours:
         return f"must not be in a kernel at level {level}"
