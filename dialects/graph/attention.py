@@ -4,7 +4,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result, broadcast, compatible
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.inference import expect_dtype, expect_same_dtype
 from stepwell.dialects.graph.numerics import narrow, wide
@@ -35,7 +35,7 @@ class AttentionOp(GraphOp, name="attention", traits=[Pure]):
         scores = scores_of(q, k)
         if mask is not None:
             expect_same_dtype(q=q, mask=mask)
-            if mask.rank > scores.rank or broadcast(scores, mask) != scores.shape:
+            if mask.rank > scores.rank or not compatible(scores.with_shape(broadcast(scores, mask)), scores):
                 raise InferenceError(f"operand 'mask' ({mask}) must broadcast to the scores ({scores})")
         expect_same_dtype(q=q, v=v)
         return MatmulOp.infer(scores, v)

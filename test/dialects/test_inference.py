@@ -63,7 +63,7 @@ def test_reference_leaves_its_operands_alone(mnemonic: str) -> None:
     @given(cases(mnemonic))
     def check(case: Case) -> None:
         for array in case.operands:
-            for a in array if isinstance(array, list) else [array]:
+            for a in array if isinstance(array, list) else [] if array is None else [array]:
                 a.flags.writeable = False
         before = run(mnemonic, case)
         for first, second in zip(before, run(mnemonic, case), strict=True):
