@@ -195,12 +195,13 @@ def stepwell_command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-@pytest.mark.parametrize("check", ["reference", "levels"])
-def test_a_dialect_with_its_conversion_by_load(tmp_path: Path, check: str) -> None:
+@pytest.mark.parametrize(("check", "converts"), [("reference", "Signal"), ("levels", "Signal"), ("levels", "MovingAverageOp")])
+def test_a_dialect_with_its_conversion_by_load(tmp_path: Path, check: str, converts: str) -> None:
     want = signal_model(tmp_path / "m.onnx")
-    data = f"x={tmp_path / 'm.npy'}"
+    plugin_file, data = tmp_path / "mine.py", f"x={tmp_path / 'm.npy'}"
+    plugin_file.write_text((PLUGINS / "own_dialect.py").read_text().replace("converts=[Signal]", f"converts=[{converts}]"))
     ended = stepwell_command(
-        "run", tmp_path / "m.onnx", "--load", PLUGINS / "own_dialect.py", "--input", data, "--check", check, "--save", tmp_path / "out.npz"
+        "run", tmp_path / "m.onnx", "--load", plugin_file, "--input", data, "--check", check, "--save", tmp_path / "out.npz"
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], want, rtol=1e-5, atol=1e-6)
@@ -352,6 +353,21 @@ def test_a_dialect_needs_a_name_of_its_own(name: str, message: str) -> None:
 
     with pytest.raises(stepwell.StepwellError, match=f"dialect '{name}' {message}"):
         plugin.register_dialect(Mine)
+
+
+def test_a_dialect_must_be_registered() -> None:
+    class Forgotten(plugin.Dialect, name="forgotten"):
+        """Without the decorator."""
+
+    with pytest.raises(stepwell.StepwellError, match=r"op '.*LostOp': dialect 'forgotten' is not registered; put @register_dialect above it"):
+
+        class LostOp(plugin.GraphOp, name="lost", dialect=Forgotten):
+            """An op of it."""
+
+
+def test_what_a_pass_converts_is_a_dialect_or_an_op() -> None:
+    with pytest.raises(stepwell.PipelineError, match="pass 'mine': converts must list classes of dialects and ops, got 'signal'"):
+        plugin.register_pass("mine", level="linalg", converts=["signal"])(type("Mine", (plugin.Pass,), {}))  # type: ignore[list-item]
 
 
 def typing_alias(thing: object) -> bool:

@@ -149,7 +149,8 @@ def test_kernels_depend_on_plugins_of_code_generation(tmp_path: Path) -> None:
 
 
 def test_who_may_declare_files(tmp_path: Path) -> None:
-    from stepwell import InputError, plugins
+    from stepwell import InputError
+    from stepwell.driver import plugins
 
     with pytest.raises(InputError, match="expected to be called by a plugin"):
         plugins.depends_on("x")

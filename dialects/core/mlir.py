@@ -173,11 +173,13 @@ def register_dialect(dialect: Any) -> Any:
 
     Raises StepwellError if there is one of its name: contexts would hold neither.
     """
-    name = dialect.DIALECT_NAMESPACE
-    known = next((d for d in _dialects if name == d.DIALECT_NAMESPACE), None)
-    if known is not None:
+    name, ours = dialect.DIALECT_NAMESPACE, dialect.__module__.startswith("stepwell.")
+    known = next((d for d in (_dialects if ours else registered_dialects()) if name == d.DIALECT_NAMESPACE), None)
+    if known is not None and (known.__module__, known.__qualname__) == (dialect.__module__, dialect.__qualname__):
+        _dialects.remove(known)  # its module was interrupted while it was imported, and is imported again
+    elif known is not None:
         raise StepwellError(f"dialect '{name}' is already registered by {known.__module__}.{known.__qualname__}")
-    if not dialect.__module__.startswith("stepwell.") and _is_upstream(name):  # ours are known not to be
+    elif not ours and _is_upstream(name):
         raise StepwellError(f"dialect '{name}' is one of MLIR's; choose another name")
     _dialects.append(dialect)
     extension(dialect)

@@ -88,6 +88,9 @@ class GraphOp(Operation, dialect=Graph):
 
     def __init_subclass__(cls, *, dialect: type[Dialect] | None = None, **kwargs: Any) -> None:
         if dialect is not None:
+            if dialect not in registered_dialects():
+                unknown = f"dialect '{dialect.DIALECT_NAMESPACE}' is not registered"
+                raise StepwellError(f"op '{cls.__qualname__}': {unknown}; put @register_dialect above it")
             cls._dialect_obj = dialect  # in the place of the inherited one, which the bindings refuse to replace
         super().__init_subclass__(**kwargs)
         define_group_accessors(cls)
