@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from stepwell.analysis.interpretation import compare_levels, interpret
     from stepwell.dialects.support.limits import Limits
     from stepwell.dialects.target.description import Target
+    from stepwell.driver.build import build, compile_ir
     from stepwell.driver.compilation import compile
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.driver.lowered import Lowered
     from stepwell.driver.lowering import descend, lower, read_ir
-    from stepwell.driver.native import build, compile_ir
     from stepwell.driver.pipeline import Pipeline
     from stepwell.options import CompileOptions
     from stepwell.runtime.model import CompiledModel
@@ -49,7 +49,7 @@ _LAZY = {
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
     **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
     **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
-    **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.native"),
+    **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.build"),
 }  # fmt: skip
 
 

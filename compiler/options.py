@@ -12,6 +12,7 @@ from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import check_argument, wrong
+from stepwell.driver.backends import DEFAULT, find_backend
 
 if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
@@ -26,6 +27,7 @@ class CompileFields(TypedDict, total=False):
     """The fields of `CompileOptions`, as keyword arguments of whatever takes one."""
 
     target: str | Target
+    backend: str
     shapes: Shapes | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
@@ -44,6 +46,8 @@ class CompileOptions:
 
     target: str | Target = "host"
     """The machine to compile for: its name, or its description."""
+    backend: str = DEFAULT
+    """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
     """Sizes for inputs with free dimensions, by name."""
     pipeline: "PipelineSource | None" = None
@@ -64,6 +68,7 @@ class CompileOptions:
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
                 check_argument(entry.name, value)
+        find_backend(self.backend).check_target(self.target)
         # Files are read now: what is compiled is what the key was made of.
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
@@ -73,7 +78,7 @@ class CompileOptions:
         if self.pipeline is not None:
             from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
 
-            normal["pipeline"] = Pipeline.of(self.pipeline, self.target)
+            normal["pipeline"] = Pipeline.of(self.pipeline, self.target, self.backend)
         for name, value in normal.items():
             object.__setattr__(self, name, value)
 
@@ -101,7 +106,7 @@ class CompileOptions:
         """The pipeline with what is to be off switched off. Raises InputError for a switch that it does not have."""
         from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
 
-        pipeline = Pipeline.default(self.target) if self.pipeline is None else Pipeline.of(self.pipeline)
+        pipeline = Pipeline.default(self.target, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
         return pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
+    from stepwell.cache.disk import Cache
     from stepwell.dialects import graph
     from stepwell.dialects.core.mlir import (
         Attribute,
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
         ir,
         linalg,
         llvm,
+        make_context,
         math,
         memref,
+        parse_module,
         register_dialect,
         scf,
         tensor,
@@ -50,9 +53,14 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph.builder import GraphBuilder
     from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
-    from stepwell.dialects.support.errors import ElementTypeError, InferenceError, InputError, PassError, StepwellError, UnsupportedError
+    from stepwell.dialects.interpreter import Interpreter, meaning, signless
+    from stepwell.dialects.support.errors import CodegenError, ElementTypeError, InferenceError, InputError, PassError, StepwellError, UnsupportedError
     from stepwell.dialects.target.description import Caches, Pipes, Target
     from stepwell.dialects.target.registry import register_target
+    from stepwell.driver.artifact import Artifact
+    from stepwell.driver.backend import Backend, Code
+    from stepwell.driver.backends import register_backend
+    from stepwell.driver.lowered import Lowered
     from stepwell.driver.pipeline import Pipeline
     from stepwell.driver.plugins import depends_on
     from stepwell.importer.builder import ImportBuilder, Value
@@ -69,6 +77,7 @@ if TYPE_CHECKING:
     from stepwell.passes.schedule.intrinsics import intrinsic
     from stepwell.passes.schedule.nest import Nest
     from stepwell.passes.schedule.schedulers import schedule
+    from stepwell.runtime.executable import Executable
 
 _LAZY = {
     # Ops
@@ -81,7 +90,9 @@ _LAZY = {
     "stepwell.dialects.graph.numerics": "widened",
     "stepwell.dialects.graph.builder": "GraphBuilder",
     # Dialects, and MLIR itself
-    "stepwell.dialects.core.mlir": "Attribute Dialect Operation register_dialect affine arith func ir linalg llvm math memref scf tensor vector",
+    "stepwell.dialects.core.mlir": (
+        "Attribute Dialect Operation register_dialect affine arith func ir linalg llvm make_context math memref parse_module scf tensor vector"
+    ),
     # Import
     "stepwell.importer.builder": "ImportBuilder Value",
     "stepwell.importer.registry": "onnx_rule",
@@ -107,8 +118,16 @@ _LAZY = {
     "stepwell.dialects.target.description": "Caches Pipes Target",
     "stepwell.dialects.target.registry": "register_target",
     "stepwell.driver.pipeline": "Pipeline",
+    # Backends, and what they may run IR by
+    "stepwell.cache.disk": "Cache",
+    "stepwell.dialects.interpreter": "Interpreter meaning signless",
+    "stepwell.driver.artifact": "Artifact",
+    "stepwell.driver.backend": "Backend Code",
+    "stepwell.driver.backends": "register_backend",
+    "stepwell.driver.lowered": "Lowered",
+    "stepwell.runtime.executable": "Executable",
     # Errors
-    "stepwell.dialects.support.errors": "ElementTypeError InferenceError InputError PassError StepwellError UnsupportedError",
+    "stepwell.dialects.support.errors": "CodegenError ElementTypeError InferenceError InputError PassError StepwellError UnsupportedError",
     # The plugin itself
     "stepwell.driver.plugins": "depends_on",
 }
@@ -119,11 +138,17 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "NUMERIC",
+    "Artifact",
     "Attribute",
+    "Backend",
+    "Cache",
     "Caches",
+    "Code",
+    "CodegenError",
     "Dialect",
     "ElementTypeError",
     "Elementwise",
+    "Executable",
     "Form",
     "Fusion",
     "GraphBuilder",
@@ -132,10 +157,12 @@ __all__ = [
     "InferenceError",
     "InferredTypes",
     "InputError",
+    "Interpreter",
     "KeepsChannels",
     "KeepsFinite",
     "Layout",
     "LinalgBuilder",
+    "Lowered",
     "MovesData",
     "Nest",
     "NoMatch",
@@ -182,19 +209,24 @@ __all__ = [
     "linalg",
     "llvm",
     "lowering",
+    "make_context",
     "math",
+    "meaning",
     "memref",
     "new_weight",
     "onnx_rule",
     "ops_below",
+    "parse_module",
     "pattern",
     "producer",
     "reduce",
+    "register_backend",
     "register_dialect",
     "register_pass",
     "register_target",
     "scf",
     "schedule",
+    "signless",
     "stored",
     "tensor",
     "to_numpy",

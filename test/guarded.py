@@ -8,6 +8,7 @@ import numpy as np
 from stepwell.dialects.target.host import runs_here
 from stepwell.dialects.target.registry import resolve, target_names
 from stepwell.runtime.buffers import aligned_empty
+from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 FILL = 0xFF  # makes NaN of every floating-point type
@@ -24,8 +25,9 @@ def run(model: CompiledModel, inputs: Mapping[str, np.ndarray], shift: int) -> d
     given = {info.name: Guarded(inputs[info.name].nbytes, shift * info.dtype.itemsize) for info in model.inputs}
     taken = {info.name: Guarded(prod(sizes(info)) * info.dtype.itemsize, shift * info.dtype.itemsize) for info in model.outputs}
     workspace = Guarded(model.memory.workspace_bytes, 0)
-    model._workspaces.clear()
-    model._workspaces.append(workspace.inner)
+    assert isinstance(model.executable, NativeExecutable)
+    model.executable.workspaces.clear()
+    model.executable.workspaces.append(workspace.inner)
     for name, buffer in given.items():
         buffer.inner[:] = bits(inputs[name])
     arrays = {info.name: given[info.name].inner.view(info.dtype).reshape(sizes(info)) for info in model.inputs}

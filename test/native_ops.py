@@ -17,7 +17,7 @@ from stepwell.dialects.core.mlir import func, ir, make_context, operand_fields
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.driver import lowering, native
+from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.pipeline import Pipeline
@@ -195,7 +195,7 @@ def lowered(batch: Sequence[Instance]) -> Lowered:
     while not way.folding and any(step.name == "fold-constants" for step in pipeline.stages[0].steps):
         pipeline = pipeline.remove("graph-opt/fold-constants#1")
     model = lowering.read_ir(text, "graph", weights, target=batch[0].target, name="ops", disable=way.disable, pipeline=pipeline)
-    return lowering.descend(model, lowering.CODE_LEVELS[0], keep=False, instrumentation=Instrumentation())  # which has each pass verified
+    return lowering.descend(model, "affine", keep=False, instrumentation=Instrumentation())  # which has each pass verified
 
 
 def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:
@@ -203,7 +203,7 @@ def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:
 
     Raises AssertionError if something is written beside them, and what the compiler raises.
     """
-    parts = native.make_parts(lowered(batch), None, None)
+    parts = build.make_artifact(lowered(batch), None, None)
     arrays = [a for i in batch for n, a in enumerate(i.arrays) if n not in i.constants]
     inputs = {info.name: array for info, array in zip(parts.inputs, arrays, strict=True)}
     models = [assemble(parts, threads=threads, texts={}, timings={"obj": 0.0}) for threads in THREADS]

@@ -142,7 +142,7 @@ def test_what_the_machine_refuses_has_its_own_error(monkeypatch: pytest.MonkeyPa
     def refused(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("stepwell.driver.native.split_module", refused)
+    monkeypatch.setattr("stepwell.codegen.objects.split_module", refused)
     with pytest.raises(ResourceError, match=re.escape(said)) as caught:
         stepwell.compile(MODEL)
     assert caught.value.__cause__ is raised

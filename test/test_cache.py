@@ -51,7 +51,7 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.extend(unit.name for unit in units)
         return pool.compile_units(units, jobs=0)
 
-    monkeypatch.setattr("stepwell.driver.native.compile_units", watched)
+    monkeypatch.setattr("stepwell.codegen.pool.compile_units", watched)
     return names
 
 

@@ -12,6 +12,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, UnsupportedError
 from stepwell.driver.dynamic import DynamicModel, Shapes
 from stepwell.runtime.buffers import pack_arena
+from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 F32 = np.dtype(np.float32)
@@ -42,9 +43,10 @@ class Compiler:
         (n,) = shapes["a"]
         infos = [TensorInfo(name, shape, F32) for name, shape in shapes.items()]
         options = {"workspace_bytes": 0, "threads": 1, "texts": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
+        arena = pack_arena(WeightTable(), {}, 0)
+        code = NativeExecutable(compile_and_load(SUM.format(n=n), packed=True), arena, workspace_bytes=0, threads=1, arguments=len(infos) + 1)
         return CompiledModel(
-            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], code=compile_and_load(SUM.format(n=n), packed=True),
-            weights=pack_arena(WeightTable(), {}, 0), **options,
+            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], executable=code, weights=arena, **options,
         )  # type: ignore[arg-type]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ import stepwell
 from stepwell.dialects.core.index_checks import IndexCheck, decoded
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import IndexRangeError, IRError, ModelError
-from stepwell.driver.native import compile_ir
+from stepwell.driver.build import compile_ir
 from stepwell.passes.framework.levels import LEVELS
 
 RANDOM = np.random.default_rng(11)

@@ -125,7 +125,7 @@ def workspace_full_of_nan(model: stepwell.CompiledModel) -> None:
     """Have the next call find NaN wherever it has not written."""
     zeros = [np.zeros(info.shape, info.dtype) for info in model.inputs]
     model(*zeros)
-    model._workspaces[0].fill(0xFF)
+    model.executable.workspaces[0].fill(0xFF)
 
 
 HAND = """module {{
@@ -173,7 +173,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
     x = np.random.default_rng(1).standard_normal((1, 32, 16, 16)).astype(np.float32)
     inputs, out = {"x": x}, {"y": np.empty((1, 64, 1, 1), np.float32)}
     model.run(inputs, out=out)
-    [workspace] = model._workspaces
+    [workspace] = model.executable.workspaces
     assert address(workspace) % ALIGNMENT == 0
     assert workspace.nbytes == model.memory.workspace_bytes
     monkeypatch.setattr("stepwell.runtime.model.aligned_empty", None)
@@ -185,7 +185,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
     finally:
         tracemalloc.stop()
     assert not arrays.traces
-    assert list(model._workspaces) == [workspace]
+    assert list(model.executable.workspaces) == [workspace]
     results = [model.run(inputs)["y"] for _ in range(3)]  # only these are new
     assert len({address(result) for result in results}) == 3
 

@@ -15,6 +15,7 @@ from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError
 from stepwell.runtime.buffers import pack_arena
+from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.model import CompiledModel, TensorInfo
 from stepwell.runtime.openmp import openmp
 
@@ -29,9 +30,11 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 
 
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
-    options: dict[str, object] = {"workspace_bytes": 2048, "threads": 1, "texts": {}, "timings": {}, "kernels": 0, **keywords}
+    options: dict[str, object] = {"texts": {}, "timings": {}, "kernels": 0, **keywords}
+    sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
-    return CompiledModel(inputs=inputs, outputs=outputs, code=compile_and_load(source, packed=True), weights=arena, **options)  # type: ignore[arg-type]
+    code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
+    return CompiledModel(inputs=inputs, outputs=outputs, executable=code, weights=arena, **sizes, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -308,7 +311,7 @@ def test_calls_at_the_same_time_do_not_disturb_each_other(model: CompiledModel) 
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(repeat, range(8)))
-    assert len(model._workspaces) <= 8
+    assert len(model.executable.workspaces) <= 8
 
 
 def test_a_call_leaves_the_callers_number_of_threads() -> None:
@@ -328,7 +331,7 @@ def test_a_call_leaves_the_callers_number_of_threads() -> None:
 def test_model_is_freed_with_its_code() -> None:
     model = make(SOURCE, [TensorInfo("x", (64, 8), F32)], [TensorInfo("y", (64, 8), F32)], pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96))
     model(example())
-    code = weakref.ref(model._main.keep)  # type: ignore[attr-defined]
+    code = weakref.ref(model.executable.main.keep)
     del model
     gc.collect()
     assert code() is None

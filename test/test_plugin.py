@@ -371,4 +371,6 @@ def test_what_a_pass_converts_is_a_dialect_or_an_op() -> None:
 
 
 def typing_alias(thing: object) -> bool:
-    return type(thing).__module__ == "typing" or type(thing).__name__ in ("UnionType", "GenericAlias")
+    """Or a class of the bindings, whose documentation is MLIR's."""
+    own = getattr(thing, "__module__", "").startswith("torch_mlir")
+    return own or type(thing).__module__ == "typing" or type(thing).__name__ in ("UnionType", "GenericAlias")

@@ -10,7 +10,7 @@ from stepwell.codegen.objects import make_engine_context, split_module
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.support.errors import ModelError, PassError
-from stepwell.driver import lowering, native
+from stepwell.driver import build, lowering
 from stepwell.driver.pipeline import Pipeline
 
 SHAPE = [1, 6, 12, 12]
@@ -38,8 +38,8 @@ def model() -> onnx.ModelProto:
 
 
 def test_objects_are_the_same() -> None:
-    alone = native.make_parts(lowering.lower(model(), "affine"), None, None)
-    together = native.make_parts(lowering.lower(model(), "llvm"), None, None)
+    alone = build.make_artifact(lowering.lower(model(), "affine"), None, None)
+    together = build.make_artifact(lowering.lower(model(), "llvm"), None, None)
     assert list(alone.objects) == list(together.objects)
     assert len(alone.objects) > 3
     assert alone.objects == together.objects
@@ -50,7 +50,7 @@ def test_weights_are_transformed_for_the_arena_and_kept_nowhere_else() -> None:
     late = [name for name in lowered.weights if isinstance(lowered.weights.entry(name), Deferred)]
     assert late
     assert any(name in lowered.info.arena for name in late)
-    native.start_packing(lowered, None).result()
+    build.start_packing(lowered, None).result()
     assert all(isinstance(lowered.weights.entry(name), Deferred) for name in late)
 
 
@@ -61,7 +61,7 @@ def test_a_weight_that_cannot_be_computed_is_told() -> None:
     bad.add(name, Deferred(np.dtype(np.float32), lowered.weights.entry(name).shape, list))
     lowered.weights = bad
     with pytest.raises(ModelError, match="was computed as something else"):
-        native.make_parts(lowered, None, None)
+        build.make_artifact(lowered, None, None)
 
 
 def test_the_last_step_is_divided_without_loss() -> None:
@@ -83,7 +83,7 @@ def test_a_pass_that_fails_names_kernel_level_and_pass(jobs: int) -> None:
 
 def test_ir_of_a_model_that_is_built_from_ir() -> None:
     lowered = lowering.lower(model(), "affine")
-    made = native.build(lowered)
+    made = build.build(lowered)
     assert "affine.for" in made.ir("affine")
     assert "memref<?xi8>" in made.ir("affine"), "as it was before code was made of it"
     assert "llvm.func @main" in made.ir("llvm")

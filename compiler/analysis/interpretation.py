@@ -12,6 +12,7 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
+from stepwell.dialects.interpreter import signless
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
@@ -45,15 +46,11 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
         taken, given = info.inputs, info.outputs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
-        results = run_module(module, [*map(_signless, arrays), arena])
+        results = run_module(module, [*map(signless, arrays), arena])
         checks = IndexChecks(info.checks)
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
-
-
-def _signless(array: np.ndarray) -> np.ndarray:
-    return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Any
 from stepwell.dialects.support.errors import InputError, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.registry import check_name
+from stepwell.driver import backends
 
 OK, FAULT, USAGE = 0, 1, 2
 
@@ -61,6 +62,14 @@ def check_target(name: str) -> None:
         check_name(name)
     except InputError as error:
         raise UsageError(f"--target: {error.args[0]}") from None
+
+
+def check_backend(name: str) -> None:
+    """Raise UsageError unless `--backend` names a backend: said once plugins, which may bring some, are loaded."""
+    try:
+        backends.check_backend(name)
+    except InputError as error:
+        raise UsageError(f"--backend: {error.args[0]}") from None
 
 
 def number(first: int, last: int) -> Callable[[str], int]:

@@ -9,6 +9,8 @@ from stepwell.cli.common import OK, Parser, UsageError, write_text
 from stepwell.cli.display import level_times, plural, quantity, seconds
 from stepwell.cli.session import Session, add_model_options, save_ir
 from stepwell.dialects.support.files import write_atomically
+from stepwell.driver.backend import Backend
+from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
@@ -16,27 +18,29 @@ if TYPE_CHECKING:
 
 DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
-ARTIFACTS = ("llvm-ir", "asm", "obj")  # what `--emit` knows beside the levels
 
 
 def add_options(parser: Parser) -> None:
     """The options of `stepwell compile`."""
     add_model_options(parser)
-    emits = (*LEVELS, *ARTIFACTS)
-    parser.add_argument("--emit", required=True, choices=emits, metavar="LEVEL", help=f"what to write: {', '.join(emits)}")
+    emit = parser.add_argument("--emit", required=True, metavar="LEVEL", help="what to write: a level, or what the backend makes of the last one")
+    parser.late_help[emit] = lambda: f"what to write: {', '.join(emits(find_backend(DEFAULT)))}; other backends than {DEFAULT} have others"
     parser.add_argument("-o", dest="output", default=STDOUT, metavar="FILE", help="where to write (default: standard output, without weights)")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
-    if options.emit == "obj" and options.output == STDOUT:
-        raise UsageError("--emit obj needs -o FILE")
     session = Session(options)
-    lowered = session.lower(options.emit if options.emit in LEVELS else LEVELS[-1])
+    backend: Backend = find_backend(options.backend)
+    if options.emit not in emits(backend):
+        raise UsageError(f"--emit {options.emit}: backend {options.backend} knows {', '.join(emits(backend))}")
+    if options.emit in backend.files() and options.output == STDOUT:
+        raise UsageError(f"--emit {options.emit} needs -o FILE")
+    lowered = session.lower(options.emit if options.emit in LEVELS else backend.levels[-1])
     if options.emit in LEVELS:
         _write_ir(lowered, options.output)
     else:
-        data = _artifact(session, lowered, options.emit)
+        data = _artifact(session, lowered, backend, options.emit)
         if options.output == STDOUT:
             write_text(data if isinstance(data, str) else data.decode())
         else:
@@ -56,13 +60,17 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
         print("weights are written only with -o FILE", file=sys.stderr)
 
 
-def _artifact(session: Session, lowered: "Lowered", kind: str) -> str | bytes:
-    from stepwell.codegen.artifacts import llvm_ir, whole_object
+def emits(backend: Backend) -> tuple[str, ...]:
+    """What can be written of a model with a backend: the levels down to the one that it makes code from, and what it makes of that."""
+    levels = LEVELS[: LEVELS.index(backend.levels[-1]) + 1]
+    return (*levels, *backend.translations(), *backend.listings(), *backend.files())
 
-    if kind == "llvm-ir":
-        return llvm_ir(lowered.module)
-    if kind == "obj":
-        return whole_object(lowered.module)
+
+def _artifact(session: Session, lowered: "Lowered", backend: Backend, kind: str) -> str | bytes:
+    if kind in backend.translations():
+        return backend.translations()[kind](lowered)
+    if kind in backend.files():
+        return backend.files()[kind](lowered)
     return session.build(lowered).ir(kind)
 
 

@@ -4,8 +4,9 @@ import argparse
 import shlex
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_limit_option, check_target, parse_limits
+from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
 from stepwell.dialects.support.errors import InputError
+from stepwell.driver.backends import DEFAULT, backend_names
 from stepwell.options import CompileOptions
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ def add_compile_options(parser: Parser) -> None:
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
     add_schedule_options(parser, "host")
+    backend = add("--backend", default=DEFAULT, metavar="NAME", help="what makes code and runs it")
+    parser.late_help[backend] = lambda: f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
     add_limit_option(parser)
     add_common_options(parser)
 
@@ -69,9 +72,10 @@ def load_plugins(options: argparse.Namespace) -> None:
 def compile_options(options: argparse.Namespace) -> CompileOptions:
     """What the command line says of how to compile, once plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
     check_target(options.target)
+    check_backend(options.backend)
     made = CompileOptions(
-        target=options.target, shapes=parse_shapes(options.shape), pipeline=given_pipeline(options), disable=options.disable, libm=options.libm,
-        strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
+        target=options.target, backend=options.backend, shapes=parse_shapes(options.shape), pipeline=given_pipeline(options),
+        disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip
     if made.disable:
         try:
@@ -87,7 +91,8 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
         return None
     from stepwell.driver.pipeline import Pipeline
 
-    pipeline = Pipeline.default(options.target) if options.pipeline is None else Pipeline.of(options.pipeline, options.target)
+    kind = options.target, options.backend
+    pipeline = Pipeline.default(*kind) if options.pipeline is None else Pipeline.of(options.pipeline, *kind)
     edits = {"insert-after": Pipeline.insert_after, "insert-before": Pipeline.insert_before, "replace-pass": Pipeline.replace}
     for flag, edit in edits.items():
         for text in getattr(options, flag.replace("-", "_")):
@@ -118,6 +123,7 @@ def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
     """What `stepwell` takes of the options where it goes on from IR, as text for a shell."""
     own = [part for flag in ("disable", "insert_after", "insert_before", "replace_pass", "remove_pass") for part in _repeated(options, flag)]
     own += ["--pipeline", options.pipeline] if options.pipeline is not None else []
+    own += ["--backend", options.backend] if options.backend != DEFAULT else []
     own += [flag for flag in ("--libm", "--strict") if getattr(options, flag[2:])]
     return " ".join(filter(None, (command_flags(options, schedule=schedule), shlex.join(own))))
 

@@ -6,6 +6,8 @@ import sys
 from stepwell.cli.common import OK, Parser, UsageError
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, print_table, seconds
+from stepwell.driver.backend import Backend
+from stepwell.driver.backends import find_backend
 
 DESCRIPTION = """Show the passes that a model goes through, stage by stage: options, what each does, who brought it, how it is switched off.
 With MODEL, the time that each takes on it too, and whether it changes anything. -o FILE writes what --pipeline FILE reads."""
@@ -43,6 +45,9 @@ def run(options: argparse.Namespace) -> int:
             lower(options.model, pipeline.stages[-1].name, options=how, on_level=progress.level, instrumentation=watcher)
         entries = iter(watcher.entries)
         measured = {(s, i): next(entries) for s, stage in enumerate(pipeline.stages) for i, _ in enumerate(stage.steps)}
+    backend: Backend = find_backend(how.backend)
+    below = f"code from {' or '.join(backend.levels)}: {backend.description}"
+    print(f"backend: {how.backend}, {below}; from {_by(type(backend).__module__)}\n")
     for s, stage in enumerate(pipeline.stages):
         rows = []
         for i, step in enumerate(stage.steps):

@@ -105,7 +105,7 @@ class Session:
         if self.options.start is not None:
             from stepwell.driver.lowering import code_level
 
-            return self.build(self.lower(code_level(self.options.start, watched=self.watches)), threads)
+            return self.build(self.lower(code_level(self.how, self.options.start, watched=self.watches)), threads)
         from stepwell.driver.compilation import compile
 
         with self.watched() as instrumentation:
@@ -115,7 +115,7 @@ class Session:
 
     def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
         """Native code for a model at one of the levels that it is made from."""
-        from stepwell.driver.native import build
+        from stepwell.driver.build import build
 
         with Progress(lowered.level) as progress:
             return build(lowered, threads=threads, on_level=progress.level)

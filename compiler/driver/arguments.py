@@ -15,6 +15,7 @@ from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.cores import thread_count
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.registry import check_name
+from stepwell.driver.backends import check_backend
 from stepwell.passes.framework.levels import check_level
 
 P = ParamSpec("P")
@@ -160,6 +161,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "source": _source,
     "threads": lambda name, value: thread_count(value),
     "target": _target,
+    "backend": lambda name, value: check_backend(value),
     "shapes": check_shapes,
     **dict.fromkeys(("disable", "names"), _names),
     "path": _file,

@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,15 @@ from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.dtypes import from_numpy, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.target.cores import thread_count
-from stepwell.runtime.loader import load
+from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Infos = Sequence[TensorInfo]
 
 
 @dataclass
-class Parts:
-    """All that running a model takes. The keys say where the cache has its code (by function) and its weights, if it has them."""
+class Artifact:
+    """All that running a model takes. The keys say where the cache has its code (by name) and its weights, if it has them."""
 
     inputs: Infos
     outputs: Infos
@@ -33,7 +34,9 @@ class Parts:
     nodes: list[str]
     object_keys: dict[str, str]
     weights_key: str | None
+    kernels: int
     checks: Sequence[IndexCheck] = ()
+    backend: str = DEFAULT
 
 
 @dataclass
@@ -44,37 +47,32 @@ class Signature:
     outputs: Infos
 
 
-def assemble(parts: Parts, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
-    """Link the code of a model and make it ready to run. `texts` gives its IR by level; the assembly is added to them.
+def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+    """Load the code of a model and make it ready to run. `texts` gives its IR by level; what its backend can show of code is added to them.
 
     The time it takes counts towards the last of the `timings`.
     """
     begin = time.perf_counter()
-    code = load(parts.objects)
-    weights = parts.weights.read() if isinstance(parts.weights, Kept) else parts.weights
+    backend, count = find_backend(artifact.backend), thread_count(threads)
+    weights = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
+    executable = backend.load(artifact, weights, count)
     spent = {name: seconds + (time.perf_counter() - begin) * (name == list(timings)[-1]) for name, seconds in timings.items()}
-
-    def disassembled() -> str:
-        from stepwell.codegen.artifacts import assembly  # here, because the libraries for it take long to load
-
-        return assembly(parts.objects, parts.nodes)
-
+    listings = {name: partial(show, artifact) for name, show in backend.listings().items()}
     return CompiledModel(
-        inputs=parts.inputs, outputs=parts.outputs, code=code, weights=weights, workspace_bytes=parts.workspace_bytes,
-        threads=thread_count(threads), texts={**texts, "asm": disassembled}, timings=spent,
-        kernels=len(parts.objects) - 1, objects=parts.objects, checks=parts.checks,
+        inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, weights=weights, workspace_bytes=artifact.workspace_bytes,
+        threads=count, texts={**texts, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
     )  # fmt: skip
 
 
-def keep(store: Cache, key: str, made: Parts | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
+def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
     """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it, with the digests of what was read."""
     record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
-    if isinstance(made, Parts):
+    if isinstance(made, Artifact):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
             return
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
-            "checks": [vars(check) for check in made.checks],
+            "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
         }  # fmt: skip
     if files and folder is not None:
         # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
@@ -86,7 +84,7 @@ def keep(store: Cache, key: str, made: Parts | Signature, files: Mapping[Path, b
     store.trim()
 
 
-def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | None:
+def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature | None:
     """The model that is kept under `key`; None if there is none or a part of it is missing."""
     record = _record(store, key)
     if record is not None and "files" in record:
@@ -109,7 +107,10 @@ def recall(store: Cache, key: str, folder: Path | None) -> Parts | Signature | N
     if weights is None:
         return None
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
-    return Parts(inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], checks)
+    return Artifact(
+        inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
+        code["backend"],
+    )  # fmt: skip
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

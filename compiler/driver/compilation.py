@@ -13,7 +13,8 @@ from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
-from stepwell.driver.artifact import Parts, Signature, assemble, keep, recall
+from stepwell.driver.artifact import Artifact, Signature, assemble, keep, recall
+from stepwell.driver.backends import find_backend
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
@@ -39,8 +40,8 @@ def compile(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    How, is said by `options` or by its fields as keyword arguments: `target`, `shapes`, `pipeline`, `disable`, `libm`, `strict`, `schedule`
-    and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes when it
+    How, is said by `options` or by its fields as keyword arguments: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
+    `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes when it
     is first run; a `schedule` then is refused, as it is for one.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
@@ -65,8 +66,8 @@ def compile(
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
         if store is not None and key is not None and not request.is_outdated and everything(options.target) == request.surroundings:
             keep(store, key, made, files, request.folder)
-    if isinstance(made, Parts):
-        return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start).by_level(), timings=timings)
+    if isinstance(made, Artifact):
+        return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
@@ -104,15 +105,14 @@ class _Request:
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
-    ) -> tuple[Parts | Signature, dict[str, float], dict[Path, bytes]]:
+    ) -> tuple[Artifact | Signature, dict[str, float], dict[Path, bytes]]:
         """Compile; returns the result, the seconds that each level took, and the digests of the files beside the model that hold its data.
 
         With `keep_weights`, the model is one to keep in `store`.
         """
         with uninterrupted():
-            from stepwell.codegen.pool import prestart
+            from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
-            from stepwell.driver.native import make_parts, start_packing
 
         passes, schedules = self.options.passes(), self.options.schedules
         imported, seconds = import_source(self.source, self.options)
@@ -126,17 +126,18 @@ class _Request:
                 raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
             sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
             return Signature(*sides), {LEVELS[0]: seconds}, digests
-        prestart()
+        find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
         descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
         packing = start_packing(lowered, store if keep_weights else None)
-        descend(lowered, code_level(LEVELS[0], watched=instrumentation is not None), keep=False, on_level=on_level, instrumentation=instrumentation)
-        parts = make_parts(lowered, store, on_level, packing)
+        last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
+        descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
+        artifact = make_artifact(lowered, store, on_level, packing)
         # Now, and not when the garbage collector finds the circles that models are part of.
         lowered.weights.clear()
         imported.content = None
         imported.files.clear()
-        return parts, lowered.timings, digests
+        return artifact, lowered.timings, digests
 
     def start(self) -> "Lowered":
         """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""

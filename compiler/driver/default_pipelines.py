@@ -1,4 +1,4 @@
-"""The default pipelines: for each kind of target the stages and passes that a model goes through."""
+"""The default pipelines: the stages and passes that a model goes through, as text that `Pipeline.parse` reads."""
 
 CPU = """
 graph-opt(
@@ -29,5 +29,5 @@ llvm(
 )
 """
 
-DEFAULTS = {"cpu": CPU}
-"""The text of the default pipeline for each kind of target, as `Pipeline.parse` reads it."""
+WITH_OPENMP = ("convert-scf-to-openmp", "convert-openmp-to-llvm")
+"""Its passes that make code for threads: where there is no OpenMP runtime it does without them."""

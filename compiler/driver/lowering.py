@@ -1,7 +1,7 @@
 """Import a model, or read its IR, and take it down from level to level."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
@@ -12,6 +12,7 @@ from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
+from stepwell.driver.backends import find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.lowered import Lowered, check_main, derive_signature
 from stepwell.driver.pipeline import Pipeline
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
 OnLevel = Callable[[str, float], None]
-CODE_LEVELS = LEVELS[-2:]
-"""Code is made from either: from the first, each function goes the rest of the way by itself, beside the others."""
 
 
 @checked
@@ -85,9 +84,16 @@ def read_ir(
     return lowered
 
 
-def code_level(level: str, *, watched: bool) -> str:
-    """How far down a model goes as a whole before code is made of it: all the way if it is there already, or if somebody watches the passes."""
-    return LEVELS[-1] if level == LEVELS[-1] or watched else CODE_LEVELS[0]
+def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
+    """How far down a model at `level` goes as a whole before its backend makes code of it: all the way if somebody watches the passes.
+
+    Raises InputError if the level is below all that the backend makes code from.
+    """
+    levels: Sequence[str] = find_backend(options.backend).levels
+    below = [candidate for candidate in levels if LEVELS.index(candidate) >= LEVELS.index(level)]
+    if not below:
+        raise InputError(f"backend '{options.backend}' makes code from {' or '.join(levels)}; the model is at level {level} already")
+    return below[-1] if watched else below[0]
 
 
 @checked

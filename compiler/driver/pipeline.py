@@ -13,12 +13,11 @@ from stepwell.dialects.support.errors import InputError, PipelineError, shown
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
-from stepwell.driver.default_pipelines import DEFAULTS
-from stepwell.passes.framework.levels import LEVELS
+from stepwell.driver.backends import DEFAULT, find_backend
+from stepwell.passes.framework.levels import LEVELS, levels_between
 from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_options, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
-from stepwell.runtime.openmp import openmp
 
 PER_FUNCTION = "per-function"
 """What stands in a stage's text around the passes that are run on each function by itself."""
@@ -74,10 +73,11 @@ class Pipeline:
         self.name = name
 
     @staticmethod
-    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline") -> "Pipeline":
+    def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", last: str = LEVELS[-1]) -> "Pipeline":
         """The pipeline that `text` holds: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
 
-        Stages that are not named are those of `base`. Raises PipelineError, naming what is unknown, in a wrong stage or missing.
+        Stages that are not named are those of `base`. It goes down to the level `last`, with a base as far as that.
+        Raises PipelineError, naming what is unknown, in a wrong stage or missing.
         """
         if not isinstance(text, str):
             raise InputError(f"{name}: expected text, got {shown(text)}")
@@ -91,10 +91,14 @@ class Pipeline:
         except PipelineError as error:
             raise PipelineError(f"{name}: {error.args[0]}") from None
         known = {stage.name: stage for stage in base.stages} if base is not None else {}
-        missing = [level for level in LEVELS[1:] if level not in given and level not in known]
+        levels = list(known) or levels_between(LEVELS[0], last)
+        missing = [level for level in levels if level not in given and level not in known]
         if missing:
             raise PipelineError(f"{name}: expected a stage for each level, there is none for {', '.join(missing)}")
-        pipeline = Pipeline([given.get(level) or known[level] for level in LEVELS[1:]], name)
+        below = [level for level in given if level not in levels]
+        if below:
+            raise PipelineError(f"{name}: stage '{below[0]}' cannot be in it: code is made from the level {levels[-1]}")
+        pipeline = Pipeline([given.get(level) or known[level] for level in levels], name)
         for stage in given.values():
             for step in stage.steps:
                 _check(step, stage.name, name)
@@ -102,25 +106,27 @@ class Pipeline:
 
     @staticmethod
     @checked
-    def default(target: "str | Target" = "host") -> "Pipeline":
-        """The pipeline that models go through for a target where no other is given, plugins' passes that have a place among them.
+    def default(target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
+        """The pipeline that models go through for a target and a backend where no other is given, plugins' passes that have a place among them.
 
-        Raises PipelineError if one of these cannot be put in its place. Without an OpenMP runtime loops that run on threads are plain ones.
+        Raises PipelineError if one of these cannot be put in its place.
         """
-        pipeline = _built_in("cpu", openmp=openmp() is not None)
-        return pipeline.with_placed(passes())
+        made = find_backend(backend)
+        pipeline = _parsed(made.pipeline(target), "default pipeline")
+        levels = [LEVELS[0], *(stage.name for stage in pipeline.stages)]
+        return pipeline.with_placed({name: cls for name, cls in passes().items() if cls.level in levels}).until(made.levels[-1], backend)
 
     @staticmethod
     @checked
-    def of(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host") -> "Pipeline":
-        """`given` itself, or what the file of that name, or the text, holds: stages that it does not name are the default ones for the target.
+    def of(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
+        """`given` itself, or what the file of that name, or the text, holds: stages that it does not name are the default ones.
 
         A string is a file's name unless it has a parenthesis in it. Raises PipelineError and InputError.
         """
         if isinstance(given, Pipeline):
-            return given
+            return given.until(find_backend(backend).levels[-1], backend)
         text, name = pipeline_text(given)
-        return Pipeline.parse(text, base=Pipeline.default(target), name=name)
+        return Pipeline.parse(text, base=Pipeline.default(target, backend), name=name)
 
     @cached_property
     def text(self) -> str:
@@ -149,6 +155,13 @@ class Pipeline:
             if stage.name == level:
                 return stage
         raise InputError(f"no stage reaches the level {shown(level)}; the stages are: {', '.join(s.name for s in self.stages)}")
+
+    def until(self, level: str, backend: str = DEFAULT) -> "Pipeline":
+        """The stages of this pipeline down to a level, from which a backend makes code. Raises PipelineError if it does not get there."""
+        names = [stage.name for stage in self.stages]
+        if level not in names:
+            raise PipelineError(f"{self.name}: it ends at the level {names[-1]}, and backend '{backend}' makes code from {level}")
+        return self if names[-1] == level else Pipeline(self.stages[: names.index(level) + 1], self.name)
 
     def find(self, name: str) -> Place:
         """Where the pass that `name` says stands. Raises PipelineError if none does, or several do."""
@@ -318,11 +331,8 @@ def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
 
 
 @cache
-def _built_in(kind: str, *, openmp: bool) -> Pipeline:
-    pipeline = Pipeline([_stage(element) for element in parse_pipeline(_uncommented(DEFAULTS[kind]))], "default pipeline")
-    for name in () if openmp else ("convert-scf-to-openmp", "convert-openmp-to-llvm"):
-        pipeline = pipeline.remove(name)
-    return pipeline
+def _parsed(text: str, name: str) -> Pipeline:
+    return Pipeline([_stage(element) for element in parse_pipeline(_uncommented(text))], name)
 
 
 def _uncommented(text: str) -> str:

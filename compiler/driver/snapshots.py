@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from stepwell.dialects.support.processes import Lock
+from stepwell.driver.backends import find_backend
 from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
@@ -14,15 +15,17 @@ if TYPE_CHECKING:
 class Snapshots:
     """Lowers a model again, as far down as somebody wants to see it. `start` gives it at the level `first`."""
 
-    def __init__(self, first: str, start: "Callable[[], Lowered]") -> None:
-        self.levels = LEVELS[LEVELS.index(first) :]
+    def __init__(self, first: str, start: "Callable[[], Lowered]", backend: str) -> None:
+        self.backend = find_backend(backend)
+        self.levels = LEVELS[LEVELS.index(first) : LEVELS.index(self.backend.levels[-1]) + 1]
         self._start = start
         self._lowered: Lowered | None = None
         self._lock = Lock()
 
     def by_level(self) -> Mapping[str, Callable[[], str]]:
-        """A function for each level there is, and for the LLVM IR."""
-        return {**{level: partial(self._text, level) for level in self.levels}, "llvm-ir": self._llvm_ir}
+        """A function for each level there is, and for what the backend translates the last one to."""
+        translations = {name: partial(self._translation, name) for name in self.backend.translations()}
+        return {**{level: partial(self._text, level) for level in self.levels}, **translations}
 
     def _at(self, level: str) -> "Lowered":
         from stepwell.driver.lowering import descend
@@ -37,8 +40,6 @@ class Snapshots:
         with self._lock:
             return str(self._at(level).snapshots[level].get_asm(enable_debug_info=True))
 
-    def _llvm_ir(self) -> str:
-        from stepwell.codegen.artifacts import llvm_ir
-
+    def _translation(self, name: str) -> str:
         with self._lock:
-            return llvm_ir(self._at(LEVELS[-1]).module)
+            return str(self.backend.translations()[name](self._at(self.levels[-1])))

@@ -1,7 +1,6 @@
-"""A compiled model: checks the arrays it is given, runs the native code, tells what it is made of."""
+"""A compiled model: checks the arrays it is given, has a backend's code run on them, tells what it is made of."""
 
 import bisect
-import collections
 import itertools
 import math
 import operator
@@ -14,9 +13,8 @@ import numpy as np
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
-from stepwell.runtime.buffers import address, aligned_empty
-from stepwell.runtime.loader import LoadedCode
-from stepwell.runtime.openmp import openmp
+from stepwell.runtime.buffers import address
+from stepwell.runtime.executable import Executable
 
 if TYPE_CHECKING:
     from stepwell.dialects.core.types import TensorType
@@ -53,10 +51,9 @@ class Memory:
 
 
 class CompiledModel:
-    """Native code for a model of fixed shapes. Safe to call from several threads at once.
+    """Code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. The native `main` takes an array of pointers: for each input, each output and each hidden result, which tells how
-    far indices reach, then the weight arena and the workspace; `texts` gives the IR of each level it knows, when it is asked for.
+    Made by `stepwell.compile`. `executable` is what a backend loaded; `texts` gives the IR of each level it knows, when it is asked for.
     """
 
     def __init__(
@@ -64,7 +61,7 @@ class CompiledModel:
         *,
         inputs: Sequence[TensorInfo],
         outputs: Sequence[TensorInfo],
-        code: LoadedCode,
+        executable: Executable,
         weights: np.ndarray,
         workspace_bytes: int,
         threads: int,
@@ -88,16 +85,13 @@ class CompiledModel:
         self._names = tuple(info.name for info in self.inputs)
         self._slots = [(_TruthSlot if info.dtype == np.bool_ else _Slot)(info, "input") for info in self.inputs]
         self._out_slots = [_Slot(info, "output") for info in self.outputs]
-        self.weights = weights  # keeps the memory that the address is of
+        self.weights = weights
         """The arena of all weights, read-only."""
-        self._weights_address = address(weights)
         self.checks = IndexChecks(checks)
         """What is looked at when a run is over."""
         self._checked = bool(checks)
-        self._main = code.packed_function("main", len(self.inputs) + len(self.outputs) + len(self.checks.widths) + 2)
-        self._openmp = openmp()
-        # Workspaces that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic.
-        self._workspaces: collections.deque[np.ndarray] = collections.deque()
+        self.executable = executable
+        self._execute = executable.run
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; the outputs in the model's order.
@@ -139,32 +133,15 @@ class CompiledModel:
             else:
                 results = self._destinations(out)
                 given = _apart(given, results)
-            try:
-                workspace = self._workspaces.pop()
-            except IndexError:
-                workspace = aligned_empty(self.memory.workspace_bytes)
-        except (MemoryError, OSError) as error:  # the second from mapping memory
+            if not self._checked:
+                self._execute(given, results)
+                return results
+            hidden = self.checks.buffer()
+            self._execute(given, [*results, *self.checks.parts(hidden)])
+        except MemoryError as error:
             sizes = f"{sum(slot.nbytes for slot in self._out_slots)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
-        addresses = [address(array) for array in given]
-        addresses += [address(array) for array in results]
-        hidden = None
-        if self._checked:
-            hidden = self.checks.buffer()
-            addresses += self.checks.addresses(hidden)
-        try:
-            if self._openmp is None:
-                self._main(*addresses, self._weights_address, address(workspace))
-            else:
-                before = self._openmp.set_threads(self.threads)
-                try:
-                    self._main(*addresses, self._weights_address, address(workspace))
-                finally:
-                    self._openmp.set_threads(before)
-        finally:
-            self._workspaces.append(workspace)
-        if hidden is not None:
-            self.checks.raise_any(hidden)
+        self.checks.raise_any(hidden)
         return results
 
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -193,10 +170,9 @@ class IndexChecks:
         """Memory for all hidden results of a run."""
         return np.empty(self._starts[-1], np.uint64)
 
-    def addresses(self, buffer: np.ndarray) -> list[int]:
-        """Of each hidden result."""
-        base = address(buffer)
-        return [base + 8 * start for start in self._starts[:-1]]
+    def parts(self, buffer: np.ndarray) -> list[np.ndarray]:
+        """The memory of each hidden result."""
+        return [buffer[start:end] for start, end in itertools.pairwise(self._starts)]
 
     def raise_any(self, buffer: np.ndarray) -> None:
         """Raise IndexRangeError, for the first node that has one, if an index was out of range."""

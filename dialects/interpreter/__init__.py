@@ -9,7 +9,7 @@ from stepwell.dialects.interpreter import control, scalars, structured, tensors 
 from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, meaning
 from stepwell.dialects.support.errors import IRError
 
-__all__ = ["MEANINGS", "Interpreter", "interpret", "meaning"]
+__all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "signless"]
 
 
 def interpret(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -22,3 +22,8 @@ def interpret(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.nda
     if "main" not in functions:
         raise IRError("the module has no function @main")
     return Interpreter(functions).call("main", arguments)
+
+
+def signless(array: np.ndarray) -> np.ndarray:
+    """An array as the interpreter takes it: below the level graph unsigned integers are signless, which here is signed."""
+    return array.view(f"i{array.itemsize}") if array.dtype.kind == "u" else array

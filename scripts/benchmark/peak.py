@@ -5,7 +5,7 @@ import time
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.target.description import Target
 from stepwell.dialects.target.registry import resolve
-from stepwell.driver.native import compile_ir
+from stepwell.driver.build import compile_ir
 
 __all__ = ["peak_flops", "source"]
 

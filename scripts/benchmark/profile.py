@@ -58,7 +58,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
 
 def _addresses(model: CompiledModel, arrays: list[np.ndarray], hidden: np.ndarray, workspace: np.ndarray) -> list[int]:
     """The arguments of @main."""
-    return [*map(address, arrays), *model.checks.addresses(hidden), address(model.weights), address(workspace)]
+    return [*map(address, arrays), *map(address, model.checks.parts(hidden)), address(model.weights), address(workspace)]
 
 
 def _replay(bound: list[tuple[Callable[..., None], list[int]]], main: Callable[[], None], repeats: int) -> tuple[list[list[float]], list[float]]:

@@ -15,7 +15,7 @@ from random_graphs.noise import MORE_RUNS, RUNS, Bounds, bounds
 
 from stepwell.analysis.interpretation import interpret
 from stepwell.dialects.support.errors import StepwellError, UnsupportedError
-from stepwell.driver import lowering, native
+from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 from stepwell.importer import import_model
 from stepwell.passes.framework.levels import MEANT
@@ -38,7 +38,7 @@ def examine(case: Case) -> list[Finding]:
     say("compile")
     try:
         lowered = lowering.lower(case.model, "affine", target=case.target, disable=case.disable, strict=case.strict)
-        parts = native.make_parts(lowered, None, None)
+        parts = build.make_artifact(lowered, None, None)
     except UnsupportedError as error:
         return [{"kind": "refused", "text": error.args[0]}]
     except StepwellError as error:

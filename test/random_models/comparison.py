@@ -16,7 +16,7 @@ from random_models.bounded_net import BoundedNet
 from random_models.convolutions import convolution_net
 from random_models.matmuls import matmul_net
 
-from stepwell.driver import lowering, native
+from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 from stepwell.driver.pipeline import Pipeline
 
@@ -77,7 +77,7 @@ def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)
     lowered = lowering.lower(example.model, "affine", target=example.target, disable=example.disable)
-    parts = native.make_parts(lowered, None, None)
+    parts = build.make_artifact(lowered, None, None)
     results = {}
     for threads in THREADS:
         model = assemble(parts, threads=threads, texts={}, timings={})

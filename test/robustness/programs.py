@@ -205,7 +205,7 @@ def interrupt_runs(size: int, rounds: int) -> tuple[int, int]:
         except KeyboardInterrupt:
             count += 1
         assert np.array_equal(model(*arrays)[0], want)
-    return count, len(model._workspaces)
+    return count, len(model.executable.workspaces)
 
 
 def need_no_compiler_processes() -> None:

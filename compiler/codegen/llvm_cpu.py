@@ -1,0 +1,114 @@
+"""The backend that is built in: machine code by LLVM for the CPU, an object for each function, linked in memory."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from stepwell.cache.disk import Cache, key_of
+from stepwell.cache.fingerprint import code_generation
+from stepwell.dialects.core.index_checks import widths
+from stepwell.dialects.target.description import Target
+from stepwell.driver.artifact import Artifact
+from stepwell.driver.backend import Backend, Code
+from stepwell.driver.backends import DEFAULT, register_backend
+from stepwell.driver.default_pipelines import CPU, WITH_OPENMP
+from stepwell.passes.framework.levels import LEVELS
+from stepwell.runtime.executable import Executable, NativeExecutable
+from stepwell.runtime.loader import load
+from stepwell.runtime.openmp import openmp
+
+if TYPE_CHECKING:
+    from stepwell.codegen.objects import Unit
+    from stepwell.driver.lowered import Lowered
+
+
+@register_backend(DEFAULT)
+class LLVMOnCPU(Backend):
+    """Code is made from the level llvm, or from affine: then each function is taken down by itself, in processes beside each other."""
+
+    levels = LEVELS[-2:]
+    description = "machine code by LLVM for the CPU"
+
+    def pipeline(self, target: "str | Target") -> str:
+        """Without an OpenMP runtime loops that run on threads are plain ones."""
+        text = CPU
+        for name in () if openmp() is not None else WITH_OPENMP:
+            text = text.replace(f"{name}, ", "").replace(f"{name},", "")
+        return text
+
+    def prepare(self) -> None:
+        """Start the compiler's processes."""
+        from stepwell.codegen.pool import prestart
+
+        prestart()
+
+    def generate(self, lowered: "Lowered", store: Cache | None, reached: Callable[[], None]) -> Code:
+        """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
+        from stepwell.codegen.objects import split_module
+        from stepwell.driver.pipeline import grouped
+        from stepwell.passes.framework.runner import PassRunner
+
+        pipeline, level = "", self.levels[-1]
+        runner = PassRunner(lowered.state, optimistic=True)
+        if lowered.level != level:
+            stage = lowered.pipeline.stage(level)
+            pipeline = grouped(stage.per_function)
+            runner.run(lowered.module, grouped(stage.whole), level=level)
+        else:  # written by hand, its @main may still take each argument by itself
+            runner.run(lowered.module, "pack-arguments", level=level)
+        units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
+        if pipeline:  # the rest of this level is part of making the objects
+            reached()
+        objects, keys = _objects(units, lowered.target, store)
+        return Code(objects, len(objects) - 1, keys)
+
+    def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
+        """Objects that are linked into this process."""
+        arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
+        code = load(artifact.objects)
+        return NativeExecutable(code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments)
+
+    def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
+        """LLVM IR."""
+
+        def llvm_ir(lowered: "Lowered") -> str:
+            from stepwell.codegen import artifacts  # here and below, because the bindings take long to load
+
+            return artifacts.llvm_ir(lowered.module)
+
+        return {"llvm-ir": llvm_ir}
+
+    def listings(self) -> Mapping[str, Callable[[Artifact], str]]:
+        """The disassembly of the objects."""
+
+        def disassembled(artifact: Artifact) -> str:
+            from stepwell.codegen import artifacts
+
+            return artifacts.assembly(artifact.objects, artifact.nodes)
+
+        return {"asm": disassembled}
+
+    def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
+        """One object of all functions."""
+
+        def whole_object(lowered: "Lowered") -> bytes:
+            from stepwell.codegen import artifacts
+
+            return artifacts.whole_object(lowered.module)
+
+        return {"obj": whole_object}
+
+
+def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tuple[dict[str, bytes], dict[str, str]]:
+    """The object of each unit by its name, and its key in the cache if it is there."""
+    from stepwell.codegen.pool import compile_units
+
+    generation = code_generation(target) if store is not None else None
+    if store is None or generation is None:
+        return compile_units(units), {}
+    keys = {unit.name: key_of(generation, unit.name, unit.bytecode, unit.pipeline) for unit in units}
+    known = {name: store.get("objects", key) for name, key in keys.items()}
+    made = compile_units([unit for unit in units if known[unit.name] is None])
+    kept = {name: key for name, key in keys.items() if name not in made or store.put("objects", key, made[name])}
+    return {name: data if data is not None else made[name] for name, data in known.items()}, kept

@@ -1,0 +1,112 @@
+"""From a lowered model to code: its backend makes that, its weights are packed meanwhile."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from typing import TypeAlias, Unpack
+
+import numpy as np
+
+from stepwell.cache.disk import Cache, Kept, key_of
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.target.cores import thread_count
+from stepwell.driver.arguments import checked
+from stepwell.driver.artifact import Artifact, assemble
+from stepwell.driver.backend import Code
+from stepwell.driver.backends import find_backend
+from stepwell.driver.lowered import Lowered
+from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
+from stepwell.driver.snapshots import Snapshots
+from stepwell.options import CompileFields, CompileOptions
+from stepwell.passes.framework.instrumentation import stopwatch
+from stepwell.passes.framework.runner import Instrumentation
+from stepwell.runtime.buffers import arena_chunks, pack_arena
+from stepwell.runtime.model import CompiledModel, TensorInfo
+
+Packing: TypeAlias = Future[np.ndarray | Kept]
+"""The arena of all weights, once it is there: in memory, or in the cache."""
+
+
+@checked
+def compile_ir(
+    text: str, level: str, weights: WeightTable, *, threads: int | None = None, name: str = "<string>", options: CompileOptions | None = None,
+    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
+) -> CompiledModel:  # fmt: skip
+    """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
+    threads = thread_count(threads)
+    lowered = read_ir(text, level, weights, name=name, options=CompileOptions.of(options, given, "compile_ir"))
+    descend(lowered, code_level(lowered.options, level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
+    return build(lowered, threads=threads, on_level=on_level)
+
+
+@checked
+def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
+    """Code for a model at one of the levels that its backend makes code from; the module is used up."""
+    threads = thread_count(threads)
+    texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
+    last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
+
+    def read_again() -> Lowered:
+        return read_ir(texts[last](), last, lowered.weights, options=below)
+
+    again = Snapshots(last, read_again, lowered.options.backend) if last in texts else None
+    artifact = make_artifact(lowered, None, on_level)
+    return assemble(artifact, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
+
+
+def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
+    """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
+    offsets, size = lowered.info.arena, lowered.info.weights_bytes
+    beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
+    packing = beside.submit(_weights, lowered.weights, offsets, size, store)
+    beside.shutdown(wait=False)
+    return packing
+
+
+def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None) -> Artifact:
+    """The code and the packed weights of a model at a level that its backend makes code from. Its module is used up.
+
+    `store` gives the code that was made before and gets the other; it gets the weights too if they are not being packed already.
+    """
+    clock = stopwatch()
+    backend = find_backend(lowered.options.backend)
+    packing = packing or start_packing(lowered, store)
+
+    def at_the_last_level() -> None:
+        nonlocal clock
+        reached(lowered, backend.levels[-1], clock(), on_level)
+        clock = stopwatch()
+
+    info = lowered.info
+    artifact = Artifact(
+        inputs=[TensorInfo.of(n, t) for n, t in info.inputs],
+        outputs=[TensorInfo.of(n, t) for n, t in info.outputs],
+        objects={}, weights=np.empty(0, np.uint8), workspace_bytes=info.workspace_bytes,
+        nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
+        backend=lowered.options.backend,
+    )  # fmt: skip
+    code = backend.generate(lowered, store, at_the_last_level)
+    artifact.objects, artifact.kernels = code.objects, code.kernels
+    artifact.object_keys = code.keys if store is None else {**_kept(store, code), **code.keys}
+    artifact.weights = packing.result()
+    if isinstance(artifact.weights, Kept):
+        artifact.weights_key = artifact.weights.key
+    reached(lowered, "obj", clock(), on_level)
+    return artifact
+
+
+def _kept(store: Cache, code: Code) -> dict[str, str]:
+    """Where the cache has what the backend did not put there by itself."""
+    keys = {name: key_of("code", data) for name, data in code.objects.items() if name not in code.keys}
+    return {name: key for name, key in keys.items() if store.put("objects", key, code.objects[name])}
+
+
+def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> np.ndarray | Kept:
+    """The arena of all weights, in a file of the cache if that can be, or in memory."""
+    kept = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
+    return pack_arena(weights, offsets, size) if kept is None else kept
+
+
+def _printer(op: ir.Operation) -> Callable[[], str]:
+    return lambda: str(op.get_asm(enable_debug_info=True))

@@ -1,0 +1,61 @@
+"""What runs a model: the interface of loaded code, and native code behind it."""
+
+import collections
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.loader import LoadedCode
+from stepwell.runtime.openmp import openmp
+
+
+class Executable(Protocol):
+    """Loaded code of a model, with its weights. Safe to call from several threads at once."""
+
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
+
+        Behind the model's own outputs come those that tell how far indices reach, if it has such (`IndexCheck`). May raise MemoryError.
+        """
+
+
+class NativeExecutable:
+    """Native code. Its `main` takes an array of pointers: for each input and each output, then the weight arena and the workspace."""
+
+    def __init__(self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int) -> None:
+        self.main = code.packed_function("main", arguments + 2)
+        self.threads = threads
+        self.workspace_bytes = workspace_bytes
+        self._weights = weights  # keeps the memory that the address is of
+        self._weights_address = address(weights)
+        self._openmp = openmp()
+        self.workspaces: collections.deque[np.ndarray] = collections.deque()
+        """Those that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic."""
+
+    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+        """See `Executable`."""
+        try:
+            workspace = self.workspaces.pop()
+        except IndexError:
+            workspace = self._new_workspace()
+        addresses = [address(array) for array in inputs]
+        addresses += [address(array) for array in outputs]
+        try:
+            if self._openmp is None:
+                self.main(*addresses, self._weights_address, address(workspace))
+            else:
+                before = self._openmp.set_threads(self.threads)
+                try:
+                    self.main(*addresses, self._weights_address, address(workspace))
+                finally:
+                    self._openmp.set_threads(before)
+        finally:
+            self.workspaces.append(workspace)
+
+    def _new_workspace(self) -> np.ndarray:
+        try:
+            return aligned_empty(self.workspace_bytes)
+        except OSError as error:  # from mapping memory
+            raise MemoryError(str(error)) from error

@@ -1,0 +1,171 @@
+"""Backends: chosen by name, part of the key, each with its own pipeline, code and loader; what is said of a model's inputs is the same for all."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import stepwell
+from stepwell.cli.main import main as command
+from stepwell.dialects.support.errors import IndexRangeError, InputError, PipelineError
+from stepwell.driver import backends
+from stepwell.driver.backend import Backend
+from stepwell.driver.plugins import load_file
+from stepwell.options import CompileOptions
+
+PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "plugins" / "numpy_backend.py"
+RANDOM = np.random.default_rng(5)
+X, W = RANDOM.standard_normal((2, 3, 9, 9), np.float32), RANDOM.standard_normal((8, 3, 3, 3), np.float32)
+
+
+def network() -> onnx.ModelProto:
+    value = helper.make_tensor_value_info
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["r"], name="relu"),
+        helper.make_node("MaxPool", ["r"], ["y"], name="pool", kernel_shape=[3, 3], strides=[3, 3]),
+    ]
+    graph = helper.make_graph(
+        nodes, "net", [value("x", TensorProto.FLOAT, ["n", 3, 9, 9])], [value("y", TensorProto.FLOAT, ["n", 8, 3, 3])], [numpy_helper.from_array(W, "w")]
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def gather() -> onnx.ModelProto:
+    """Rows of a table of unsigned numbers: indices are looked at when a run is over."""
+    value = helper.make_tensor_value_info
+    table = numpy_helper.from_array(np.arange(250, 256, dtype=np.uint8).reshape(3, 2), "table")
+    sides = [value("i", TensorProto.INT64, [4])], [value("y", TensorProto.UINT8, [4, 2])]
+    graph = helper.make_graph([helper.make_node("Gather", ["table", "i"], ["y"], name="rows")], "net", *sides, [table])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.fixture(autouse=True)
+def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backends, "_REGISTERED", dict(backends._REGISTERED))
+    load_file(PLUGIN)
+    if "numpy" not in backends._REGISTERED:  # the file was loaded by the test before
+        [cls] = [cls for cls in Backend.__subclasses__() if cls.__name__ == "NumpyBackend"]
+        backends.register_backend("numpy")(cls)
+
+
+def test_one_model_by_both() -> None:
+    for target in ("host", "aarch64-neon"):
+        model = stepwell.compile(network(), shapes={"x": X.shape}, backend="numpy", target=target)
+        native = stepwell.compile(network(), shapes={"x": X.shape}, threads=1)
+        want, got = native.run({"x": X})["y"], model.run({"x": X})["y"]
+        np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+        assert model.memory.weights_bytes > 0
+        assert "sched" in model.ir("scheduled")
+        assert list(model.timings) == ["graph", "graph-opt", "linalg", "scheduled", "obj"]
+
+
+def test_errors_are_the_same() -> None:
+    said = []
+    for backend in ("llvm", "numpy"):
+        model, rows = stepwell.compile(network(), backend=backend), stepwell.compile(gather(), backend=backend)
+        np.testing.assert_array_equal(rows.run({"i": np.array([2, -3, 0, 1])})["y"], [[254, 255], [250, 251], [250, 251], [252, 253]])
+        messages = []
+        for wrong in ({"x": X.astype(np.float64)}, {"x": X[:, :2]}, {}, {"x": X, "z": X}, {"x": X.tolist()}):
+            with pytest.raises(InputError) as error:
+                model.run(wrong)
+            messages.append(str(error.value))
+        with pytest.raises(InputError) as error:
+            rows.run({"i": np.arange(4)}, out={"y": np.zeros((4, 2), np.int8)})
+        with pytest.raises(IndexRangeError) as index:
+            rows.run({"i": np.array([0, 1, 2, 3])})
+        said.append([*messages, str(error.value), str(index.value)])
+    assert said[0] == said[1]
+
+
+def test_levels_and_pipeline_end_where_code_is_made() -> None:
+    pipeline = stepwell.Pipeline.default(backend="numpy")
+    assert [stage.name for stage in pipeline.stages] == ["graph-opt", "linalg", "scheduled"]
+    assert stepwell.Pipeline.default().until("scheduled") == pipeline
+    longer = stepwell.Pipeline.default().remove("use-panels")
+    assert CompileOptions(backend="numpy", pipeline=longer).passes() == longer.until("scheduled")
+    with pytest.raises(PipelineError, match="it ends at the level scheduled, and backend 'llvm' makes code from llvm"):
+        CompileOptions(pipeline=pipeline).passes()
+    with pytest.raises(PipelineError, match=r"stage 'llvm' cannot be in it: code is made from the level scheduled"):
+        CompileOptions(backend="numpy", pipeline="llvm(cse)")
+    with pytest.raises(InputError, match="no stage reaches the level 'affine'; the stages are: graph-opt, linalg, scheduled"):
+        stepwell.lower(network(), "affine", shapes={"x": X.shape}, backend="numpy")
+    model = stepwell.compile(network(), shapes={"x": X.shape}, backend="numpy")
+    with pytest.raises(InputError, match="unknown level 'asm'; known: graph, graph-opt, linalg, scheduled$"):
+        model.ir("asm")
+    lowered = stepwell.lower(network(), "affine", shapes={"x": X.shape})
+    with pytest.raises(InputError, match="backend 'numpy' makes code from scheduled; the model is at level affine already"):
+        stepwell.compile_ir(lowered.text(), "affine", lowered.weights, backend="numpy")
+
+
+@pytest.mark.usefixtures("cache_folder")
+def test_the_cache_tells_backends_apart() -> None:
+    """In processes of their own, as a user runs them."""
+    levels = [run_in_process(backend) for backend in ("numpy", "llvm", "numpy", "llvm")]
+    assert [level.split()[0] for level in levels] == ["graph", "graph", "cache", "cache"]
+    assert len({level.split()[1] for level in levels[::2]}) == 1
+
+
+def run_in_process(backend: str) -> str:
+    text = (
+        "import sys, numpy as np, stepwell; from stepwell.driver.plugins import load_file; load_file(sys.argv[1])\n"
+        f"model = stepwell.compile(sys.stdin.buffer.read(), backend={backend!r}, shapes={{'x': (1, 3, 9, 9)}})\n"
+        "print(list(model.timings)[0], model.run({'x': np.ones((1, 3, 9, 9), np.float32)})['y'].sum(), model.kernels)"
+    )
+    ended = subprocess.run([sys.executable, "-c", text, PLUGIN], input=network().SerializeToString(), capture_output=True, check=False, env=os.environ)
+    assert ended.returncode == 0, ended.stderr.decode()
+    return ended.stdout.decode()
+
+
+def test_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown backend 'cuda'; known: llvm, numpy"):
+        stepwell.compile(network(), backend="cuda")
+    assert command(["pipeline", "--backend", "cuda"]) == 2
+    assert "--backend: unknown backend 'cuda'; known: llvm" in capsys.readouterr().err
+    assert CompileOptions().key() != CompileOptions(backend="numpy").key()
+    onnx.save(network(), tmp_path / "net.onnx")
+    assert command(["compile", str(tmp_path / "net.onnx"), "--shape", "x=1x3x9x9", "--backend", "numpy", "--emit", "llvm-ir"]) == 2
+    assert "--emit llvm-ir: backend numpy knows graph, graph-opt, linalg, scheduled\n" in capsys.readouterr().err
+
+
+def test_the_command_runs_and_shows_it(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "net.onnx")
+    plugin = ["--load", str(PLUGIN), "--backend", "numpy"]
+    assert command(["run", str(tmp_path / "net.onnx"), "--shape", "x=2x3x9x9", *plugin, "--check", "onnxruntime"]) == 0
+    assert " ok" in capsys.readouterr().out
+    assert command(["pipeline", *plugin]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("backend: numpy, code from scheduled: numpy, op by op: slow and exact; from ")
+    assert str(PLUGIN) in shown.splitlines()[0]
+    assert "to scheduled" in shown
+    assert "to affine" not in shown
+    ir = tmp_path / "net.mlir"
+    assert command(["compile", str(tmp_path / "net.onnx"), "--shape", "x=2x3x9x9", "--emit", "linalg", "-o", str(ir)]) == 0
+    assert command(["run", str(ir), "--from", "linalg", *plugin, "--check", f"onnxruntime:{tmp_path / 'net.onnx'}"]) == 0
+
+
+class Part(Backend):
+    levels: Sequence[str] = ("linalg",)
+
+    def check_target(self, target: object) -> None:
+        if target != "host":
+            raise InputError(f"target '{target}': this backend makes code for the host")
+
+
+def test_registering() -> None:
+    with pytest.raises(InputError, match="backend 'llvm' is already there"):
+        backends.register_backend("llvm")(Part)
+    backends.register_backend("part")(Part)
+    with pytest.raises(InputError, match="backend 'part' is already there"):
+        backends.register_backend("part")(type("Other", (Part,), {}))
+    for levels in ((), ("graph-opt",), ("scheduled", "linalg"), ("asm",)):
+        with pytest.raises(InputError, match="expected levels to make code from, among linalg, scheduled, affine, llvm, highest first"):
+            backends.register_backend("wrong")(type("Wrong", (Backend,), {"levels": levels}))
+    with pytest.raises(InputError, match="this backend makes code for the host"):
+        CompileOptions(backend="part", target="x86-64-v2")
