@@ -1,6 +1,5 @@
 """Backends: chosen by name, part of the key, each with its own pipeline, code and loader; what is said of a model's inputs is the same for all."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -31,9 +30,8 @@ def network() -> onnx.ModelProto:
         helper.make_node("Relu", ["c"], ["r"], name="relu"),
         helper.make_node("MaxPool", ["r"], ["y"], name="pool", kernel_shape=[3, 3], strides=[3, 3]),
     ]
-    graph = helper.make_graph(
-        nodes, "net", [value("x", TensorProto.FLOAT, ["n", 3, 9, 9])], [value("y", TensorProto.FLOAT, ["n", 8, 3, 3])], [numpy_helper.from_array(W, "w")]
-    )
+    sides = [value("x", TensorProto.FLOAT, ["n", 3, 9, 9])], [value("y", TensorProto.FLOAT, ["n", 8, 3, 3])]
+    graph = helper.make_graph(nodes, "net", *sides, [numpy_helper.from_array(W, "w")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
@@ -97,7 +95,7 @@ def test_levels_and_pipeline_end_where_code_is_made() -> None:
     with pytest.raises(InputError, match="no stage reaches the level 'affine'; the stages are: graph-opt, linalg, scheduled"):
         stepwell.lower(network(), "affine", shapes={"x": X.shape}, backend="numpy")
     model = stepwell.compile(network(), shapes={"x": X.shape}, backend="numpy")
-    with pytest.raises(InputError, match="unknown level 'asm'; known: graph, graph-opt, linalg, scheduled$"):
+    with pytest.raises(InputError, match=r"unknown level 'asm'; known: graph, graph-opt, linalg, scheduled$"):
         model.ir("asm")
     lowered = stepwell.lower(network(), "affine", shapes={"x": X.shape})
     with pytest.raises(InputError, match="backend 'numpy' makes code from scheduled; the model is at level affine already"):
@@ -118,7 +116,7 @@ def run_in_process(backend: str) -> str:
         f"model = stepwell.compile(sys.stdin.buffer.read(), backend={backend!r}, shapes={{'x': (1, 3, 9, 9)}})\n"
         "print(list(model.timings)[0], model.run({'x': np.ones((1, 3, 9, 9), np.float32)})['y'].sum(), model.kernels)"
     )
-    ended = subprocess.run([sys.executable, "-c", text, PLUGIN], input=network().SerializeToString(), capture_output=True, check=False, env=os.environ)
+    ended = subprocess.run([sys.executable, "-c", text, PLUGIN], input=network().SerializeToString(), capture_output=True, check=False)
     assert ended.returncode == 0, ended.stderr.decode()
     return ended.stdout.decode()
 

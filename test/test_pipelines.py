@@ -255,3 +255,19 @@ def test_wrong_command_lines(sum_model: Path, arguments: tuple[str, ...], messag
     ended = command("run", sum_model, *arguments)
     assert ended.returncode == 2
     assert message in ended.stderr
+
+
+def test_each_pass_says_what_it_does() -> None:
+    """Upstream's too, of which no summary is about a pass that does not exist."""
+    from stepwell.cli.listing import summary
+    from stepwell.passes.framework.registry import passes
+    from stepwell.passes.framework.upstream import upstream_passes, upstream_summary
+    from stepwell.passes.framework.upstream_summaries import SUMMARIES
+
+    assert not SUMMARIES.keys() - upstream_passes().keys()
+    for stage in DEFAULT.stages:
+        for step in stage.steps:
+            text = summary(passes()[step.name]) if step.name in passes() else upstream_summary(step.name)
+            assert text.endswith("."), step.name
+    shown = command("pipeline").stdout
+    assert "Compute once what several ops compute from the same operands." in shown

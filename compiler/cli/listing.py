@@ -9,7 +9,7 @@ from typing import Any
 from stepwell.dialects.core.mlir import attribute_fields, make_context, operand_fields, registered_dialects, result_fields
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.registry import Pass, passes
-from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes
+from stepwell.passes.framework.upstream import upstream_dialects, upstream_options, upstream_passes, upstream_summary
 
 WIDTH = 120
 
@@ -27,7 +27,7 @@ def passes_text() -> str:
     for name, anchor in upstream_passes().items():
         options = " ".join(f"{option}={value}" for option, value in upstream_options(name, context).items())
         lines.append(f"  --{name}  (on {anchor})")
-        lines += _wrapped(options, "      ")
+        lines += [*_wrapped(upstream_summary(name), "      "), *_wrapped(options, "      ")]
     return "\n".join([*lines, ""])
 
 

@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--shape goes with MODEL")
     from stepwell.cli.listing import option_values, summary
     from stepwell.passes.framework.registry import passes
+    from stepwell.passes.framework.upstream import upstream_summary
 
     known, measured = passes(), {}
     if options.model is not None:
@@ -57,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
             values = option_values(cls, step.element.options) if cls is not None else _written(step.element.options)
             switches = ", ".join(cls.techniques) if cls is not None else ""
             by = _by(cls.__module__) if cls is not None else "MLIR"
-            rows.append([where, *own, values, summary(cls) if cls is not None else "", switches, by])
+            rows.append([where, *own, values, summary(cls) if cls is not None else upstream_summary(step.name), switches, by])
             if stage.cut == i + 1:
                 rows.append(["— from here on each function by itself —"] + [""] * (len(rows[-1]) - 1))
         header = ("pass", *(("time", "changes") if measured else ()), "options", "what it does", "switched off by --disable", "from")

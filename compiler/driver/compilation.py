@@ -41,8 +41,8 @@ def compile(
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
     How, is said by `options` or by its fields as keyword arguments: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
-    `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes when it
-    is first run; a `schedule` then is refused, as it is for one.
+    `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
+    when it is first run; a `schedule` then is refused, as it is for one.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
