@@ -26,7 +26,7 @@ ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 class CompileFields(TypedDict, total=False):
     """The fields of `CompileOptions`, as keyword arguments of whatever takes one."""
 
-    target: str | Target
+    target: str | Target | None
     backend: str
     shapes: Shapes | None
     pipeline: "PipelineSource | None"
@@ -44,8 +44,8 @@ class CompileOptions:
     Raises InputError (PipelineError, ScheduleError for what these files hold) naming the field that is wrong.
     """
 
-    target: str | Target = "host"
-    """The machine to compile for: its name, or its description."""
+    target: str | Target | None = None
+    """The machine to compile for: its name, or its description. By default that which IR is for, and else the host."""
     backend: str = DEFAULT
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
@@ -68,7 +68,7 @@ class CompileOptions:
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
                 check_argument(entry.name, value)
-        find_backend(self.backend).check_target(self.target)
+        find_backend(self.backend).check_target(self.machine)
         # Files are read now: what is compiled is what the key was made of.
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
@@ -78,7 +78,7 @@ class CompileOptions:
         if self.pipeline is not None:
             from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
 
-            normal["pipeline"] = Pipeline.of(self.pipeline, self.target, self.backend)
+            normal["pipeline"] = Pipeline.of(self.pipeline, self.machine, self.backend)
         for name, value in normal.items():
             object.__setattr__(self, name, value)
 
@@ -95,7 +95,12 @@ class CompileOptions:
 
     def key(self) -> str:
         """What compiled code depends on of this, as text: made of every field there is."""
-        return repr([(f.name, canonical(getattr(self, f.name))) for f in fields(self)])
+        return repr([(f.name, canonical(self.machine if f.name == "target" else getattr(self, f.name))) for f in fields(self)])
+
+    @property
+    def machine(self) -> str | Target:
+        """The machine to compile for where nothing else says one."""
+        return "host" if self.target is None else self.target
 
     @property
     def schedules(self) -> ScheduleFile | None:
@@ -106,7 +111,7 @@ class CompileOptions:
         """The pipeline with what is to be off switched off. Raises InputError for a switch that it does not have."""
         from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
 
-        pipeline = Pipeline.default(self.target, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
+        pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
         return pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
 

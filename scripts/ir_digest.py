@@ -4,7 +4,8 @@
     .venv/bin/python scripts/ir_digest.py [NETWORK ...] [--target NAME] [--against DIR] [--rename OLD=NEW]...
 
 With --against, the package of another checkout lowers the same networks, and the first operation that differs is shown. Locations,
-names of attributes and the digests in names of kernels do not count; --rename says which other words of that checkout's IR have new names.
+names of attributes, the description of the target and the digests in names of kernels do not count; --rename says which other words of that
+checkout's IR have new names.
 """
 
 import argparse
@@ -116,8 +117,9 @@ def lines(op: Any, numbers: dict[Any, str]) -> Iterator[str]:
 
 
 def attribute_names(op: Any) -> list[str]:
-    """The names of an operation's attributes."""
-    return [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
+    """The names of an operation's attributes, without the target of a module, of which a checkout may say more or less than another."""
+    names = [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
+    return [name for name in names if name != "target.description"]
 
 
 if __name__ == "__main__":

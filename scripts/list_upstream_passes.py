@@ -14,7 +14,7 @@ from pathlib import Path
 from stepwell.dialects.core.mlir import ir, make_context, passmanager
 
 TARGET = Path(__file__).resolve().parent.parent / "passes" / "framework" / "upstream_names.py"
-OURS = ("graph", "sched")
+OURS = ("graph", "sched", "target")
 LIBRARY = "_mlir_libs/libTorchMLIRAggregateCAPI"
 
 

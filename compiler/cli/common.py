@@ -56,10 +56,10 @@ def parse_limits(texts: list[str]) -> Limits:
         raise UsageError(f"--limit: {error.args[0]}") from None
 
 
-def check_target(name: str) -> None:
-    """Raise UsageError unless `--target` names a target: said once plugins, which may bring some, are loaded."""
+def check_target(name: str | None) -> None:
+    """Raise UsageError unless `--target`, if it is given, names a target: said once plugins, which may bring some, are loaded."""
     try:
-        check_name(name)
+        check_name("host" if name is None else name)
     except InputError as error:
         raise UsageError(f"--target: {error.args[0]}") from None
 

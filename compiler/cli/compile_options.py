@@ -22,7 +22,7 @@ def add_compile_options(parser: Parser) -> None:
     parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
-    add_schedule_options(parser, "host")
+    add_schedule_options(parser)
     backend = add("--backend", default=DEFAULT, metavar="NAME", help="what makes code and runs it")
     parser.late_help[backend] = lambda: f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
     add_limit_option(parser)
@@ -41,9 +41,9 @@ def add_pipeline_options(parser: Parser) -> None:
     add("--remove-pass", action="append", default=[], metavar="NAME", help="leave a pass out")
 
 
-def add_schedule_options(parser: Parser, default: str | None = None) -> None:
-    """`--target`, with its default, and `--schedule`."""
-    parser.add_argument("--target", default=default, metavar="NAME", help="the machine to compile for (default: host)")
+def add_schedule_options(parser: Parser) -> None:
+    """`--target` and `--schedule`."""
+    parser.add_argument("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
     text = "schedules for kernels of the model, to be used for those that would be chosen (stepwell inspect --emit-schedule writes such a file)"
     parser.add_argument("--schedule", metavar="FILE", help=text)
 
@@ -91,7 +91,7 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
         return None
     from stepwell.driver.pipeline import Pipeline
 
-    kind = options.target, options.backend
+    kind = options.target or "host", options.backend
     pipeline = Pipeline.default(*kind) if options.pipeline is None else Pipeline.of(options.pipeline, *kind)
     edits = {"insert-after": Pipeline.insert_after, "insert-before": Pipeline.insert_before, "replace-pass": Pipeline.replace}
     for flag, edit in edits.items():
@@ -108,7 +108,7 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
 def plugin_flags(options: argparse.Namespace) -> list[tuple[str, str]]:
     """The options of both tools that say what a pass may do, where they are given."""
     flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
-    return [*flags, ("--target", options.target)] if options.target not in (None, "host") else flags
+    return [*flags, ("--target", options.target)] if options.target is not None else flags
 
 
 def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:

@@ -24,7 +24,7 @@ def make_parser() -> Parser:
     add("--pass-pipeline", metavar="TEXT", help="the passes to run, in MLIR's pipeline syntax; a stage's name (graph-opt) is all of its passes")
     add("--load", action="append", default=[], metavar="FILE.py", help="run a plugin first; may be repeated")
     add("--weights", metavar="FILE", help="the weight table (default: FILE.safetensors beside FILE.mlir)")
-    add("--target", default="host", metavar="NAME", help="the machine to compile for (default: host)")
+    add("--target", metavar="NAME", help="the machine to compile for (default: the one that IR is for, else host)")
     add("--schedule", metavar="FILE", help="schedules for kernels, to be used for those that assign-schedules would choose")
     add_limit_option(parser)
     add("--split-input-file", action="store_true", help="treat the pieces between lines of '// -----' one by one")
@@ -111,7 +111,7 @@ def pipeline_of(options: argparse.Namespace, flags: Sequence[tuple[str, str]]) -
     if options.pass_pipeline is not None:
         if flags:
             raise UsageError(f"--{flags[0][0]} cannot be combined with --pass-pipeline, as their order is not known")
-        return format_pipeline(flatten(expanded(parse_pipeline(options.pass_pipeline), options.target)))
+        return format_pipeline(flatten(expanded(parse_pipeline(options.pass_pipeline), options.target or "host")))
     elements = []
     for name, text in flags:
         anchor = passes()[name].anchor if name in passes() else upstream_passes().get(name)

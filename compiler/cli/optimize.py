@@ -4,7 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, IRError, PipelineError, StepwellError
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.support.limits import Budget
+from stepwell.driver.lowering import target_asked_for
 from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
 from stepwell.passes.framework.pipeline import flatten, parse_pipeline
 from stepwell.passes.framework.registry import PassState, passes
@@ -42,7 +43,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
     status, outputs = OK, []
     for piece, first_line in pieces(text) if options.split_input_file else [(text, 1)]:
-        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(state, instruments))
+        outcome = _run_piece(options, piece, first_line, pipeline, PassRunner(replace(state), instruments))
         if options.verify_diagnostics is not None:
             problems = mismatches(expectations(piece, first_line), outcome.diagnostics, only_expected=options.verify_diagnostics == "only-expected")
         else:
@@ -88,6 +89,7 @@ def _run_piece(options: argparse.Namespace, text: str, first_line: int, pipeline
         except IRError as error:
             return _Outcome(None, [*collector.found, *error.diagnostics])
         try:
+            runner.state.target = target_asked_for(module, options.target, options.file) or runner.state.target
             runner.run(module, pipeline)
         except PipelineError:
             raise
@@ -117,11 +119,11 @@ def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instrumen
 
 def _target(options: argparse.Namespace, pipeline: str) -> "Target | None":
     """The target, where a pass of ours may ask for it: finding out about the host takes a while."""
-    if options.target == "host" and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
+    if options.target is None and not any(step.name in passes() for step in flatten(parse_pipeline(pipeline))):
         return None
     from stepwell.dialects.target.registry import resolve
 
-    return resolve(options.target)
+    return resolve(options.target or "host")
 
 
 def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights_file: Path | None, *, changed: bool) -> None:

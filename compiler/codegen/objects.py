@@ -6,11 +6,13 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass
+from typing import Any
 
 from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dialect import ATTRIBUTE as TARGET
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
 _FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
@@ -54,7 +56,10 @@ def split_module(module: ir.Module, pipeline: str = "", target: Target | None = 
 
 def whole_module(module: ir.Module, name: str = "main") -> Unit:
     """The module as one unit, to have all of it in one object."""
-    return Unit(name, _bytecode(module))
+    own: Any = module.operation.clone()
+    if TARGET in own.attributes:
+        del own.attributes[TARGET]  # the context that it is compiled in has none of our dialects
+    return Unit(name, _bytecode(own))
 
 
 def _symbol(op: ir.Operation, *, lowered: bool = True) -> str:
@@ -138,7 +143,7 @@ def _make_private(op: ir.Operation) -> None:
         op.attributes["sym_visibility"] = ir.StringAttr.get("private")
 
 
-def _bytecode(module: ir.Module) -> bytes:
+def _bytecode(module: Any) -> bytes:
     buffer = io.BytesIO()
     module.operation.write_bytecode(buffer)
     return buffer.getvalue()

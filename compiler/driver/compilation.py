@@ -64,7 +64,7 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.is_outdated and everything(options.target) == request.surroundings:
+        if store is not None and key is not None and not request.is_outdated and everything(options.machine) == request.surroundings:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Artifact):
         return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
@@ -98,7 +98,7 @@ class _Request:
 
     def key(self) -> str | None:
         """The key of the result in the cache; None where it cannot be told."""
-        self.surroundings, self.digest = everything(self.options.target), model_digest(self.source)
+        self.surroundings, self.digest = everything(self.options.machine), model_digest(self.source)
         if self.surroundings is None or self.digest is None:
             return None
         return key_of(self.surroundings, self.digest, self.options.key())

@@ -10,6 +10,8 @@ from stepwell.dialects.support.errors import InputError, IRError, ModelError, Pa
 from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.dialect import set_target, target_of
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import find_backend
@@ -56,6 +58,7 @@ def read_ir(
 ) -> Lowered:
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
+    The target is that of the IR (`target.description`), if it says one: IRError for another one.
     `options` and its fields are about the levels that are still to come: a `schedule` is for IR above the level `scheduled`, and `shapes`
     are not for IR, which has its own.
     """
@@ -71,7 +74,10 @@ def read_ir(
     context = make_context()
     with context, ir.Location.file(name, 1, 1):
         module = parse_module(text, context, name)
-        state = PassState(weights=weights, target=resolve(options.target), schedules=schedules, budget=Budget(options.limits, weights.nbytes))
+        target = target_asked_for(module, options.target, name) or resolve(options.machine)
+        if level != LEVELS[0]:
+            set_target(module.operation, target)
+        state = PassState(weights=weights, target=target, schedules=schedules, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
             derive_signature(module)
@@ -82,6 +88,18 @@ def read_ir(
             check_main(lowered)
         lowered.snapshots[level] = module.operation.clone()
     return lowered
+
+
+def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -> Target | None:
+    """The machine that a module says it is for, or None. Raises IRError if that is none, or if another one is `asked` for."""
+    try:
+        said = target_of(module.operation)
+    except IRError as error:
+        raise IRError(f"{name}: {error.args[0]}") from None
+    difference = said.difference(resolve(asked)) if said is not None and asked is not None else None
+    if difference is not None:
+        raise IRError(f"{name}: the IR is for another target than the one asked for: {difference}. Without a target it is taken further for its own")
+    return said
 
 
 def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
@@ -141,7 +159,7 @@ def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedMod
 
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
-    state = PassState(weights=imported.weights, target=resolve(options.target), schedules=options.schedules, budget=imported.budget)
+    state = PassState(weights=imported.weights, target=resolve(options.machine), schedules=options.schedules, budget=imported.budget)
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds})
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs

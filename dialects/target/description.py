@@ -66,9 +66,28 @@ class Target:
         """Whether `a * b + c` is rounded once."""
         return self.fma and self.contraction
 
+    def difference(self, other: "Target") -> str | None:
+        """How `other` is a machine that code for this one is not for, as text; None if it is the same as far as code depends on it.
+
+        Sizes of caches and numbers of cores only say what is fast: they do not count.
+        """
+        for name in ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths"):
+            mine, others = getattr(self, name), getattr(other, name)
+            if mine == others:
+                continue
+            if isinstance(mine, frozenset):
+                parts = [f"{who.name} has {_some(more)}" for who, more in ((self, mine - others), (other, others - mine)) if more]
+                return "; ".join(parts)
+            return f"{self.name} has {name} {mine}, {other.name} has {others}"
+        return None
+
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)
+
+
+def _some(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names)[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 # What named targets are taken to have, and the host where its system does not say: what is common among the machines of each kind.

@@ -7,6 +7,7 @@
 // CHECK-NEXT: only-public=<bool> (default: false)
 // CHECK: Passes and pipelines of upstream
 // CHECK: --canonicalize (on builtin.module)
+// CHECK-NEXT: Apply each op's own simplifications
 // CHECK-NEXT: max-iterations=10
 // CHECK: --promote-buffers-to-stack (on func.func)
 
@@ -16,5 +17,7 @@
 // DIALECTS-NEXT: alpha
 // DIALECTS: sched: Schedules
 // DIALECTS: #sched.nest
+// DIALECTS: target: The machine
+// DIALECTS: #target.description
 // DIALECTS: Dialects of upstream:
 // DIALECTS: linalg

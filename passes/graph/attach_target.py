@@ -1,0 +1,28 @@
+"""The pass that has a module say which machine it is for."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.target.dialect import set_target, target_of
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+
+
+@register_pass("attach-target", level="graph")
+@dataclass
+class AttachTarget(Pass):
+    """Put the description of the target on the module, as `target.description`, before the first pass that asks for it.
+
+    Where no target is named, nothing is said. IR that says its target is not for another one.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        """See the class."""
+        if state.target is None:
+            return
+        known = target_of(op)
+        difference = known.difference(state.target) if known is not None else None
+        if difference is not None:
+            raise PassError(f"the IR is for another target: {difference}")
+        if known is None:
+            set_target(op, state.target)
