@@ -78,7 +78,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "interpret", stepwell.interpret, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "compare_levels", stepwell.compare_levels, {"lowered": lambda: stepwell.lower(MODEL, "graph"), "inputs": lambda: {"x": right}}
     yield "ScheduleFile.of", ScheduleFile.of, {"source": lambda: "x"}
-    yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 1, "kernels": {}}'}
+    yield "ScheduleFile.parse", lambda text: ScheduleFile.parse(text), {"text": lambda: '{"version": 2, "kernels": {}}'}
     yield "WeightTable.load", WeightTable.load, {"path": lambda: "x"}
     yield "CompileOptions", lambda **given: stepwell.CompileOptions(**given), {}
     default = stepwell.Pipeline.default()

@@ -97,11 +97,11 @@ def _schedules(options: argparse.Namespace, how: CompileOptions) -> int:
         found = schedules_of(lowered.module.operation, lowered.target)
     if options.schedules:
         rows = [
-            [kernel, str(place), str(entry.kind), "x".join(map(str, entry.sizes or ())), _knobs(entry.knobs)]
-            for kernel, entries in found.kernels.items()
-            for place, entry in entries.items()
+            [kernel.name, digest, str(place), ", ".join(entry.nodes), str(entry.kind), "x".join(map(str, entry.sizes or ())), _knobs(entry.knobs)]
+            for digest, kernel in found.kernels.items()
+            for place, entry in kernel.ops.items()
         ]
-        print_table(("kernel", "op", "kind", "sizes", "schedule"), rows, numbers=(1,))
+        print_table(("kernel", "digest", "op", "nodes", "kind", "sizes", "schedule"), rows, numbers=(2,))
     if options.emit_schedule is not None:
         found.write(options.emit_schedule)
         print(f"{plural(len(found.kernels), 'kernel')} in {options.emit_schedule}", file=sys.stderr)

@@ -11,9 +11,11 @@ from typing import Any, TypeAlias
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
 from stepwell.dialects.support.files import write_atomically
 
-VERSION = 1
+VERSION = 2
 Source: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
-_ENTRY = {"kind": str, "sizes": list, "knobs": dict, "legal": dict, "cycles": int}
+_KERNEL = {"name": str, "nodes": list, "ops": dict}
+_TARGET = {"name": str, "cpu": str, "digest": str}
+_ENTRY = {"nodes": list, "kind": str, "sizes": list, "knobs": dict, "legal": dict, "cycles": int}
 
 
 @dataclass(frozen=True)
@@ -24,23 +26,45 @@ class Entry:
     """Values by the names of knobs; those that are not named keep what would be chosen."""
     kind: str | None = None
     sizes: tuple[int, ...] | None = None
+    nodes: tuple[str, ...] = ()
+    """The ONNX nodes that the op is of, for messages."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     """What is written for the reader alone: the legal values, the predicted cycles."""
 
 
 @dataclass(frozen=True)
+class KernelEntry:
+    """What a file says of one kernel."""
+
+    ops: Mapping[int, Entry]
+    """By the place of an op among the structured ops of the kernel, counted from 0."""
+    name: str = ""
+    nodes: tuple[str, ...] = ()
+    """What the kernel was called, and which ONNX nodes it was of, in the model that the file was written for."""
+
+    def __str__(self) -> str:
+        of = f" of {', '.join(self.nodes[:4])}{', …' if len(self.nodes) > 4 else ''}" if self.nodes else ""
+        return f"'{self.name}'{of}" if self.name else of.strip()
+
+
+@dataclass(frozen=True)
 class ScheduleFile:
-    """Schedules by kernel and by the place of an op among the structured ops of its kernel, counted from 0.
+    """Schedules by kernel, named by the digest of what it computes, and by op.
 
     ```
-    {"version": 1, "kernels": {"conv_55794b3b": {"1": {"kind": "contraction", "sizes": [16, 8], "knobs": {"unroll.0": 6}, "legal": {…}}}}}
+    {"version": 2, "target": {"name": "x86-64-v3", "cpu": "x86-64-v3", "digest": "0a5c8f…"},
+     "kernels": {"55794b3bd2c1f0aa": {"name": "conv_1c0d3f5e", "nodes": ["conv1"],
+       "ops": {"1": {"nodes": ["conv1"], "kind": "contraction", "sizes": [16, 8], "knobs": {"unroll.0": 6}, "legal": {…}}}}}}
     ```
-    `kind` and `sizes`, where they are given, must be those of the op; `legal` and `cycles` are not read.
+    `target`, `kind` and `sizes`, where they are given, must be those of the run and of the op; names and nodes are for messages, `legal` and
+    `cycles` are not read.
     """
 
-    kernels: Mapping[str, Mapping[int, Entry]]
+    kernels: Mapping[str, KernelEntry]
     name: str = "schedule"
     """Where it comes from, for messages."""
+    target: Mapping[str, str] | None = None
+    """Name, CPU and digest of the machine that the schedules are for; without it they are for any."""
 
     @staticmethod
     def of(source: Source) -> "ScheduleFile":
@@ -72,29 +96,39 @@ class ScheduleFile:
             raise ScheduleError(f"{name}, line {error.lineno}: not JSON: {error.msg}") from None
         except ScheduleError as error:
             raise ScheduleError(f"{name}: {error.args[0]}") from None
-        _fields(data, {"version": int, "kernels": dict}, name, needed=("version", "kernels"))
+        _of_type(data, dict, name)
+        if data.get("version") == 1:
+            raise ScheduleError(
+                f"{name}: version 1 of schedule files named kernels and targets otherwise, and is not read any more; "
+                "write one anew with stepwell inspect MODEL --emit-schedule FILE"
+            )
+        _fields(data, {"version": int, "target": dict, "kernels": dict}, name, needed=("version", "kernels"))
         if data["version"] != VERSION:
             raise ScheduleError(f"{name}: version {data['version']} of schedule files is not known, expected {VERSION}")
-        kernels = {}
-        for kernel, entries in data["kernels"].items():
-            where = f"{name}: kernel '{kernel}'"
-            _of_type(entries, dict, where)
-            kernels[kernel] = {_place(op, where): _entry(entry, f"{where}, op {op}") for op, entry in entries.items()}
-        return ScheduleFile(kernels, name)
+        if "target" in data:
+            _fields(data["target"], _TARGET, f"{name}: 'target'", needed=("digest",))
+        kernels = {digest: _kernel(entry, f"{name}: kernel '{digest}'") for digest, entry in data["kernels"].items()}
+        return ScheduleFile(kernels, name, data.get("target"))
 
     @cached_property
     def text(self) -> str:
         """The file's text: the same for the same content."""
-        kernels = {k: {str(op): _to_json(e) for op, e in sorted(entries.items())} for k, entries in sorted(self.kernels.items())}
-        return _pretty({"version": VERSION, "kernels": kernels}) + "\n"
+        kernels = {digest: _kernel_to_json(entry) for digest, entry in self.kernels.items()}
+        target = {"target": dict(self.target)} if self.target is not None else {}
+        return _pretty({"version": VERSION, **target, "kernels": kernels}) + "\n"
 
     def write(self, path: str | os.PathLike[str]) -> None:
         """Write the file, whole or not at all."""
         write_atomically(path, self.text)
 
 
+def _kernel_to_json(kernel: KernelEntry) -> dict[str, Any]:
+    given = {"name": kernel.name, "nodes": list(kernel.nodes)}
+    return {**{k: v for k, v in given.items() if v}, "ops": {str(op): _to_json(e) for op, e in sorted(kernel.ops.items())}}
+
+
 def _to_json(entry: Entry) -> dict[str, Any]:
-    given = {"kind": entry.kind, "sizes": list(entry.sizes) if entry.sizes is not None else None}
+    given = {"nodes": list(entry.nodes) or None, "kind": entry.kind, "sizes": list(entry.sizes) if entry.sizes is not None else None}
     return {**{k: v for k, v in given.items() if v is not None}, "knobs": dict(entry.knobs), **entry.notes}
 
 
@@ -116,10 +150,23 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _kernel(data: Any, where: str) -> KernelEntry:
+    _fields(data, _KERNEL, where, needed=("ops",))
+    ops = {_place(op, where): _entry(entry, f"{where}, op {op}") for op, entry in data["ops"].items()}
+    return KernelEntry(ops, data.get("name", ""), _nodes(data, where))
+
+
 def _entry(data: Any, where: str) -> Entry:
     _fields(data, _ENTRY, where, needed=("knobs",))
     sizes = data.get("sizes")
-    return Entry(data["knobs"], data.get("kind"), tuple(sizes) if sizes is not None else None)
+    return Entry(data["knobs"], data.get("kind"), tuple(sizes) if sizes is not None else None, _nodes(data, where))
+
+
+def _nodes(data: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    nodes = data.get("nodes", [])
+    for node in nodes:
+        _of_type(node, str, f"{where}: 'nodes'")
+    return tuple(nodes)
 
 
 def _place(text: str, where: str) -> int:

@@ -1,5 +1,6 @@
 """What is known of a machine that code is made for: instruction set, vectors, caches, cores, and what rounding it may do."""
 
+import hashlib
 from dataclasses import dataclass
 
 from stepwell.dialects.target.cores import available_cores
@@ -66,12 +67,18 @@ class Target:
         """Whether `a * b + c` is rounded once."""
         return self.fma and self.contraction
 
+    @property
+    def digest(self) -> str:
+        """Of all that code depends on: the same for machines between which there is no `difference`."""
+        values = [getattr(self, name) for name in _DECISIVE]
+        return hashlib.sha256(repr([sorted(v) if isinstance(v, frozenset) else v for v in values]).encode()).hexdigest()[:16]
+
     def difference(self, other: "Target") -> str | None:
         """How `other` is a machine that code for this one is not for, as text; None if it is the same as far as code depends on it.
 
         Sizes of caches and numbers of cores only say what is fast: they do not count.
         """
-        for name in ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths"):
+        for name in _DECISIVE:
             mine, others = getattr(self, name), getattr(other, name)
             if mine == others:
                 continue
@@ -84,6 +91,9 @@ class Target:
     def lanes(self, bits: int) -> int:
         """How many elements of `bits` bits a vector register holds."""
         return max(1, self.vector_bits // bits)
+
+
+_DECISIVE = ("triple", "cpu", "features", "vector_bits", "vector_registers", "fma", "contraction", "vector_maths")
 
 
 def _some(names: frozenset[str]) -> str:

@@ -74,7 +74,7 @@ def product(size: int) -> onnx.ModelProto:
 
 def write_steps(chosen: dict[str, Any], folder: Path) -> dict[str, Path]:
     """Schedule files that lead from plain loops to a register tile; each edits the knobs of the one contraction."""
-    [(kernel, place, entry)] = [(k, op, e) for k, ops in chosen["kernels"].items() for op, e in ops.items() if e["kind"] == "contraction"]
+    [(kernel, place, entry)] = [(k, op, e) for k, kernel in chosen["kernels"].items() for op, e in kernel["ops"].items() if e["kind"] == "contraction"]
     knobs = entry["knobs"]
     tile = {name: 1 for name in knobs if name.startswith("unroll.")}
     alone = {"vector": knobs["vector"], "width": min(knobs["width"], 8), "parallel": 0}
@@ -86,7 +86,7 @@ def write_steps(chosen: dict[str, Any], folder: Path) -> dict[str, Path]:
     files = {}
     for number, (name, changed) in enumerate(steps.items()):
         files[name] = folder / f"step{number}.json"
-        edited = {"version": chosen["version"], "kernels": {kernel: {place: {"kind": entry["kind"], "knobs": changed}}}}
+        edited = {**chosen, "kernels": {kernel: {"ops": {place: {"kind": entry["kind"], "knobs": changed}}}}}
         files[name].write_text(json.dumps(edited, indent=1) + "\n")
     return files
 

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
+from stepwell.dialects.sched.schedule_file import Entry, KernelEntry, ScheduleFile
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
@@ -14,6 +15,7 @@ from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.schedulers import choose
 from stepwell.passes.schedule.space import knobs, to_json
@@ -49,18 +51,47 @@ def default_schedule(op: Structured, target: Target | None) -> Nest:
 def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
     """The schedules that a file has for ops of a function, by their places.
 
-    Raises ScheduleError, naming kernel, op and knob, for one that is not legal, and for kernels and ops that are not there.
+    Raises ScheduleError, naming kernel, op and knob, for one that is not legal, for another target's file, and for kernels and ops that are
+    not there.
     """
-    names = [ir.StringAttr(f.attributes["sym_name"]).value for f in functions(function.parent.operation)] if function.parent is not None else []
-    name = ir.StringAttr(function.attributes["sym_name"]).value
-    missing = [kernel for kernel in file.kernels if kernel not in names]
-    if missing and name == names[0]:  # said once, and not of a function by itself
-        raise ScheduleError(f"{file.name}: there is no kernel '{missing[0]}', the model has {', '.join(n for n in names if n != 'main')}")
-    entries = file.kernels.get(name, {})
-    for place in entries:
+    if file.target is not None and target is not None and file.target["digest"] != target.digest:
+        mine = f"'{target.name}' (CPU {target.cpu})"
+        theirs = f"'{file.target.get('name', 'unknown')}' (CPU {file.target.get('cpu', 'unknown')})"
+        raise ScheduleError(f"{file.name}: the file is for the target {theirs}, and the model is compiled for {mine}; what is legal and fast differs")
+    if function.parent is not None:
+        others = [f.operation for f in functions(function.parent.operation)]
+        if function == others[0]:  # said once, and not of a function by itself
+            _check_kernels(file, others)
+    digest = kernel_digest(function)
+    entry = file.kernels.get(digest)
+    if entry is None:
+        return {}
+    where = f"{file.name}: kernel '{digest}' (@{_name(function)})"
+    for place in entry.ops:
         if place >= len(ops):
-            raise ScheduleError(f"{file.name}: kernel '{name}': there is no op {place}, it has {len(ops)} structured ops, counted from 0")
-    return {place: _legal(entry, ops[place], target, f"{file.name}: kernel '{name}', op {place}") for place, entry in entries.items()}
+            raise ScheduleError(f"{where}: there is no op {place}, it has {len(ops)} structured ops, counted from 0")
+    return {place: _legal(entry, ops[place], target, f"{where}, op {place}{_of(ops[place])}") for place, entry in entry.ops.items()}
+
+
+def _check_kernels(file: ScheduleFile, kernels: Sequence[ir.Operation]) -> None:
+    """Raise ScheduleError for the first kernel of a file that a module does not have, saying where its nodes went."""
+    known = {kernel_digest(kernel): kernel for kernel in kernels if _name(kernel) != "main"}
+    for digest, entry in file.kernels.items():
+        if digest in known:
+            continue
+        now = [f"{_name(kernel)} ({d})" for d, kernel in known.items() if entry.nodes and set(entry.nodes) & set(kernel_nodes(kernel))]
+        hint = f"its nodes are now computed by {', '.join(now)}" if now else f"the model has {', '.join(f'{_name(k)} ({d})' for d, k in known.items())}"
+        was = f" ({entry})" if str(entry) else ""
+        raise ScheduleError(f"{file.name}: there is no kernel '{digest}'{was}: none computes what that did; {hint}")
+
+
+def _name(function: ir.Operation) -> str:
+    return ir.StringAttr(function.attributes["sym_name"]).value
+
+
+def _of(op: Structured) -> str:
+    nodes = node_names(op.operation.location)
+    return f" of {' and '.join(nodes)}" if nodes else ""
 
 
 def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> Nest:
@@ -74,7 +105,7 @@ def _legal(entry: Entry, op: Structured, target: Target | None, where: str) -> N
 
 def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
     """The schedules that the kernels of a module carry, with what is legal and what the cost model predicts beside them."""
-    kernels = {}
+    kernels: dict[str, KernelEntry] = {}
     for function in functions(module):
         entries = {}
         for place, op in enumerate(structured_ops(function.operation)):
@@ -84,7 +115,8 @@ def schedules_of(module: ir.Operation, target: Target | None) -> ScheduleFile:
                 if target is not None:
                     notes["cycles"] = round(CostModel(op, target).cost(nest).cycles)
                 values = {k: list(v) if isinstance(v, tuple) else v for k, v in nest.values(op).items()}
-                entries[place] = Entry(values, op.kind, tuple(op.sizes), notes)
+                entries[place] = Entry(values, op.kind, tuple(op.sizes), tuple(node_names(op.operation.location)), notes)
         if entries:
-            kernels[ir.StringAttr(function.attributes["sym_name"]).value] = entries
-    return ScheduleFile(kernels)
+            kernels[kernel_digest(function.operation)] = KernelEntry(entries, _name(function.operation), tuple(kernel_nodes(function.operation)))
+    about = None if target is None else {"name": target.name, "cpu": target.cpu, "digest": target.digest}
+    return ScheduleFile(kernels, target=about)

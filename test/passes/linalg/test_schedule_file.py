@@ -2,10 +2,12 @@
 
 import importlib.util
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -13,7 +15,9 @@ import stepwell
 from stepwell.cli.main import main as command
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ScheduleError
+from stepwell.dialects.target.registry import resolve
 from stepwell.passes.schedule.assign_schedules import schedules_of
+from stepwell.passes.schedule.kernel_digest import kernel_digest
 
 RNG = np.random.default_rng(3)
 A, W = RNG.standard_normal((5, 24), np.float32), RNG.standard_normal((24, 40), np.float32)
@@ -43,8 +47,13 @@ def chosen(source: Any, **options: Any) -> dict[str, Any]:
 
 def contraction(file: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
     """The kernel, place and entry of the one contraction."""
-    [found] = [(k, op, e) for k, entries in file["kernels"].items() for op, e in entries.items() if e["kind"] == "contraction"]
+    [found] = [(k, op, e) for k, kernel in file["kernels"].items() for op, e in kernel["ops"].items() if e["kind"] == "contraction"]
     return found
+
+
+def schedules(kernel: str, op: str, entry: dict[str, Any], **more: Any) -> str:
+    """The text of a file about one op."""
+    return json.dumps({"version": 2, "kernels": {kernel: {"ops": {op: entry}}}, **more})
 
 
 def test_what_is_written_is_read_and_used(model: Path, tmp_path: Path) -> None:
@@ -65,14 +74,14 @@ def test_what_is_written_is_read_and_used(model: Path, tmp_path: Path) -> None:
 
 def test_knobs_that_are_not_named_keep_what_would_be_chosen(model: Path) -> None:
     kernel, op, entry = contraction(chosen(model))
-    file = ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"parallel": 1}}}}}))
+    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"parallel": 1}}))
     _, _, changed = contraction(chosen(model, schedule=file))
     assert changed["knobs"] == {**entry["knobs"], "parallel": 1}
 
 
 def test_results_are_the_same(model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
-    file = ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"vector": -1, "parallel": 0}}}}}))
+    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"vector": -1, "parallel": 0}}))
     compiled = stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1)
     bound = np.finfo(np.float32).eps * (24 + 8) * (np.abs(A) @ np.abs(W))
     assert (np.abs(compiled.run({"x": A})["y"] - np.tanh(A.astype(np.float64) @ W)) <= bound).all()
@@ -81,7 +90,7 @@ def test_results_are_the_same(model: Path) -> None:
 @pytest.mark.usefixtures("cache_folder")
 def test_the_cache_tells_schedules_apart(model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
-    files = [ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: {"knobs": {"width": w}}}}}), f"file {w}") for w in (1, 4, 4)]
+    files = [ScheduleFile.parse(schedules(kernel, op, {"knobs": {"width": w}}), f"file {w}") for w in (1, 4, 4)]
     levels = [list(stepwell.compile(model, schedule=file, target="x86-64-v3", threads=1).timings) for file in (None, *files)]
     assert [level[0] for level in levels] == ["graph", "graph", "graph", "cache"]
 
@@ -91,14 +100,18 @@ def test_the_cache_tells_schedules_apart(model: Path) -> None:
     [
         ("{", "mine, line 1: not JSON"),
         ("[]", r"mine: expected an object, got \[\]"),
-        ('{"version": 1}', "mine: 'kernels' is missing"),
-        ('{"version": 2, "kernels": {}}', "mine: version 2 of schedule files is not known, expected 1"),
-        ('{"version": 1, "kernels": {}, "more": 0}', "mine: there is no field 'more', expected version, kernels"),
-        ('{"version": 1, "kernels": {"k": {}, "k": {}}}', "mine: 'k' is given twice in one object"),
-        ('{"version": 1, "kernels": {"k": 3}}', "mine: kernel 'k': expected an object, got 3"),
-        ('{"version": 1, "kernels": {"k": {"one": {"knobs": {}}}}}', "mine: kernel 'k': 'one' is not the place of an op"),
-        ('{"version": 1, "kernels": {"k": {"0": {}}}}', "mine: kernel 'k', op 0: 'knobs' is missing"),
-        ('{"version": 1, "kernels": {"k": {"0": {"knobs": []}}}}', "mine: kernel 'k', op 0: 'knobs': expected an object"),
+        ('{"version": 2}', "mine: 'kernels' is missing"),
+        ('{"version": 3, "kernels": {}}', "mine: version 3 of schedule files is not known, expected 2"),
+        ('{"version": 1, "kernels": {"k": {"0": {"knobs": {}}}}}', "mine: version 1 of schedule files .* is not read any more; write one anew with stepwell"),
+        ('{"version": 2, "kernels": {}, "more": 0}', "mine: there is no field 'more', expected version, target, kernels"),
+        ('{"version": 2, "kernels": {"k": {}, "k": {}}}', "mine: 'k' is given twice in one object"),
+        ('{"version": 2, "kernels": {"k": 3}}', "mine: kernel 'k': expected an object, got 3"),
+        ('{"version": 2, "kernels": {"k": {}}}', "mine: kernel 'k': 'ops' is missing"),
+        ('{"version": 2, "kernels": {"k": {"nodes": [3], "ops": {}}}}', "mine: kernel 'k': 'nodes': expected a string, got 3"),
+        ('{"version": 2, "target": {"name": "host"}, "kernels": {}}', "mine: 'target': 'digest' is missing"),
+        ('{"version": 2, "kernels": {"k": {"ops": {"one": {"knobs": {}}}}}}', "mine: kernel 'k': 'one' is not the place of an op"),
+        ('{"version": 2, "kernels": {"k": {"ops": {"0": {}}}}}', "mine: kernel 'k', op 0: 'knobs' is missing"),
+        ('{"version": 2, "kernels": {"k": {"ops": {"0": {"knobs": []}}}}}', "mine: kernel 'k', op 0: 'knobs': expected an object"),
     ],
 )
 def test_files_are_read_strictly(text: str, message: str) -> None:
@@ -109,7 +122,7 @@ def test_files_are_read_strictly(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("entry", "message"),
     [
-        ({"knobs": {"width": 3}}, r"kernel '\w+', op \d+ \(contraction\): knob 'width': 3 is not legal, expected one of 1, 2, 4"),
+        ({"knobs": {"width": 3}}, r"kernel '\w+' \(@\w*matmul_\w+\), op \d+ of product \(contraction\): knob 'width': 3 is not legal, expected one of 1, 2, 4"),
         ({"knobs": {"tile": 3}}, r"\(contraction\): there is no knob 'tile', expected order, parallel, unroll.0"),
         ({"knobs": {"order": [0]}}, r"knob 'order': \[0\] is not legal"),
         ({"knobs": {}, "kind": "reduction"}, "the file is about reduction of .*, this is contraction of"),
@@ -119,19 +132,52 @@ def test_files_are_read_strictly(text: str, message: str) -> None:
 def test_what_is_not_legal_is_named(entry: dict[str, Any], message: str, model: Path) -> None:
     kernel, op, _ = contraction(chosen(model))
     with pytest.raises(ScheduleError, match="mine: .*" + message):
-        chosen(model, schedule=ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {op: entry}}}), "mine"))
+        chosen(model, schedule=ScheduleFile.parse(schedules(kernel, op, entry), "mine"))
 
 
 def test_kernels_and_ops_that_are_not_there_are_named(model: Path) -> None:
     kernel, _, _ = contraction(chosen(model))
-    with pytest.raises(ScheduleError, match=f"there is no kernel 'conv_0', the model has .*{kernel}"):
-        chosen(model, schedule=ScheduleFile.parse('{"version": 1, "kernels": {"conv_0": {}}}'))
-    with pytest.raises(ScheduleError, match=f"kernel '{kernel}': there is no op 99, it has"):
-        chosen(model, schedule=ScheduleFile.parse(json.dumps({"version": 1, "kernels": {kernel: {"99": {"knobs": {}}}}})))
+    with pytest.raises(ScheduleError, match=rf"there is no kernel '0123': none computes what that did; the model has .*matmul_\w+ \({kernel}\)"):
+        chosen(model, schedule=ScheduleFile.parse(schedules("0123", "0", {"knobs": {}})))
+    with pytest.raises(ScheduleError, match=rf"kernel '{kernel}' \(@\w*matmul_\w+\): there is no op 99, it has"):
+        chosen(model, schedule=ScheduleFile.parse(schedules(kernel, "99", {"knobs": {}})))
+
+
+def test_a_kernel_that_computes_something_else_now_is_told(model: Path, tmp_path: Path) -> None:
+    """Where the nodes that the file was written for went."""
+    file = tmp_path / "s.json"
+    file.write_text(json.dumps(chosen(model)))
+    kernel, _, _ = contraction(chosen(model))
+    model.write_bytes(network(rows=6))
+    with pytest.raises(ScheduleError, match=rf"no kernel '\w+' \('\w+' of .*\): none computes what that did; its nodes are now computed by \w+ \("):
+        chosen(model, schedule=file)
+    assert contraction(chosen(model))[0] != kernel
+
+
+def test_kernels_are_named_by_what_they_compute(model: Path) -> None:
+    """Another model with other names in it has the same ones; schedules do not count."""
+    renamed = onnx.load_from_string(network())
+    for node in renamed.graph.node:
+        node.name += "_renamed"
+    kernel, op, entry = contraction(chosen(model))
+    again, _, other = contraction(chosen(renamed.SerializeToString()))
+    assert (again, other["knobs"]) == (kernel, entry["knobs"])
+    assert (entry["nodes"], other["nodes"]) == (["product"], ["product_renamed"])
+    file = ScheduleFile.parse(schedules(kernel, op, {"knobs": {"parallel": 0}}))
+    assert contraction(chosen(renamed.SerializeToString(), schedule=file))[0] == kernel
+
+
+def test_a_file_for_another_target(model: Path) -> None:
+    file = ScheduleFile.parse(json.dumps(chosen(model)), "mine")
+    message = r"mine: the file is for the target 'x86-64-v3' \(CPU x86-64-v3\), and the model is compiled for 'x86-64-v2' \(CPU x86-64-v2\)"
+    with pytest.raises(ScheduleError, match=message):
+        stepwell.lower(model, "scheduled", target="x86-64-v2", schedule=file)
+    same = replace(resolve("x86-64-v3"), name="mine", cores=3)
+    stepwell.lower(model, "scheduled", target=same, schedule=file)
 
 
 def test_where_a_schedule_cannot_go(tmp_path: Path) -> None:
-    file = ScheduleFile.parse('{"version": 1, "kernels": {}}', "mine")
+    file = ScheduleFile.parse('{"version": 2, "kernels": {}}', "mine")
     with pytest.raises(InputError, match="mine: a schedule is for one set of shapes"):
         stepwell.compile(network(rows="n"), schedule=file)
     with pytest.raises(InputError, match="mine: IR at level affine has its schedules already"):
@@ -141,7 +187,7 @@ def test_where_a_schedule_cannot_go(tmp_path: Path) -> None:
 def test_commands_say_what_is_wrong(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(["inspect", str(model), "--schedules", "--target", "x86-64-v3"]) == 0
     assert "contraction" in capsys.readouterr().out
-    (tmp_path / "bad.json").write_text('{"version": 1, "kernels": {"nobody": {}}}')
+    (tmp_path / "bad.json").write_text('{"version": 2, "kernels": {"nobody": {"ops": {}}}}')
     for arguments in (["run", str(model)], ["compile", str(model), "--emit", "scheduled"], ["inspect", str(model), "--schedules"]):
         assert command([*arguments, "--schedule", str(tmp_path / "bad.json")]) == 1
         assert "error: SW009" in (error := capsys.readouterr().err)
@@ -161,9 +207,10 @@ def test_the_pass_takes_a_file_of_its_own(tmp_path: Path) -> None:
       %0 = linalg.fill ins(%z : f32) outs(%o : tensor<64xf32>) -> tensor<64xf32>
       return %0 : tensor<64xf32>
     }"""
-    (tmp_path / "s.json").write_text('{"version": 1, "kernels": {"k": {"0": {"knobs": {"width": 2}}}}}')
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(text)
+        digest = kernel_digest(module.body.operations[0].operation)
+        (tmp_path / "s.json").write_text(schedules(digest, "0", {"knobs": {"width": 2}}))
         PassRunner(PassState()).run(module, f"func.func(assign-schedules{{file={tmp_path / 's.json'}}})")
         assert "width = 2" in str(module)
 

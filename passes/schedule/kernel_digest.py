@@ -1,0 +1,42 @@
+"""Kernels by content: the digest of what a function computes, whatever it, its values and its ONNX nodes are called, and however it is scheduled."""
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
+from stepwell.dialects.sched.shared_loops import AXES
+from stepwell.passes.framework.rewriting import ops_below
+
+DIGITS = 16
+_NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs", AXES)
+
+
+def kernel_digest(function: ir.Operation) -> str:
+    """The digest of a function at level linalg or scheduled: the same for the same computation."""
+    return hashlib.sha256("\n".join(_lines(function, {})).encode()).hexdigest()[:DIGITS]
+
+
+def kernel_nodes(function: ir.Operation) -> list[str]:
+    """The ONNX nodes that a function computes, in order. A kernel that several groups of nodes share has the names of the first."""
+    return list(dict.fromkeys(name for op in ops_below(function) for name in node_names(op.location)))
+
+
+def _lines(op: ir.Operation, numbers: dict[Any, int]) -> Iterator[str]:
+    """Each op, with its values numbered in order."""
+    operands = ", ".join(str(numbers[v]) for v in op.operands)
+    numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
+    attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in sorted(op.attributes) if _counts(name, op.attributes[name]))
+    yield f"{op.name}({operands}) {{{attributes}}} -> {', '.join(str(r.type) for r in op.results)}"
+    for region in op.regions:
+        for block in region.blocks:
+            numbers.update((argument, len(numbers) + i) for i, argument in enumerate(block.arguments))
+            yield f"({', '.join(str(argument.type) for argument in block.arguments)})"
+            for inner in block.operations:
+                yield from _lines(inner.operation, numbers)
+
+
+def _counts(name: str, value: ir.Attribute) -> bool:
+    return name not in _NAMES and not isinstance(value, (NestAttr, SharedAttr))
