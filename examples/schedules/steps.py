@@ -74,7 +74,8 @@ def product(size: int) -> onnx.ModelProto:
 
 def write_steps(chosen: dict[str, Any], folder: Path) -> dict[str, Path]:
     """Schedule files that lead from plain loops to a register tile; each edits the knobs of the one contraction."""
-    [(kernel, place, entry)] = [(k, op, e) for k, kernel in chosen["kernels"].items() for op, e in kernel["ops"].items() if e["kind"] == "contraction"]
+    entries = [(digest, place, e) for digest, kernel in chosen["kernels"].items() for place, e in kernel["ops"].items()]
+    [(kernel, place, entry)] = [found for found in entries if found[2]["kind"] == "contraction"]
     knobs = entry["knobs"]
     tile = {name: 1 for name in knobs if name.startswith("unroll.")}
     alone = {"vector": knobs["vector"], "width": min(knobs["width"], 8), "parallel": 0}

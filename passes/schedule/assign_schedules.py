@@ -80,7 +80,8 @@ def _check_kernels(file: ScheduleFile, kernels: Sequence[ir.Operation]) -> None:
         if digest in known:
             continue
         now = [f"{_name(kernel)} ({d})" for d, kernel in known.items() if entry.nodes and set(entry.nodes) & set(kernel_nodes(kernel))]
-        hint = f"its nodes are now computed by {', '.join(now)}" if now else f"the model has {', '.join(f'{_name(k)} ({d})' for d, k in known.items())}"
+        every = [f"{_name(kernel)} ({d})" for d, kernel in known.items()]
+        hint = f"its nodes are now computed by {', '.join(now)}" if now else f"the model has {', '.join(every)}"
         was = f" ({entry})" if str(entry) else ""
         raise ScheduleError(f"{file.name}: there is no kernel '{digest}'{was}: none computes what that did; {hint}")
 
