@@ -46,6 +46,7 @@ def gather() -> onnx.ModelProto:
 
 @pytest.fixture(autouse=True)
 def numpy_backend(monkeypatch: pytest.MonkeyPatch) -> None:
+    backends.find_backend("llvm")  # registers itself, for the tests to come too
     monkeypatch.setattr(backends, "_REGISTERED", dict(backends._REGISTERED))
     load_file(PLUGIN)
     if "numpy" not in backends._REGISTERED:  # the file was loaded by the test before

@@ -34,7 +34,7 @@ def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weigh
     sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
-    return CompiledModel(inputs=inputs, outputs=outputs, executable=code, weights=arena, **sizes, **options)  # type: ignore[arg-type]
+    return CompiledModel(inputs=inputs, outputs=outputs, executable=code, weights=arena, workspace_bytes=code.workspace_bytes, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Cal
     listings = {name: partial(show, artifact) for name, show in backend.listings().items()}
     return CompiledModel(
         inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, weights=weights, workspace_bytes=artifact.workspace_bytes,
-        threads=count, texts={**texts, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
+        texts={**texts, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
     )  # fmt: skip
 
 

@@ -14,6 +14,9 @@ from stepwell.runtime.openmp import openmp
 class Executable(Protocol):
     """Loaded code of a model, with its weights. Safe to call from several threads at once."""
 
+    threads: int
+    """How many cores a run may use at most; can be set between runs."""
+
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
 

@@ -64,7 +64,6 @@ class CompiledModel:
         executable: Executable,
         weights: np.ndarray,
         workspace_bytes: int,
-        threads: int,
         texts: Mapping[str, Callable[[], str]],
         timings: Mapping[str, float],
         kernels: int,
@@ -73,7 +72,6 @@ class CompiledModel:
     ) -> None:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
-        self.threads = threads
         self.timings = dict(timings)
         """Seconds that each level took to reach."""
         self.kernels = kernels
@@ -92,6 +90,15 @@ class CompiledModel:
         self._checked = bool(checks)
         self.executable = executable
         self._execute = executable.run
+
+    @property
+    def threads(self) -> int:
+        """How many cores a run may use at most."""
+        return self.executable.threads
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        self.executable.threads = count
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; the outputs in the model's order.

@@ -41,13 +41,14 @@ class NumpyBackend(Backend):
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """The model, parsed once."""
-        return Program(artifact.objects["main"].decode(), weights)
+        return Program(artifact.objects["main"].decode(), weights, threads)
 
 
 class Program:
     """A model in memory. An interpreter is made for each run, so that runs can be at the same time."""
 
-    def __init__(self, text: str, weights: np.ndarray) -> None:
+    def __init__(self, text: str, weights: np.ndarray, threads: int) -> None:
+        self.threads = threads  # which numpy does not look at
         self.module = parse_module(text, make_context(), "model")
         self.functions: dict[str, func.FuncOp] = {f.sym_name.value: f for f in functions(self.module.operation)}
         self.weights = weights
