@@ -25,6 +25,7 @@ from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
     from stepwell.analysis.interpretation import compare_levels, interpret
+    from stepwell.analysis.kernels import Evaluation, Kernel, KernelBench
     from stepwell.dialects.support.limits import Limits
     from stepwell.dialects.target.description import Target
     from stepwell.driver.build import build, compile_ir
@@ -37,10 +38,10 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "CodegenError", "CompileOptions", "CompiledModel", "DynamicModel", "IRError", "IndexRangeError", "InferenceError", "InputError",
-    "LimitError", "Limits", "Lowered", "ModelError", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError",
-    "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower",
-    "read_ir",
+    "CodegenError", "CompileOptions", "CompiledModel", "DynamicModel", "Evaluation", "IRError", "IndexRangeError", "InferenceError", "InputError",
+    "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "ModelError", "PassError", "Pipeline", "PipelineError", "ResourceError",
+    "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret",
+    "lower", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
@@ -48,6 +49,7 @@ _LAZY = {
     "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
     **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
+    **dict.fromkeys(("Evaluation", "Kernel", "KernelBench"), "stepwell.analysis.kernels"),
     **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),
     **dict.fromkeys(("build", "compile_ir"), "stepwell.driver.build"),
 }  # fmt: skip

@@ -23,9 +23,10 @@ from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
 from benchmark.models import feeds, find
 from benchmark.peak import peak_flops, source
 from benchmark.process import EngineProcess
-from benchmark.profile import calls_of, profile
+from benchmark.profile import profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
+from stepwell.analysis.replay import calls_of
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve
 
@@ -179,7 +180,7 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
 
 
 def test_calls_of_a_main_that_is_no_list_are_refused():
-    with pytest.raises(Failure, match=r"list of calls.*'memref.alloc'"):
+    with pytest.raises(stepwell.IRError, match=r"list of calls.*'memref.alloc'"):
         calls_of("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
 
 

@@ -33,6 +33,10 @@ class Operand:
         """The first byte behind it."""
         return self.offset + self.size
 
+    def overlaps(self, other: "Operand") -> bool:
+        """Whether they have memory in common."""
+        return self.argument == other.argument and self.offset < other.end and other.offset < self.end
+
 
 @dataclass(frozen=True)
 class Call:

@@ -109,12 +109,12 @@ class _Reader:
                 yield self._write(Buffer(call.scratch, step, step, call.kernel, call.nodes, scratch=True))
             for destination in call.destinations:
                 made = Buffer(destination, step, step, call.kernel, call.nodes)
-                made.in_place_of = next((b for b in read if _overlap(b.where, made.where)), None)
+                made.in_place_of = next((b for b in read if b.where.overlaps(made.where)), None)
                 yield self._write(made)
 
     def _read(self, source: Operand, call: Call, step: int) -> list[Buffer]:
         """The buffers that a source consists of, which live until now at least."""
-        found = sorted((b for b in self.content.get(source.argument, []) if _overlap(b.where, source)), key=lambda b: b.where.offset)
+        found = sorted((b for b in self.content.get(source.argument, []) if b.where.overlaps(source)), key=lambda b: b.where.offset)
         reached = source.offset
         for buffer in found:
             if buffer.scratch or buffer.where.offset > reached:
@@ -131,9 +131,5 @@ class _Reader:
 
     def _write(self, buffer: Buffer) -> Buffer:
         before = self.content.get(buffer.where.argument, [])
-        self.content[buffer.where.argument] = [*(b for b in before if not _overlap(b.where, buffer.where)), buffer]
+        self.content[buffer.where.argument] = [*(b for b in before if not b.where.overlaps(buffer.where)), buffer]
         return buffer
-
-
-def _overlap(a: Operand, b: Operand) -> bool:
-    return a.argument == b.argument and a.offset < b.end and b.offset < a.end

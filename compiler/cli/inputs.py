@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.dialects.support.errors import InputError
 
@@ -32,7 +33,7 @@ def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]") -> dic
             if name in given:
                 raise UsageError(f"--input {specification}: input '{name}' is given twice")
             given[name] = array
-    return {name: given[name] if name in given else random_array(info, 0, index) for index, (name, info) in enumerate(infos.items())}
+    return {name: given[name] if name in given else _random(info, 0, index) for index, (name, info) in enumerate(infos.items())}
 
 
 def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray]:
@@ -59,7 +60,7 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[st
 def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
     """The array that `what` names, for an input: the path of a file, or `random[:SEED]`."""
     if found := re.fullmatch(r"random(?::(\d+))?", what):
-        return random_array(info, int(found.group(1) or 0), index)
+        return _random(info, int(found.group(1) or 0), index)
     path = Path(what)
     suffix = path.suffix.lower()
     if not path.is_file():
@@ -77,23 +78,16 @@ def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
     return _typed(array, info)
 
 
+def _random(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
+    if not all(isinstance(size, int) for size in info.shape):
+        example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
+        raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")
+    return random_array(info, seed, index)
+
+
 def _typed(array: np.ndarray, info: "TensorInfo") -> np.ndarray:
     """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes."""
     return array.view(info.dtype) if array.dtype.kind == "V" and array.dtype.itemsize == info.dtype.itemsize else array
-
-
-def random_array(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
-    """Seeded random data for an input: standard normal, for integers 0 to 9, for booleans either. Each input gets its own."""
-    sizes = [size for size in info.shape if isinstance(size, int)]
-    if len(sizes) != len(info.shape):
-        example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
-        raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")
-    generator = np.random.default_rng([seed, index])
-    if info.dtype.kind == "b":
-        return generator.random(sizes) < 0.5
-    if info.dtype.kind in "iu":
-        return generator.integers(0, 10, sizes).astype(info.dtype)
-    return generator.standard_normal(sizes).astype(info.dtype)
 
 
 def _read_npy(path: Path) -> np.ndarray:

@@ -157,6 +157,8 @@ class _Tally:
 
 def _show_graph(imported: "ImportedModel") -> None:
     """The histogram of graph ops by element type, with arithmetic and weights."""
+    from stepwell.analysis.flops import flops_of
+
     tallies: dict[tuple[str, str], _Tally] = {}
     for op in _graph_ops(imported):
         types = op.result_types()
@@ -187,16 +189,3 @@ def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":
         view = op.opview
         if isinstance(view, GraphOp) and view.mnemonic() not in ("constant", "parameter", "yield"):
             yield view
-
-
-def flops_of(op: "GraphOp") -> int | None:
-    """The arithmetic of one op; None where sizes that are not known decide it. Ops with regions count what is in these by itself."""
-    from stepwell.dialects.support.errors import InferenceError
-
-    types = op.result_types()
-    if len(op.operation.regions) or not types:
-        return 0
-    try:
-        return int(type(op).flops(*op.operand_types(), result=types[0], **op.attribute_values()))
-    except InferenceError:
-        return None

@@ -45,6 +45,12 @@ class LLVMOnCPU(Backend):
 
     def generate(self, lowered: "Lowered", store: Cache | None, reached: Callable[[], None]) -> Code:
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
+        units = self.units(lowered, reached)
+        objects, keys = _objects(units, lowered.target, store)
+        return Code(objects, len(objects) - 1, keys)
+
+    def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
+        """What the objects of a model are compiled from, one for each function."""
         from stepwell.codegen.objects import split_module
         from stepwell.driver.pipeline import grouped
         from stepwell.passes.framework.runner import PassRunner
@@ -60,8 +66,7 @@ class LLVMOnCPU(Backend):
         units = split_module(lowered.module, pipeline, lowered.target if pipeline else None)
         if pipeline:  # the rest of this level is part of making the objects
             reached()
-        objects, keys = _objects(units, lowered.target, store)
-        return Code(objects, len(objects) - 1, keys)
+        return units
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Objects that are linked into this process."""

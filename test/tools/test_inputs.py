@@ -9,8 +9,9 @@ import onnx
 import pytest
 from PIL import Image
 
+from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
-from stepwell.cli.inputs import gather, load, random_array
+from stepwell.cli.inputs import gather, load
 from stepwell.dialects.support.errors import InputError
 from stepwell.runtime.model import TensorInfo
 

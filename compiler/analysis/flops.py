@@ -1,0 +1,36 @@
+"""The arithmetic of graph ops and of kernels, as the network states it, whatever the algorithm."""
+
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.graph import GraphOp
+from stepwell.dialects.support.errors import InferenceError
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.fusion.outline_kernels import KERNEL
+
+
+def flops_of(op: GraphOp) -> int | None:
+    """The arithmetic of one op; None where sizes that are not known decide it. Ops with regions count what is in these by itself."""
+    types = op.result_types()
+    if len(op.operation.regions) or not types:
+        return 0
+    try:
+        return int(type(op).flops(*op.operand_types(), result=types[0], **op.attribute_values()))
+    except InferenceError:
+        return None
+
+
+def kernel_flops(module: ir.Operation) -> dict[str, int | None]:
+    """The arithmetic of each kernel of a module at level graph-opt; None where it is not known."""
+    found: dict[str, int | None] = {}
+    for function in functions(module):
+        if KERNEL in function.operation.attributes:
+            views = [op.opview for op in ops_below(function.operation)]
+            amounts = [flops_of(view) for view in views if isinstance(view, GraphOp) and len(view.operation.operands)]
+            found[function.sym_name.value] = None if None in amounts else sum(amount or 0 for amount in amounts)
+    return found
+
+
+def kernel_flops_of_text(text: str) -> dict[str, int | None]:
+    """As `kernel_flops`, of the text of a model at that level."""
+    context = make_context()
+    with context:
+        return kernel_flops(parse_module(text, context, "graph-opt").operation)

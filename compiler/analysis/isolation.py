@@ -1,0 +1,37 @@
+"""A module of one kernel: its own `@main` hands the kernel's operands in and its results out."""
+
+from stepwell.dialects.core.mlir import func, ir, tensor
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.target.dialect import ATTRIBUTE as TARGET
+from stepwell.driver.lowered import set_signature
+from stepwell.passes.framework.rewriting import find_function, functions
+from stepwell.passes.linalg.use_destinations import destinations
+
+_KEPT = (TARGET, "stepwell.nodes")
+
+
+def isolated(module: ir.Module, name: str) -> None:
+    """Leave nothing of a module at level linalg or scheduled but the kernel `name`, and a `@main` that calls it once.
+
+    Operands of the kernel, weights too, become the inputs `operand0`, `operand1`, …, its results the outputs `result0`, ….
+    """
+    for function in functions(module.operation):
+        if function.sym_name.value != name:
+            function.operation.erase()
+    attributes = module.operation.attributes
+    for attribute in [entry if isinstance(entry, str) else entry.name for entry in attributes]:
+        if attribute not in _KEPT:
+            del attributes[attribute]
+    kernel = find_function(module.operation, name)
+    outs = destinations(kernel.operation)
+    types = [a.type for a in list(kernel.arguments)[: len(kernel.arguments) - len(outs)]]
+    results = list(kernel.type.results)
+    arena = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
+    with ir.InsertionPoint.at_block_begin(module.body), kernel.location:
+        main = func.FuncOp("main", ir.FunctionType.get([*types, arena], results))
+        with ir.InsertionPoint(main.add_entry_block()):
+            empty = [tensor.EmptyOp(list(r.shape), r.element_type).result for r in map(ir.RankedTensorType, results)]
+            call = func.CallOp(results, name, [*list(main.arguments)[: len(types)], *empty])
+            func.ReturnOp(list(call.results))
+    sides = [[(f"{what}{i}", TensorType.from_mlir(t)) for i, t in enumerate(side)] for what, side in (("operand", types), ("result", results))]
+    set_signature(module, *sides)
