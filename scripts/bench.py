@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its techniques is worth.
 
-    .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx ...] [options]
+    .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import environment
@@ -44,6 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--plot draws how stepwell compares with peers: it needs both")
     if options.plot and not installed("matplotlib"):
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
+    if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
+        parser.error("--schedule names kernels of one network: give that")
+    problem = prepare(options)
+    if problem is not None:
+        parser.error(problem)
     try:
         if options.fork_join:
             return fork_join(options)
@@ -62,11 +67,15 @@ def make_parser() -> argparse.ArgumentParser:
 
     parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
     add = parser.add_argument
-    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file or one of {', '.join(KNOWN)} (default: all)")
+    add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file, IR, or one of {', '.join(KNOWN)} (default: all)")
+    add("--from", dest="level", metavar="LEVEL", help="the level of files of IR (.mlir, with their weights beside them): Stepwell alone runs these")
+    add("--load", action="append", default=[], metavar="FILE.py", help="a plugin that Stepwell loads first; may be repeated")
+    add("--pipeline", metavar="FILE|TEXT", help="a pipeline for Stepwell, which takes part with and without it")
+    add("--schedule", metavar="FILE", help="a schedule file for the one network, with and without which Stepwell takes part")
     add("--engines", type=names(ENGINES), metavar="A,B", help=f"some of {', '.join(ENGINES)} (default: all that are installed)")
     add("--threads", type=counts, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
     add("--against", type=Path, metavar="DIR", help="another checkout of stepwell, whose package takes part too, in this one's environment")
-    add("--target", type=target, default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
+    add("--target", default="host", metavar="NAME", help="what Stepwell compiles for (default: host); peers use what they find")
     add("--rounds", type=count, default=10, help="how often each engine has its turn (default: 10)")
     add("--runs", type=count, default=10, help="timed runs in a turn (default: 10)")
     add("--warm-up", type=count, default=3, help="runs before them, at least, and for at least a tenth of a second (default: 3)")
@@ -104,10 +113,13 @@ def compare(options: argparse.Namespace) -> int:
     settings = describe(protocol)
     with progress() as say:
         say("writing networks that are missing")
-        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
-        contestants = [Contestant(engine, target=options.target) for engine in options.engines]
+        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
+        plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
+        contestants = [plain if engine == "stepwell" else Contestant(engine, target=options.target) for engine in options.engines]
+        if options.pipeline or options.schedule:
+            contestants.append(replace(plain, variant=variant(options), **given(options)))
         if options.against is not None:
-            contestants.append(Contestant("stepwell", target=options.target, checkout=str(options.against)))
+            contestants.append(replace(plain, checkout=str(options.against)))
         session = Session(contestants, options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
@@ -128,18 +140,19 @@ def ablate(options: argparse.Namespace) -> int:
     from benchmark.tables import console, show_ablation
     from stepwell.driver.pipeline import Pipeline
 
-    known = Pipeline.default(options.target).switches()
+    known = (Pipeline.of(options.pipeline, options.target) if options.pipeline else Pipeline.default(options.target)).switches()
     for name in options.technique or ():
         if name not in known:
             raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")
-    contestants = [Contestant("stepwell", off, options.target) for off in ((), *((name,) for name in options.technique or known))]
+    base = Contestant("stepwell", target=options.target, plugins=plugins(options), **given(options))
+    contestants = [base, *(replace(base, disable=(name,)) for name in options.technique or known)]
     protocol = Protocol(
         rounds=options.rounds, runs=options.runs, warm_up=options.warm_up, images=options.images, spin=options.spin == "on",
         pause=options.pause, starts=False,
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:
-        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options))
+        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
         comparison = Session(contestants, options.threads, protocol, say).run(networks)
     comparison.settings |= settings
     show_ablation(console(), comparison)
@@ -157,10 +170,11 @@ def profile(options: argparse.Namespace) -> int:
     from benchmark.process import EngineProcess
     from benchmark.tables import console, show_profile
 
-    [network] = find([options.profile], options.zoo, options.seed, shapes(options))
+    [network] = find([options.profile], options.zoo, options.seed, shapes(options), options.level)
+    contestant = Contestant("stepwell", target=options.target, plugins=plugins(options), **given(options))
     profiles = {}
     for threads in options.threads:
-        job = Job(Contestant("stepwell", target=options.target), str(network.path), threads, options.spin == "on", network.shapes)
+        job = Job(contestant, str(network.path), threads, options.spin == "on", network.shapes, level=network.level)
         with progress() as say, EngineProcess(job) as process:
             say(f"{network.name}: compiling")
             process.feed(feeds(process.load().inputs, 1))
@@ -279,19 +293,47 @@ def seconds(text: str) -> float:
     return value
 
 
-def target(text: str) -> str:
-    """The name of a target whose code runs here."""
-    from stepwell.dialects.support.errors import InputError
+def prepare(options: argparse.Namespace) -> str | None:
+    """Load the plugins, which may bring what other options name, and look at these: what is wrong with them, or None."""
+    from stepwell.dialects.sched.schedule_file import ScheduleFile
+    from stepwell.dialects.support.errors import StepwellError
     from stepwell.dialects.target.host import runs_here
     from stepwell.dialects.target.registry import resolve
+    from stepwell.driver.pipeline import Pipeline
+    from stepwell.driver.plugins import load_file
+    from stepwell.passes.framework.levels import check_level
 
     try:
-        runs = runs_here(resolve(text))
-    except InputError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if not runs:
-        raise argparse.ArgumentTypeError(f"this machine lacks instructions of '{text}'")
-    return text
+        for file in options.load:
+            load_file(file)
+        if not runs_here(resolve(options.target)):
+            return f"this machine lacks instructions of '{options.target}'"
+        if options.level is not None:
+            check_level(options.level)
+        if options.pipeline:
+            Pipeline.of(options.pipeline, options.target)
+        if options.schedule:
+            ScheduleFile.of(options.schedule)
+    except StepwellError as error:
+        return str(error)
+    return None
+
+
+def plugins(options: argparse.Namespace) -> tuple[str, ...]:
+    """The plugins, by paths that hold in every process."""
+    return tuple(str(Path(file).resolve()) for file in options.load)
+
+
+def given(options: argparse.Namespace) -> dict[str, str]:
+    """The pipeline and the schedule that Stepwell is to take, by paths that hold in every process, or the text of the pipeline."""
+    files = {"pipeline": options.pipeline or "", "schedule": options.schedule or ""}
+    return {name: str(Path(text).resolve()) if text and "(" not in text else text for name, text in files.items()}
+
+
+def variant(options: argparse.Namespace) -> str:
+    """What Stepwell with them is called."""
+    pipeline = options.pipeline or ""
+    return " and ".join(filter(None, (Path(pipeline).name if "(" not in pipeline else "the pipeline", Path(options.schedule or "").name)))
 
 
 def listed(text: str) -> list[str]:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import pydoc
 import re
 import shutil
 import signal
@@ -27,8 +28,10 @@ from benchmark.profile import profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
 from stepwell.analysis.replay import calls_of
+from stepwell.cli.session import save_ir
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve
+from stepwell.passes.schedule.assign_schedules import schedules_of
 
 RANDOM = np.random.default_rng(11)
 ROOT = Path(__file__).resolve().parent.parent
@@ -138,6 +141,51 @@ def test_ablation_end_to_end(tiny, capsys):
     assert "fold-batch-norm" in shown
     assert "fuse-operators" in shown
     assert "simplify-algebra" not in shown
+
+
+def test_a_schedule_and_a_pipeline_are_compared_with_what_is_chosen(tiny, tmp_path, monkeypatch):
+    """Beside the plain one, in processes that load the plugin first."""
+    for name in ("stepwell.dialects.target.registry._REGISTERED", "stepwell.driver.plugins._loaded"):  # for other tests to find as they were
+        monkeypatch.setattr(name, dict(pydoc.locate(name)))
+    plugin, schedule, table = tmp_path / "plugin.py", tmp_path / "mine.json", tmp_path / "run.json"
+    plugin.write_text(
+        "import os, pathlib\n"
+        "from stepwell.plugin import Caches, Pipes, Target, register_target\n"
+        f"pathlib.Path({str(tmp_path)!r}, f'loaded-{{os.getpid()}}').touch()\n"
+        "what = frozenset({'sse2', 'sse4.2', 'popcnt'}), 128, 16, False, 1, Caches(1 << 15, 1 << 19, 1 << 22), Pipes(1, 4, 1)\n"
+        "register_target('mine', Target('mine', 'x86_64-unknown-linux-gnu', 'x86-64-v2', *what))\n"
+    )
+    lowered = stepwell.lower(tiny, "scheduled", shapes={"x": (1, 3, 9, 7)}, target="x86-64-v2")
+    with lowered.module.context:
+        schedules_of(lowered.module.operation, lowered.target).write(schedule)
+    options = ["--no-starts", "--shape", "x=1x3x9x7", "--engines", "stepwell,onnxruntime", "--threads", "1", "--json", str(table)]
+    chosen = ["--load", str(plugin), "--target", "mine", "--schedule", str(schedule), "--pipeline", "scheduled(func.func(assign-schedules))"]
+    assert bench.main([str(tiny), *options, *chosen, *QUICK]) == 0
+    cells = {cell["engine"]: cell for cell in json.loads(table.read_text())["cells"]}
+    assert set(cells) == {"stepwell", "onnxruntime", "stepwell with the pipeline and mine.json"}
+    assert all(cell["error"] < 1e-5 and not cell["failure"] for cell in cells.values())
+    assert len(list(tmp_path.glob("loaded-*"))) == 3, "this process and two of stepwell's"
+    other = tmp_path / "other.json"
+    other.write_text(schedule.read_text().replace('"kernels": {', '"kernels": {"0123": {"ops": {}},'))
+    assert bench.main([str(tiny), *options, "--target", "x86-64-v2", "--schedule", str(other), *QUICK]) == 1
+    failures = {cell["engine"]: cell["failure"] for cell in json.loads(table.read_text())["cells"] if cell["failure"]}
+    assert list(failures) == ["stepwell with other.json"]
+    assert "there is no kernel '0123'" in failures["stepwell with other.json"]
+
+
+@pytest.mark.parametrize("level", ["graph", "scheduled"])
+def test_ir_takes_part(tiny, tmp_path, level):
+    """In Stepwell alone, with the weights that lie beside it."""
+    table = tmp_path / "run.json"
+    lowered = stepwell.lower(tiny, level, shapes={"x": (1, 3, 9, 7)}, target="x86-64-v2")
+    save_ir(lowered, tmp_path / "net.mlir")
+    options = ["--no-starts", "--threads", "1", "--target", "x86-64-v2", "--json", str(table), *QUICK]
+    assert bench.main([str(tmp_path / "net.mlir"), "--from", level, "--engines", "stepwell,onnxruntime", *options]) == 0
+    [cell] = [cell for cell in json.loads(table.read_text())["cells"] if cell["rounds"]]
+    assert (cell["network"], cell["engine"], cell["error"]) == ("net", "stepwell", 0)
+    assert "no other engine runs IR" in json.loads(table.read_text())["settings"]["not checked"]["net"]
+    assert bench.main([str(tmp_path / "net.mlir"), *options]) == 1, "the level is not given"
+    assert bench.main(["--profile", str(tmp_path / "net.mlir"), "--from", level, "--threads", "1", "--target", "x86-64-v2", *QUICK]) == 0
 
 
 def test_profile_end_to_end(tiny, tmp_path, capsys):
@@ -304,7 +352,10 @@ def test_networks_are_made_once_and_shapes_are_for_files(tiny, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [(["--engines", "tvm"], "there is no 'tvm'"), (["--threads", "0"], "expected a number from 1"), (["--pause", "-1"], "expected seconds"),
-     (["--target", "z80"], "unknown target 'z80'"), (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
+     (["--target", "z80"], "unknown target 'z80'"), (["--pipeline", "luck(cse)"], "expected stages with passes"),
+     (["--schedule", "luck.json"], "--schedule names kernels of one network"), (["x.onnx", "--schedule", "luck.json"], "luck.json: No such file"),
+     (["--load", "luck.py"], "plugin luck.py: there is no such file"), (["--from", "asm"], "unknown level 'asm'"),
+     (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
 )  # fmt: skip
 def test_wrong_usage(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_:

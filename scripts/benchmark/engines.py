@@ -51,7 +51,21 @@ class _Stepwell:
         import stepwell
 
         of = job.contestant
-        model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, disable=of.disable, target=of.target)
+        if of.plugins:
+            from stepwell.driver.plugins import load_file
+
+            for file in of.plugins:
+                load_file(file)
+        given: dict[str, Any] = {"pipeline": of.pipeline, "schedule": of.schedule}  # another checkout may not know these
+        how = {"disable": of.disable, "target": of.target, **{name: value for name, value in given.items() if value}}
+        model: Any
+        if job.level is not None:
+            from stepwell.cli.files import read_text, read_weights
+
+            weights, _ = read_weights(job.model, None)
+            model = stepwell.compile_ir(read_text(job.model), job.level, weights, threads=job.threads, name=job.model, **how)
+        else:
+            model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, **how)
         pool = sys.modules.get("stepwell.codegen.pool")
         if pool is not None:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here

@@ -28,16 +28,25 @@ class Contestant:
     """What stepwell compiles for; peers use what they find in the machine."""
     checkout: str = ""
     """Of stepwell: the folder of another checkout, whose package runs in place of ours; empty for ours."""
+    plugins: tuple[str, ...] = ()
+    """Files that stepwell loads first."""
+    pipeline: str = ""
+    """The pipeline that stepwell takes, as text or the path of a file; empty for the default one."""
+    schedule: str = ""
+    """The path of a schedule file that stepwell takes."""
+    variant: str = ""
+    """What tells it from stepwell as it is, where both take part."""
 
     @property
     def is_ours(self) -> bool:
         """Whether it is this checkout's stepwell, with which the others are compared."""
-        return self.engine == "stepwell" and not self.checkout
+        return self.engine == "stepwell" and not self.checkout and not self.variant
 
     @property
     def label(self) -> str:
         """Its name in tables and files."""
-        return self.engine + "".join(f" without {name}" for name in self.disable) + (f" of {Path(self.checkout).name}" if self.checkout else "")
+        own = "".join(f" without {name}" for name in self.disable) + (f" with {self.variant}" if self.variant else "")
+        return self.engine + own + (f" of {Path(self.checkout).name}" if self.checkout else "")
 
 
 @dataclass(frozen=True)
@@ -46,7 +55,7 @@ class Job:
 
     contestant: Contestant
     model: str
-    """The path of an ONNX file."""
+    """The path of an ONNX file, or of IR."""
     threads: int
     spin: bool
     """Whether idle workers of the engine wait actively, as far as the engine lets us say."""
@@ -54,6 +63,8 @@ class Job:
     """Sizes for inputs with free dimensions."""
     cache: str | None = None
     """A folder where the engine may keep what it compiled."""
+    level: str | None = None
+    """At which level IR is; None for an ONNX file."""
 
 
 @dataclass(frozen=True)

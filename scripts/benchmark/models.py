@@ -25,17 +25,22 @@ class Network:
     path: Path
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Sizes for inputs with free dimensions, by name."""
+    level: str | None = None
+    """At which level it is, for a file of IR, which Stepwell alone runs."""
 
     @property
     def weights_bytes(self) -> int:
-        """The size of the file, of which all but some kilobytes are weights."""
-        return self.path.stat().st_size
+        """The size of the file, of which all but some kilobytes are weights; of IR, that of the weights beside it."""
+        file = self.path if self.level is None else self.path.with_suffix(".safetensors")
+        return file.stat().st_size if file.is_file() else 0
 
 
-def find(names: Sequence[str], folder: Path, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None) -> list[Network]:
-    """The networks by name or by the path of a file; `shapes` is for the files that have inputs of these names.
+def find(
+    names: Sequence[str], folder: Path, seed: int = 0, shapes: Mapping[str, tuple[int, ...]] | None = None, level: str | None = None
+) -> list[Network]:
+    """The networks by name or by the path of a file; `shapes` is for the files that have inputs of these names, `level` for those of IR.
 
-    Raises Failure for what is neither, and for a shape that no file has an input for.
+    Raises Failure for what is neither, for a shape that no file has an input for, and for IR without a level.
 
     Those of the zoo are written to a sub-folder of `folder` that is named after the code that makes them, unless they are there; the
     tests of the networks keep theirs in the same place.
@@ -44,6 +49,10 @@ def find(names: Sequence[str], folder: Path, seed: int = 0, shapes: Mapping[str,
     for name in names:
         if name in KNOWN:
             found.append(Network(name, _materialised(name, folder, seed)))
+        elif Path(name).suffix == ".mlir" and Path(name).is_file():
+            if level is None:
+                raise Failure(f"{name}: say at which level this IR is, with --from LEVEL")
+            found.append(Network(Path(name).stem, Path(name), level=level))
         elif Path(name).is_file():
             here = {key: shape for key, shape in (shapes or {}).items() if key in _inputs(Path(name))}
             found.append(Network(Path(name).stem, Path(name), here))

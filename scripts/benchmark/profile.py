@@ -6,7 +6,7 @@ from benchmark.jobs import Failure, Feed, KernelTime, Profile
 from benchmark.peak import peak_flops
 from stepwell.analysis.flops import kernel_flops_of_text
 from stepwell.analysis.replay import Replay, check_same
-from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.errors import InputError, StepwellError
 from stepwell.runtime.model import CompiledModel
 
 __all__ = ["profile"]
@@ -23,7 +23,10 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
         check_same(replay.outputs, list(model.run(feed).values()))
     except StepwellError as error:
         raise Failure(str(error.args[0])) from None
-    flops = kernel_flops_of_text(model.ir("graph-opt"))
+    try:
+        flops = kernel_flops_of_text(model.ir("graph-opt"))
+    except InputError:
+        flops = {}  # a model from IR below that level does not say what its kernels were
     times = [
         KernelTime(call.kernel, call.nodes, statistics.median(seconds), flops.get(call.kernel), sum(o.size for o in call.operands))
         for call, seconds in zip(replay.calls, samples, strict=True)

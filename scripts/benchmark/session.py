@@ -79,12 +79,16 @@ class Session:
 
     def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
         folder = None if cache is None else str(cache / contestant.label.replace("/", "_"))
-        return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder)
+        return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder, network.level)
+
+    def _able(self, network: Network) -> list[Contestant]:
+        """Those that can run a network: IR is for Stepwell alone."""
+        return [c for c in self.contestants if network.level is None or c.engine == "stepwell"]
 
     def _starts(self, comparison: Comparison, network: Network, cache: Path) -> None:
         """Cold and warm starts, one process after the other, on the largest number of threads."""
         _read(network.path)
-        for contestant in self.contestants:
+        for contestant in self._able(network):
             start = comparison.starts[network.name, contestant.label] = Start()
             try:
                 for warmth in ("cold", "warm"):
@@ -104,7 +108,7 @@ class Session:
             live: dict[tuple[str, int], EngineProcess] = {}
             given: list[Feed] = []
             outputs: dict[tuple[str, int], Outputs] = {}
-            for contestant in self.contestants:
+            for contestant in self._able(network):
                 for threads in self.threads:
                     key = contestant.label, threads
                     cell = comparison.cell(network.name, *key)
@@ -137,9 +141,14 @@ class Session:
             cell.memory["before"] = loaded.resident_before
 
     def _check(self, comparison: Comparison, network: Network, given: list[Feed], outputs: dict[tuple[str, int], Outputs]) -> None:
-        """Compare all outputs with those of ONNX Runtime on one thread, of a process of its own if it is not among the contestants."""
-        want = outputs.get((REFERENCE.label, 1))
-        if want is None and given:
+        """Compare all outputs with those of ONNX Runtime on one thread, of a process of its own if it is not among the contestants.
+
+        Nobody else runs IR: then with those of the first contestant.
+        """
+        want = outputs.get((REFERENCE.label, 1)) if network.level is None else next(iter(outputs.values()), None)
+        if network.level is not None:
+            comparison.settings.setdefault("not checked", {})[network.name] = "no other engine runs IR: outputs are compared with each other"
+        if want is None and given and network.level is None:
             self.say(f"{network.name}: reference outputs")
             try:
                 with EngineProcess(self._job(REFERENCE, network, 1, None)) as process:
@@ -178,12 +187,12 @@ class Session:
                 cell.rounds.append(turn.seconds)
 
     def _overhead(self, comparison: Comparison, folder: Path) -> None:
-        """What a call costs in each engine, on one thread."""
+        """What a call costs in each engine, on one thread. A variant is for other networks, and its calls are those of the plain one."""
         network = call_network(folder)
         aside = Comparison([network.name], list(self.contestants), [1])
         with ExitStack() as stack:
             live = {}
-            for contestant in self.contestants:
+            for contestant in [c for c in self.contestants if not c.variant]:
                 self.say(f"overhead of a call of {contestant.label}")
                 try:
                     # Compiled anew, so that our libraries are in memory before the first start that is timed, like those of the peers.
