@@ -54,7 +54,15 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
     from stepwell.dialects.interpreter import Interpreter, meaning, signless
-    from stepwell.dialects.support.errors import CodegenError, ElementTypeError, InferenceError, InputError, PassError, StepwellError, UnsupportedError
+    from stepwell.dialects.support.errors import (
+        CodegenError,
+        ElementTypeError,
+        InferenceError,
+        InputError,
+        PassError,
+        StepwellError,
+        UnsupportedError,
+    )
     from stepwell.dialects.target.description import Caches, Pipes, Target
     from stepwell.dialects.target.registry import register_target
     from stepwell.driver.artifact import Artifact

@@ -117,7 +117,8 @@ def compare(options: argparse.Namespace) -> int:
         plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
         contestants = [plain if engine == "stepwell" else Contestant(engine, target=options.target) for engine in options.engines]
         if options.pipeline or options.schedule:
-            contestants.append(replace(plain, variant=variant(options), **given(options)))
+            pipeline, schedule = given(options)
+            contestants.append(replace(plain, variant=variant(options), pipeline=pipeline, schedule=schedule))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
         session = Session(contestants, options.threads, protocol, say)
@@ -144,7 +145,8 @@ def ablate(options: argparse.Namespace) -> int:
     for name in options.technique or ():
         if name not in known:
             raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")
-    base = Contestant("stepwell", target=options.target, plugins=plugins(options), **given(options))
+    pipeline, schedule = given(options)
+    base = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
     contestants = [base, *(replace(base, disable=(name,)) for name in options.technique or known)]
     protocol = Protocol(
         rounds=options.rounds, runs=options.runs, warm_up=options.warm_up, images=options.images, spin=options.spin == "on",
@@ -171,7 +173,8 @@ def profile(options: argparse.Namespace) -> int:
     from benchmark.tables import console, show_profile
 
     [network] = find([options.profile], options.zoo, options.seed, shapes(options), options.level)
-    contestant = Contestant("stepwell", target=options.target, plugins=plugins(options), **given(options))
+    pipeline, schedule = given(options)
+    contestant = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
     profiles = {}
     for threads in options.threads:
         job = Job(contestant, str(network.path), threads, options.spin == "on", network.shapes, level=network.level)
@@ -324,10 +327,10 @@ def plugins(options: argparse.Namespace) -> tuple[str, ...]:
     return tuple(str(Path(file).resolve()) for file in options.load)
 
 
-def given(options: argparse.Namespace) -> dict[str, str]:
+def given(options: argparse.Namespace) -> tuple[str, str]:
     """The pipeline and the schedule that Stepwell is to take, by paths that hold in every process, or the text of the pipeline."""
-    files = {"pipeline": options.pipeline or "", "schedule": options.schedule or ""}
-    return {name: str(Path(text).resolve()) if text and "(" not in text else text for name, text in files.items()}
+    pipeline, schedule = (str(Path(text).resolve()) if text and "(" not in text else text or "" for text in (options.pipeline, options.schedule))
+    return pipeline, schedule
 
 
 def variant(options: argparse.Namespace) -> str:

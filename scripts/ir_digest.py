@@ -119,7 +119,7 @@ def lines(op: Any, numbers: dict[Any, str]) -> Iterator[str]:
 def attribute_names(op: Any) -> list[str]:
     """The names of an operation's attributes, without the target of a module, of which a checkout may say more or less than another."""
     names = [entry if isinstance(entry, str) else entry.name for entry in op.attributes]
-    return [name for name in names if name != "target.description"]
+    return [name for name in names if not name.startswith("target.")]
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import stepwell
 from stepwell.dialects.core.weights import WeightTable
 
 KIND = "tensor<4x6xf32>"
-SCHEDULED = 'sched = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 8 : i64}>'
+SCHEDULED = 'sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 8 : i64}>'
 
 
 def module(body: str, *, arguments: str = f"%x: {KIND}, %d: {KIND}", result: str = KIND, packed: bool = True) -> str:
@@ -81,7 +81,7 @@ def test_at_level_linalg(body: str, message: str) -> None:
 
 
 def test_a_structured_op_without_a_schedule() -> None:
-    refused(module(generic()), "scheduled", "has no schedule: the attribute 'sched' is missing (pass assign-schedules)")
+    refused(module(generic()), "scheduled", "has no schedule: the attribute 'sched.nest' is missing (pass assign-schedules)")
 
 
 @pytest.mark.parametrize(

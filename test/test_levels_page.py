@@ -119,7 +119,7 @@ def texts() -> dict[str, list[str]]:
 
 def names_in(text: str) -> set[str]:
     """The names of our attributes in IR."""
-    return set(re.findall(r'(?<![\w.#"@%])((?:stepwell|sched)\.\w+)(?= = |[,}])', text))
+    return set(re.findall(r'(?<![\w.#"@%])((?:stepwell|sched|target)\.\w+)(?= = |[,}])', text))
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -10,9 +10,9 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell.cli.main import main as command
 from stepwell.cli.opt import main as opt
-from stepwell.dialects.core.mlir import make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.support.errors import IRError
-from stepwell.dialects.target.dialect import ATTRIBUTE, set_target, target_of
+from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve, target_names
 from stepwell.passes.framework.levels import LEVELS
 
@@ -33,9 +33,10 @@ def nest(text: str) -> str:
 def test_a_description_survives_text(name: str) -> None:
     target = replace(resolve(name), vector_maths=False) if name == "host" else resolve(name)
     module = parse_module("module {}", make_context())
-    assert target_of(module.operation) is None
-    set_target(module.operation, target)
-    assert target_of(parse_module(str(module), make_context()).operation) == target
+    assert TargetInfo(module).target is None
+    with module.context, ir.Location.unknown():
+        TargetInfo(module).target = target
+    assert TargetInfo(parse_module(str(module), make_context())).target == target
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_a_description_survives_text(name: str) -> None:
         ({'triple = "x86_64-unknown-linux-gnu", ': ""}, "field 'triple' is missing"),
         ({"l1d = 32768 : i64, ": ""}, "field 'caches': field 'l1d' is missing"),
         ({'["avx", ': "[3 : i64, "}, "field 'features': expected a list of strings"),
-        ({"#target.description<": "#sched.nest<"}, r"expected a #target.description<\{…\}>, got #sched.nest"),
+        ({"#target.description<": "#sched.nest<"}, r"must be a #target.description<\{…\}>, got #sched.nest"),
         ({"fma = true": "fma = dense<1> : tensor<1xi64>"}, "field 'fma': expected a bool"),
     ],
 )
@@ -57,13 +58,13 @@ def test_what_describes_no_machine(change: dict[str, str], message: str) -> None
     for old, new in change.items():
         assert text.count(old) == 1
         text = text.replace(old, new)
-    with pytest.raises(IRError, match=f"mine: {ATTRIBUTE}: .*{message}"):
+    with pytest.raises(IRError, match=f"mine.*{TargetInfo.target.name}.*{message}"):
         stepwell.read_ir(text, "linalg", lowered.weights, name="mine")
 
 
 def test_the_levels_that_say_it() -> None:
     lowered = stepwell.lower(network(), LEVELS[-1], target="x86-64-v2")
-    said = {level: target_of(op) for level, op in lowered.snapshots.items()}
+    said = {level: TargetInfo(op).target for level, op in lowered.snapshots.items()}
     assert said == {"graph": None, **dict.fromkeys(LEVELS[1:], resolve("x86-64-v2"))}
 
 
@@ -85,11 +86,11 @@ def test_ir_goes_on_for_its_own_machine() -> None:
 
 def test_ir_that_does_not_say_it_is_for_the_one_asked_for() -> None:
     lowered = stepwell.lower(network(), "graph")
-    assert target_of(stepwell.read_ir(lowered.text(), "graph", lowered.weights, target="x86-64-v2").module.operation) is None
+    assert TargetInfo(stepwell.read_ir(lowered.text(), "graph", lowered.weights, target="x86-64-v2").module).target is None
     below = stepwell.lower(network(), "linalg")
-    del below.module.operation.attributes[ATTRIBUTE]
+    del TargetInfo(below.module).target
     again = stepwell.read_ir(below.text(), "linalg", below.weights, target="x86-64-v2")
-    assert target_of(again.module.operation) == again.target == resolve("x86-64-v2")
+    assert TargetInfo(again.module).target == again.target == resolve("x86-64-v2")
 
 
 def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

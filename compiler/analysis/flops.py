@@ -1,10 +1,10 @@
 """The arithmetic of graph ops and of kernels, as the network states it, whatever the algorithm."""
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.support.errors import InferenceError
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.fusion.outline_kernels import KERNEL
 
 
 def flops_of(op: GraphOp) -> int | None:
@@ -22,7 +22,7 @@ def kernel_flops(module: ir.Operation) -> dict[str, int | None]:
     """The arithmetic of each kernel of a module at level graph-opt; None where it is not known."""
     found: dict[str, int | None] = {}
     for function in functions(module):
-        if KERNEL in function.operation.attributes:
+        if KernelInfo(function).is_kernel:
             views = [op.opview for op in ops_below(function.operation)]
             amounts = [flops_of(view) for view in views if isinstance(view, GraphOp) and len(view.operation.operands)]
             found[function.sym_name.value] = None if None in amounts else sum(amount or 0 for amount in amounts)

@@ -1,13 +1,13 @@
 """A module of one kernel: its own `@main` hands the kernel's operands in and its results out."""
 
 from stepwell.dialects.core.mlir import func, ir, tensor
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.target.dialect import ATTRIBUTE as TARGET
-from stepwell.driver.lowered import set_signature
+from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.use_destinations import destinations
 
-_KEPT = (TARGET, "stepwell.nodes")
+_KEPT = (TargetInfo.target.name, ModuleInfo.nodes.name)
 
 
 def isolated(module: ir.Module, name: str) -> None:
@@ -33,5 +33,6 @@ def isolated(module: ir.Module, name: str) -> None:
             empty = [tensor.EmptyOp(list(r.shape), r.element_type).result for r in map(ir.RankedTensorType, results)]
             call = func.CallOp(results, name, [*list(main.arguments)[: len(types)], *empty])
             func.ReturnOp(list(call.results))
-    sides = [[(f"{what}{i}", TensorType.from_mlir(t)) for i, t in enumerate(side)] for what, side in (("operand", types), ("result", results))]
-    set_signature(module, *sides)
+    info = ModuleInfo(module)
+    info.inputs = [(f"operand{i}", TensorType.from_mlir(t)) for i, t in enumerate(types)]
+    info.outputs = [(f"result{i}", TensorType.from_mlir(t)) for i, t in enumerate(results)]

@@ -17,22 +17,23 @@ from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
 from stepwell.codegen.objects import Unit
 from stepwell.codegen.pool import compile_units
-from stepwell.dialects.core.index_checks import get_checks, widths
+from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT
-from stepwell.driver.lowered import Lowered, arena_offsets, module_bytes
+from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import Source, descend, lower, read_ir
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import structured_ops
 from stepwell.passes.schedule.assign_schedules import schedules_of
 from stepwell.passes.schedule.kernel_digest import kernel_digest
-from stepwell.passes.schedule.nest import ATTRIBUTE, Nest
+from stepwell.passes.schedule.nest import Nest
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import TensorInfo
 
@@ -114,7 +115,7 @@ class KernelBench:
         self._lowered = lower(source, LEVEL, options=options)
         self._below = replace(self._lowered.options, shapes=None, schedule=None)
         self._objects: dict[Unit, bytes] = {}
-        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.signature("inputs")]
+        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.info.inputs]
         drawn = {info.name: random_array(info, 0, index) for index, info in enumerate(infos)}
         if inputs is not None and set(inputs) != set(drawn):
             raise InputError(f"inputs: expected {', '.join(drawn) or 'none'}, got {', '.join(map(str, inputs)) or 'none'}")
@@ -188,8 +189,8 @@ class KernelBench:
 
     @cached_property
     def _arena(self) -> np.ndarray:
-        module = self._lowered.module
-        return pack_arena(self._lowered.weights, arena_offsets(module), module_bytes(module, "stepwell.weights_bytes"))
+        info = self._lowered.info
+        return pack_arena(self._lowered.weights, info.arena, info.weights_bytes)
 
     @cached_property
     def _reference(self) -> Replay:
@@ -199,8 +200,8 @@ class KernelBench:
         return replay
 
     def _empty_outputs(self) -> list[np.ndarray]:
-        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.signature("outputs")]
-        hidden = widths(get_checks(self._lowered.module.operation))
+        infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.info.outputs]
+        hidden = widths(self._lowered.info.checks)
         return [*(np.zeros(cast(tuple[int, ...], info.shape), info.dtype) for info in infos), *(np.zeros(n, np.uint64) for n in hidden)]
 
     def _replay(self, native: _Native, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], weights: np.ndarray) -> Replay:
@@ -222,7 +223,7 @@ class KernelBench:
 
     def _lowered_types(self, kernel: Kernel) -> tuple[list[TensorInfo], list[TensorInfo]]:
         module = self._read(self._text(kernel, None, only=True), WeightTable())
-        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in module.signature(side)] for side in ("inputs", "outputs"))
+        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (module.info.inputs, module.info.outputs))
         return inputs, outputs
 
     def _text(self, kernel: Kernel, schedule: "Schedule | None", *, only: bool) -> str:
@@ -243,7 +244,7 @@ class KernelBench:
         descend(lowered, LLVMOnCPU.levels[0], keep=False)
         with lowered.module.context:
             calls = kernel_calls(lowered.module.operation)
-        workspace = module_bytes(lowered.module, "stepwell.workspace_bytes")
+        workspace = lowered.info.workspace_bytes
         units = [unit for unit in LLVMOnCPU().units(lowered) if only in (None, unit.name)]
         new = [unit for unit in units if unit not in self._objects]
         made = compile_units(new)
@@ -266,7 +267,7 @@ def _replace(function: ir.Operation, kernel: Kernel, schedule: Schedule, model: 
         op = ops[place]
         try:
             values = wanted.values(op) if isinstance(wanted, Nest) else {**Nest.of(op, model.target).values(op), **wanted}
-            op.operation.attributes[ATTRIBUTE] = Nest.from_values(values, op, model.target).to_attribute()
+            ScheduleInfo(op.operation).nest = Nest.from_values(values, op, model.target)
         except ScheduleError as error:
             raise ScheduleError(f"{where} ({op.kind}): {error.args[0]}") from None
 

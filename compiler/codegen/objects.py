@@ -12,7 +12,7 @@ from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnosti
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.target.description import Target
-from stepwell.dialects.target.dialect import ATTRIBUTE as TARGET
+from stepwell.dialects.target.dialect import TargetInfo
 
 _REFERENCE = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$-]+))')
 _FUNCTIONS = {"llvm.func": "no_inline", "func.func": "llvm.no_inline"}  # and the attribute that keeps each from being inlined
@@ -57,8 +57,8 @@ def split_module(module: ir.Module, pipeline: str = "", target: Target | None = 
 def whole_module(module: ir.Module, name: str = "main") -> Unit:
     """The module as one unit, to have all of it in one object."""
     own: Any = module.operation.clone()
-    if TARGET in own.attributes:
-        del own.attributes[TARGET]  # the context that it is compiled in has none of our dialects
+    if TargetInfo.target.name in own.attributes:
+        del own.attributes[TargetInfo.target.name]  # the context that it is compiled in has none of our dialects
     return Unit(name, _bytecode(own))
 
 

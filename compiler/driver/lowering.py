@@ -11,7 +11,7 @@ from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import Target
-from stepwell.dialects.target.dialect import set_target, target_of
+from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.dialects.target.registry import resolve
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import find_backend
@@ -76,7 +76,7 @@ def read_ir(
         module = parse_module(text, context, name)
         target = target_asked_for(module, options.target, name) or resolve(options.machine)
         if level != LEVELS[0]:
-            set_target(module.operation, target)
+            TargetInfo(module).target = target
         state = PassState(weights=weights, target=target, schedules=schedules, budget=Budget(options.limits, weights.nbytes))
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
@@ -91,11 +91,8 @@ def read_ir(
 
 
 def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -> Target | None:
-    """The machine that a module says it is for, or None. Raises IRError if that is none, or if another one is `asked` for."""
-    try:
-        said = target_of(module.operation)
-    except IRError as error:
-        raise IRError(f"{name}: {error.args[0]}") from None
+    """The machine that a module says it is for, or None. Raises IRError if another one is `asked` for."""
+    said = TargetInfo(module).target
     difference = said.difference(resolve(asked)) if said is not None and asked is not None else None
     if difference is not None:
         raise IRError(f"{name}: the IR is for another target than the one asked for: {difference}. Without a target it is taken further for its own")

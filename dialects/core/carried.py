@@ -13,7 +13,7 @@ from stepwell.dialects.core.mlir import ir, on_parse
 from stepwell.dialects.support.errors import IRError, StepwellError
 
 T = TypeVar("T")
-PREFIXES = ("stepwell.", "sched.")
+PREFIXES = ("stepwell.", "sched.", "target.")
 """How the names of our attributes begin, as MLIR wants it: with the name of the dialect, or of the project, that they belong to."""
 _NEEDED: Any = object()
 

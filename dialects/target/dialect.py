@@ -3,13 +3,12 @@
 from dataclasses import MISSING, asdict, fields
 from typing import Any
 
+from stepwell.dialects.core.attribute_kinds import Kind
 from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import Attribute, Dialect, ir, register_dialect
-from stepwell.dialects.support.errors import InferenceError, IRError
+from stepwell.dialects.support.errors import InferenceError
 from stepwell.dialects.target.description import Caches, Pipes, Target
-
-ATTRIBUTE = "target.description"
-"""The name under which a module carries its target. Level graph is for any: the pass attach-target puts it there, before the first that asks."""
 
 
 @register_dialect
@@ -23,43 +22,38 @@ class DescriptionAttr(Attribute, dialect=TargetDialect, name="description"):
     fields: ir.DictAttr
 
 
-def set_target(module: ir.Operation, target: Target) -> None:
-    """Have a module say which machine it is for."""
+def _described(attribute: ir.Attribute) -> Target:
+    if not isinstance(attribute, DescriptionAttr):
+        raise ValueError
+    try:
+        given = to_python(ir.DictAttr(attribute.fields))
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+    described: Target = _record(Target, given, "")
+    return described
+
+
+def _description(target: Target) -> ir.Attribute:
     values = {f.name: getattr(target, f.name) for f in fields(target) if f.default is MISSING or f.default != getattr(target, f.name)}
     values["features"] = sorted(target.features)
     values["caches"] = asdict(target.caches)
     values["pipes"] = {f.name: (float if f.type is float else int)(getattr(target.pipes, f.name)) for f in fields(Pipes)}
-    with module.context, ir.Location.unknown():
-        module.attributes[ATTRIBUTE] = DescriptionAttr.get(to_attribute(values))
-
-
-def target_of(module: ir.Operation) -> Target | None:
-    """The machine that a module says it is for, or None. Raises IRError, naming the field, for an attribute that describes none."""
-    if ATTRIBUTE not in module.attributes:
-        return None
-    attribute = module.attributes[ATTRIBUTE]
-    if not isinstance(attribute, DescriptionAttr):
-        raise IRError(f"{ATTRIBUTE}: expected a #target.description<{{…}}>, got {attribute}")
-    try:
-        given = to_python(ir.DictAttr(attribute.fields))
-    except InferenceError as error:
-        raise IRError(f"{ATTRIBUTE}: {error.args[0]}") from None
-    described: Target = _record(Target, given, ATTRIBUTE)
+    described: ir.Attribute = DescriptionAttr.get(to_attribute(values))
     return described
 
 
 def _record(cls: Any, given: Any, where: str) -> Any:
     """An instance of a dataclass from its fields, each checked."""
     if not isinstance(given, dict):
-        raise IRError(f"{where}: expected a dictionary of {', '.join(f.name for f in fields(cls))}, got {given!r}")
+        raise ValueError(f"{where}expected a dictionary of {', '.join(f.name for f in fields(cls))}, got {given!r}")
     known = {f.name: f for f in fields(cls)}
     for name in given:
         if name not in known:
-            raise IRError(f"{where}: there is no field '{name}', expected {', '.join(known)}")
+            raise ValueError(f"{where}there is no field '{name}', expected {', '.join(known)}")
     for name, field in known.items():
         if name not in given and field.default is MISSING:
-            raise IRError(f"{where}: field '{name}' is missing")
-    return cls(**{name: _value(known[name].type, value, f"{where}: field '{name}'") for name, value in given.items()})
+            raise ValueError(f"{where}field '{name}' is missing")
+    return cls(**{name: _value(known[name].type, value, f"{where}field '{name}': ") for name, value in given.items()})
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
@@ -67,10 +61,22 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _record(kind, value, where)
     if kind == frozenset[str]:
         if not isinstance(value, tuple) or not all(isinstance(entry, str) for entry in value):
-            raise IRError(f"{where}: expected a list of strings, got {value!r}")
+            raise ValueError(f"{where}expected a list of strings, got {value!r}")
         return frozenset(value)
     if kind is int and type(value) is int and value < 1:
-        raise IRError(f"{where}: expected a number from 1, got {value}")
+        raise ValueError(f"{where}expected a number from 1, got {value}")
     if type(value) is not kind:
-        raise IRError(f"{where}: expected {'an' if kind is int else 'a'} {kind.__name__}, got {value!r}")
+        raise ValueError(f"{where}expected {'an' if kind is int else 'a'} {kind.__name__}, got {value!r}")
     return value
+
+
+DESCRIPTION: Kind[Target] = Kind("a #target.description<{…}>", _described, _description)
+
+
+class TargetInfo(Carrier):
+    """What a module says about the machine that it is for."""
+
+    on, what = ("builtin.module",), "a module"
+
+    target: Carried[Target | None] = Carried("target.description", DESCRIPTION, None)
+    """None at level graph, which is for any machine: the pass attach-target says one, before the first pass that asks."""

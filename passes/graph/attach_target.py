@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.dialect import set_target, target_of
+from stepwell.dialects.target.dialect import TargetInfo
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 
 
@@ -20,9 +20,9 @@ class AttachTarget(Pass):
         """See the class."""
         if state.target is None:
             return
-        known = target_of(op)
+        known = TargetInfo(op).target
         difference = known.difference(state.target) if known is not None else None
         if difference is not None:
             raise PassError(f"the IR is for another target: {difference}")
         if known is None:
-            set_target(op, state.target)
+            TargetInfo(op).target = state.target

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
@@ -40,7 +41,7 @@ class NarrowProducts(Pass):
         for function in functions(op):
             ops = ops_below(function)
             products = [o for o in ops if is_integer_product(o.opview)]
-            if "stepwell.kernel" in function.attributes or not products:
+            if KernelInfo(function).is_kernel or not products:
                 continue
             narrowing = _Narrowing(state, ranges(ops, state.weights))
             for inner in products:

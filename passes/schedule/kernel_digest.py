@@ -7,11 +7,10 @@ from typing import Any
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
-from stepwell.dialects.sched.shared_loops import AXES
 from stepwell.passes.framework.rewriting import ops_below
 
 DIGITS = 16
-_NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs", AXES)
+_NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs")
 
 
 def kernel_digest(function: ir.Operation) -> str:

@@ -59,7 +59,7 @@ def test_the_name_of_an_attribute_is_spelled_once() -> None:
     for folder in ("compiler", "passes", "dialects", "scripts", "examples"):
         for path in (ROOT / folder).rglob("*.py"):
             for line, text in strings(path):
-                for name in re.findall(r"(?<![\w.#])(?:stepwell|sched)\.\w+(?![\w.])", text):
+                for name in re.findall(r"(?<![\w.#])(?:stepwell|sched|target)\.\w+(?![\w.])", text):
                     if name in names and (folder in ("compiler", "passes", "dialects") or text == name):
                         found[name].append(f"{path.relative_to(ROOT)}:{line}")
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
@@ -86,7 +86,7 @@ def test_values_come_back(module: ir.Module) -> None:
     BufferInfo(view).slice = Slice(2, 1, 4, 64)
     nest, loops = NestKnobs((0,), 1, (4,), 0, 8, block=(16,)), (SharedLoop("rows", 0, 2, 3), SharedLoop("columns", 1, 1))
     schedule = ScheduleInfo(fill)
-    schedule.nest, schedule.shared, schedule.axes = nest, loops, {"rows": 0}
+    schedule.nest, schedule.shared = nest, loops
     ValueInfo.set_arguments(main, [*ValueInfo.arguments(main)[:1], ValueInfo(name="y", byte_count=16)])
 
     again = parse_module(str(module), context())
@@ -97,7 +97,7 @@ def test_values_come_back(module: ir.Module) -> None:
     assert (own.is_kernel, own.results, own.in_place, own.scratch_bytes) == (True, 2, [(0, 1), (1, 0)], 64)
     assert own.first_destination(5) == 2
     assert BufferInfo(ops_below(again.operation, "memref.view")[0]).slice == Slice(2, 1, 4, 64)
-    assert (schedule.nest, schedule.shared, schedule.axes) == (nest, loops, {"rows": 0})
+    assert (schedule.nest, schedule.shared) == (nest, loops)
     first, second = ValueInfo.arguments(main)
     assert list(first.attributes) == ["llvm.noalias"]
     assert (first.name, second.name, second.byte_count) == (None, "y", 16)
@@ -109,11 +109,11 @@ def test_what_is_not_said_reads_as_its_default(module: ir.Module) -> None:
     assert (list(info.nodes), list(info.checks), dict(info.arena), info.weights_bytes, info.has_signature) == ([], [], {}, 0, False)
     assert (own.is_kernel, own.results, list(own.in_place), own.scratch_bytes) == (False, 1, [], None)
     [fill] = ops_below(module.operation, "linalg.fill")
-    assert (ScheduleInfo(fill).is_scheduled, ScheduleInfo(fill).shared, dict(ScheduleInfo(fill).axes)) == (False, (), {})
+    assert (ScheduleInfo(fill).is_scheduled, ScheduleInfo(fill).shared) == (False, ())
     own.is_kernel = True
     own.is_kernel = False
     assert "stepwell" not in str(module)
-    del ScheduleInfo(fill).axes
+    del ScheduleInfo(fill).shared
 
 
 @pytest.mark.parametrize(
