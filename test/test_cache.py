@@ -46,10 +46,11 @@ def network(seed: int = 0, *, rows: int | str = 9) -> onnx.ModelProto:
 def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the kernels that were compiled since the test began."""
     names: list[str] = []
+    compile_units = pool.compile_units
 
     def watched(units: list[pool.Unit], **options: object) -> dict[str, bytes]:
         names.extend(unit.name for unit in units)
-        return pool.compile_units(units, jobs=0)
+        return compile_units(units, jobs=0)
 
     monkeypatch.setattr("stepwell.codegen.pool.compile_units", watched)
     return names

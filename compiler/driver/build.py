@@ -88,10 +88,10 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     )  # fmt: skip
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels = code.objects, code.kernels
-    artifact.object_keys = code.keys if store is None else {**_kept(store, code), **code.keys}
-    artifact.weights = packing.result()
-    if isinstance(artifact.weights, Kept):
+    artifact.weights, artifact.object_keys = packing.result(), code.keys
+    if store is not None and isinstance(artifact.weights, Kept):  # else it is a model that nobody will look for
         artifact.weights_key = artifact.weights.key
+        artifact.object_keys = {**_kept(store, code), **code.keys}
     reached(lowered, "obj", clock(), on_level)
     return artifact
 
