@@ -50,7 +50,7 @@ def register_backend(name: str) -> Callable[[B], B]:
             raise InputError(f"backend '{name}': expected levels to make code from, among {below}, highest first; got {shown(cls.levels)}")
         cls.name = name
         _REGISTERED[name] = cls()
-        extension(cls, code_generation=True)
+        extension(cls)  # of no interest to who keeps parts of the code of another backend
         return cls
 
     return add

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
 from stepwell.cli.main import main as command
+from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ScheduleError
 from stepwell.dialects.target.registry import resolve
@@ -216,6 +217,35 @@ def test_the_pass_takes_a_file_of_its_own(tmp_path: Path) -> None:
         (tmp_path / "s.json").write_text(schedules(digest, "0", {"knobs": {"width": 2}}))
         PassRunner(PassState()).run(module, f"func.func(assign-schedules{{file={tmp_path / 's.json'}}})")
         assert "width = 2" in str(module)
+
+
+FILL = """func.func @NAME(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf32> {
+  %z = arith.constant VALUE : f32
+  %r = linalg.generic {indexing_maps = [affine_map<(d) -> (MAP)>, affine_map<(d) -> (d)>], iterator_types = ["parallel"] MORE}
+      ins(%x : tensor<64xf32>) outs(%o : tensor<64xf32>) {
+    ^bb0(%a: f32, %b: f32):
+      %s = arith.OP %a, %z : f32
+      linalg.yield %s : f32
+  } -> tensor<64xf32>
+  return %r : tensor<64xf32>
+}"""
+NEST = ", sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 8 : i64}>"
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [({"NAME": "other"}, True), ({"%r": "%other", "%s": "%t"}, True), ({"MORE": NEST}, True), ({"VALUE": "2.0"}, False), ({"MAP": "63 - d"}, False),
+     ({"OP": "mulf"}, False), ({"64": "32"}, False)],
+)  # fmt: skip
+def test_a_digest_is_of_what_is_computed(change: dict[str, str], same: bool) -> None:
+    digests = []
+    for edits in ({}, change):
+        text = FILL
+        for old, new in {"NAME": "k", "VALUE": "1.0", "MAP": "d", "MORE": "", "OP": "addf", **edits}.items():
+            text = text.replace(old, new)
+        module = parse_module(text, make_context())
+        digests.append(kernel_digest(module.body.operations[0].operation))
+    assert (digests[0] == digests[1]) is same
 
 
 def test_a_file_that_is_no_text(tmp_path: Path) -> None:
