@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 
 import stepwell
 from stepwell import LimitError, Limits
+from stepwell.analysis.explain import Explanation
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.lowering import lower
 from stepwell.importer import import_model
@@ -52,9 +53,10 @@ def test_folding_leaves_to_run_time_what_is_beyond_its_bytes() -> None:
 
 def test_folding_stops_at_its_operations() -> None:
     assert count(lower(sums(3), "graph-opt"), "exp") == 0
-    limited = lower(sums(3), "graph-opt", limits=Limits(fold_operations=X.size - 1))
+    told = Explanation()
+    limited = lower(sums(3), "graph-opt", limits=Limits(fold_operations=X.size - 1), instrumentation=told)
     assert count(limited, "exp") == 1
-    assert any("limit fold_operations; to raise it" in d.reason for d in limited.state.declined)
+    assert any("limit fold_operations; to raise it" in d.what for d in told.decisions.declined)
 
 
 def test_what_is_folded_away_is_freed() -> None:

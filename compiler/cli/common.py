@@ -1,10 +1,11 @@
 """What both command lines share: how errors end a program, options that several commands have."""
 
 import argparse
+import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
 from importlib.metadata import PackageNotFoundError, version
@@ -95,6 +96,22 @@ def command_line(program: str, body: Callable[[], int]) -> int:
             return end.code if isinstance(end.code, int) else OK
 
     return guarded(program, action)
+
+
+def add_explain_option(parser: Parser, *, instead: bool = False) -> None:
+    """`--explain [NODE]`; what it prints goes to standard error, or to standard output `instead` of the rest."""
+    where = "show, instead," if instead else "print to standard error"
+    text = f"{where} what each pass did or declined to do, and why: of all ONNX nodes, or of those named (a name, or a pattern as layer1_*)"
+    parser.add_argument("--explain", nargs="?", const="", metavar="NODE", help=text)
+
+
+def apart_from_explain(arguments: Sequence[str]) -> list[str]:
+    """Arguments in which a file behind a bare `--explain` is not taken for the name of a node."""
+    out = list(arguments)
+    for i, (option, value) in enumerate(itertools.pairwise(arguments)):
+        if option == "--explain" and (value == "-" or value.endswith((".mlir", ".onnx"))):
+            out[i] = "--explain="
+    return out
 
 
 def add_limit_option(parser: Parser) -> None:

@@ -45,6 +45,7 @@ def run(options: argparse.Namespace) -> int:
             write_text(data if isinstance(data, str) else data.decode())
         else:
             write_atomically(options.output, data)
+    session.explain()
     _report(lowered, options)
     return OK
 

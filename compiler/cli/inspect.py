@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import FAULT, OK, Parser, UsageError
+from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity
 from stepwell.dialects.support.errors import UnsupportedError
@@ -30,6 +30,7 @@ def add_options(parser: Parser) -> None:
     parser.add_argument("--schedules", action="store_true", help="show how each kernel of the model is computed, instead")
     text = "write the schedules of all kernels, with what is legal beside them, to FILE: to be edited and given to --schedule"
     parser.add_argument("--emit-schedule", metavar="FILE", help=text)
+    add_explain_option(parser, instead=True)
     add_compile_options(parser)
 
 
@@ -39,10 +40,12 @@ def run(options: argparse.Namespace) -> int:
     how = compile_options(options)
     if options.schedules or options.emit_schedule is not None:
         return _schedules(options, how)
+    if options.explain is not None:
+        return _explain(options, how)
     if options.memory:
         return _show_plan(options, how)
     if replace(how, shapes=None, limits=Limits()) != CompileOptions():
-        raise UsageError("what says how to compile goes with --memory, --schedules or --emit-schedule: the rest is the same for all")
+        raise UsageError("what says how to compile goes with --memory, --explain, --schedules or --emit-schedule: the rest is the same for all")
     from stepwell.dialects.core.mlir import make_context
     from stepwell.importer import import_model
     from stepwell.importer.source import read_source
@@ -83,6 +86,18 @@ def _show_plan(options: argparse.Namespace, how: CompileOptions) -> int:
     with Progress() as progress:
         lowered = lower(options.model, "affine", options=how, on_level=progress.level)
     show_memory(memory_plan(lowered.module.operation))
+    return OK
+
+
+def _explain(options: argparse.Namespace, how: CompileOptions) -> int:
+    """What passes decided about the model's nodes, down to where loops and buffers are settled. Raises StepwellError."""
+    from stepwell.analysis.explain import Explanation
+    from stepwell.driver.lowering import lower
+
+    told = Explanation()
+    with Progress() as progress:
+        lower(options.model, "affine", options=how, on_level=progress.level, instrumentation=told)
+    sys.stdout.write(told.text(options.explain))
     return OK
 
 

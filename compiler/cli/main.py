@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from stepwell.cli.common import OK, Parser, command_line, guarded, version_line
+from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, guarded, version_line
 
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     parser = make_parser(given[0] if given and given[0] in COMMANDS else None)
-    options = parser.parse_args(given)
+    options = parser.parse_args(apart_from_explain(given))
     if options.version:
         print(version_line("stepwell"))
         return OK

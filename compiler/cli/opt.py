@@ -4,7 +4,19 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from stepwell.cli.common import OK, Parser, UsageError, add_limit_option, check_target, command_line, guarded, number, version_line
+from stepwell.cli.common import (
+    OK,
+    Parser,
+    UsageError,
+    add_explain_option,
+    add_limit_option,
+    apart_from_explain,
+    check_target,
+    command_line,
+    guarded,
+    number,
+    version_line,
+)
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
 
@@ -40,7 +52,7 @@ def make_parser() -> Parser:
     add("--mlir-elide-elementsattrs-if-larger", type=number(0, 2**31), metavar="N", help="print '...' for attributes of more than N elements")
     add("--mlir-timing", action="store_true", help="print the time of each pass to standard error")
     add("--mlir-pass-statistics", action="store_true", help="print what our passes counted to standard error")
-    add("--explain", action="store_true", help="print why patterns did not apply, op by op, to standard error")
+    add_explain_option(parser)
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR")
     add("--reproducer", metavar="FILE", help="if a pass fails, write the IR before it, with the passes still to run, to FILE")
     add("--list-passes", action="store_true", help="list all passes with their options and exit")
@@ -58,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse_and_run(given: Sequence[str]) -> int:
     parser = make_parser()
-    rest, flags = split_pass_flags(parser, given)
+    rest, flags = split_pass_flags(parser, apart_from_explain(given))
     options = parser.parse_args(rest)
     return guarded("stepwell-opt", lambda: run(options, flags), show_traceback=options.traceback)
 

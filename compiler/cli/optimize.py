@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stepwell.analysis.explain import Explanation
 from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
 from stepwell.cli.compile_options import command_flags
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
@@ -36,8 +37,8 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     text = read_text(options.file)
     weights, weights_file = read_weights(options.file, options.weights)
     known = set(weights)
-    timings = PassTimings()
-    instruments = _instruments(options, timings)
+    timings, told = PassTimings(), Explanation()
+    instruments = _instruments(options, timings, told)
     schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
     budget = Budget(parse_limits(options.limit), weights.nbytes)
     state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
@@ -57,7 +58,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
             status = FAULT
         if outcome.text is not None:
             outputs.append(outcome.text)
-    _report_run(options, state, timings)
+    _report_run(options, state, timings, told)
     if outputs and (status == OK or options.output == "-"):
         _write(options, f"{SEPARATOR}\n".join(outputs), weights, weights_file, changed=set(weights) != known)
     return status
@@ -103,8 +104,8 @@ def _print_options(options: argparse.Namespace) -> PrintOptions:
     return PrintOptions(options.mlir_print_op_generic, options.mlir_print_debuginfo, options.mlir_elide_elementsattrs_if_larger)
 
 
-def _instruments(options: argparse.Namespace, timings: PassTimings) -> Instruments:
-    parts: list[Instrumentation] = [timings]
+def _instruments(options: argparse.Namespace, timings: PassTimings, told: Explanation) -> Instruments:
+    parts: list[Instrumentation] = [timings, *([told] if options.explain is not None else [])]
     before, after = options.mlir_print_ir_before_all, options.mlir_print_ir_after_all
     if before or after:
         parts.append(PrintIR(before=before, after=after, options=_print_options(options)))
@@ -139,11 +140,10 @@ def _write(options: argparse.Namespace, text: str, weights: WeightTable, weights
     write_atomically(output, text)
 
 
-def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings) -> None:
+def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimings, told: Explanation) -> None:
     if options.mlir_timing:
         sys.stderr.write(timings.report())
     if options.mlir_pass_statistics:
         sys.stderr.writelines(f"{count:9} {name}\n" for name, count in sorted(state.statistics.items()))
-    if options.explain:
-        lines = (f"{d.location}: pattern '{d.pattern}' did not apply to '{d.op}': {d.reason}\n" for d in state.declined)
-        sys.stderr.writelines(dict.fromkeys(lines))
+    if options.explain is not None:
+        sys.stderr.write(told.text(options.explain))

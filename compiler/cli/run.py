@@ -55,6 +55,7 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         progress.say("run")
         outputs = model.run(inputs)
+    session.explain()
     _show(model, outputs)
     status = OK
     if against is not None:

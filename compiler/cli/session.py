@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError
+from stepwell.cli.common import Parser, UsageError, add_explain_option
 from stepwell.cli.compile_options import add_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
 from stepwell.dialects.support.errors import IRError, ModelError
 from stepwell.passes.framework.levels import LEVELS
 
 if TYPE_CHECKING:
+    from stepwell.analysis.explain import Explanation
     from stepwell.driver.dynamic import DynamicModel
     from stepwell.driver.lowered import Lowered
     from stepwell.passes.framework.instrumentation import Flags, Instrumentation
@@ -31,6 +32,7 @@ def add_model_options(parser: Parser) -> None:
     add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
+    add_explain_option(parser)
 
 
 @dataclass
@@ -43,6 +45,7 @@ class Session:
     def __post_init__(self) -> None:
         load_plugins(self.options)
         self.how = compile_options(self.options)
+        self.told = _explanation() if self.options.explain is not None else None
         if self.options.start is not None and self.how.shapes:
             raise UsageError("--shape is for ONNX models: the IR given with --from has its shapes")
         if self.options.start is None and self.options.weights is not None:
@@ -60,7 +63,7 @@ class Session:
         from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, PrintIR  # here, because they load the bindings
 
         timings = PassTimings()
-        parts: list[Instrumentation] = [timings]
+        parts: list[Instrumentation] = [timings, *([] if self.told is None else [self.told])]
         if self.options.print_ir_after_all:
             parts.append(PrintIR())
         if self.options.dump_ir is not None:
@@ -84,7 +87,13 @@ class Session:
     @property
     def watches(self) -> bool:
         """Whether anything is to be seen of the passes."""
-        return bool(self.options.print_ir_after_all or self.options.dump_ir is not None or self.options.time_passes)
+        given = self.options
+        return bool(given.print_ir_after_all or given.dump_ir is not None or given.time_passes or given.explain is not None)
+
+    def explain(self) -> None:
+        """Print what `--explain` asks for: at the end of a command, as a model with free dimensions is compiled when it is run."""
+        if self.told is not None:
+            sys.stderr.write(self.told.text(self.options.explain))
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
         """The model at a level, with `shapes` for inputs that `--shape` names none for. Raises UsageError if `--from` names a lower one."""
@@ -136,6 +145,12 @@ class Session:
             where = f"{weights_file} lacks" if weights_file is not None else f"there is no {beside}, nor --weights FILE, to hold"
             raise ModelError(f"{file}: {where} {len(missing)} of the weights it uses: {names}")
         return lowered
+
+
+def _explanation() -> "Explanation":
+    from stepwell.analysis.explain import Explanation  # here, because it loads the bindings
+
+    return Explanation()
 
 
 def save_ir(lowered: "Lowered", file: Path) -> None:

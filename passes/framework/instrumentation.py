@@ -13,6 +13,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.passes.framework.ir_files import IRFiles, used_weights
 from stepwell.passes.framework.pipeline import Step, format_pipeline, parse_pipeline
+from stepwell.passes.framework.registry import PassState
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,8 @@ class PrintOptions:
 class Instrumentation:
     """Base of what watches a run: every hook does nothing unless overridden."""
 
-    def begin(self, weights: WeightTable) -> None:
-        """Called before the first pass of a pipeline, with the table that the passes work on."""
+    def begin(self, state: PassState) -> None:
+        """Called before the first pass of a pipeline, with what the passes share: the weights that they work on, what they decide."""
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         """Called before a pass; `rest` is the pipeline from this pass on."""
@@ -56,9 +57,9 @@ class Instruments(Instrumentation):
     def __init__(self, *parts: Instrumentation) -> None:
         self.parts = parts
 
-    def begin(self, weights: WeightTable) -> None:
+    def begin(self, state: PassState) -> None:
         for part in self.parts:
-            part.begin(weights)
+            part.begin(state)
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         for part in self.parts:
@@ -169,8 +170,8 @@ class DumpIR(Instrumentation):
         self._rest = ""
         self._last: tuple[str, set[str]] | None = None
 
-    def begin(self, weights: WeightTable) -> None:
-        self._weights = weights
+    def begin(self, state: PassState) -> None:
+        self._weights = state.weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         self._rest = rest
@@ -209,8 +210,8 @@ class Reproducer(Instrumentation):
         self._used: set[str] = set()
         self._weights = WeightTable()
 
-    def begin(self, weights: WeightTable) -> None:
-        self._weights = weights
+    def begin(self, state: PassState) -> None:
+        self._weights = state.weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         # Taken now: a failing pass leaves the module half changed.

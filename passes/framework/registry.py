@@ -15,24 +15,14 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.limits import Budget
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.passes.framework.decisions import Decisions, NoMatch
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.upstream_names import NAMES
 
 
-@dataclass(frozen=True)
-class Declined:
-    """Why a pattern did not apply to an op."""
-
-    pattern: str
-    op: str
-    location: Any
-    """As MLIR has it: as text only for who reads it, since what many ops were fused into has a long one."""
-    reason: str
-
-
 @dataclass
 class PassState:
-    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was declined and why."""
+    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was decided and why."""
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Target | None = None
@@ -40,7 +30,10 @@ class PassState:
     """Schedules that replace those that would be chosen."""
     budget: Budget = field(default_factory=Budget)
     """What the model may cost, and what of that is spent."""
-    declined: list[Declined] = field(default_factory=list)
+    decisions: Decisions | None = None
+    """What was done, declined and why, where somebody asks; None where nobody does, and nothing is kept."""
+    running: str = ""
+    """The name of the pass that runs."""
     statistics: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -51,6 +44,16 @@ class PassState:
     def count(self, what: str, amount: int = 1) -> None:
         """Add to a named statistic of this run."""
         self.statistics[what] = self.statistics.get(what, 0) + amount
+
+    def decline(self, by: str, op: Any, why: NoMatch) -> None:
+        """Note why a pass or pattern called `by` leaves `op` as it is."""
+        if self.decisions is not None:
+            self.decisions.add(self.running, by, op, False, why.reason)
+
+    def did(self, by: str, op: Any, what: str) -> None:
+        """Note what a pass or pattern called `by` does to `op`; to be called before the op goes away."""
+        if self.decisions is not None:
+            self.decisions.add(self.running, by, op, True, what)
 
 
 class Pass:

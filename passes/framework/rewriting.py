@@ -19,17 +19,12 @@ from stepwell.dialects.graph.base import ops_with
 from stepwell.dialects.graph.known import FOLD_ELEMENTS
 from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
-from stepwell.passes.framework.registry import Declined, Pass, PassState
+from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most who decline are patterns
+from stepwell.passes.framework.origins import plugin_line
+from stepwell.passes.framework.registry import Pass, PassState
 
 FIXPOINT_ROUNDS = 64
 SETTLED_BYTES = 1 << 26  # of new weights, before unused ones are looked for
-
-
-@dataclass(frozen=True)
-class NoMatch:
-    """A pattern's answer when it does not apply, with the reason, which reaches the user."""
-
-    reason: str
 
 
 Replacement: TypeAlias = "ir.Value | Sequence[ir.Value] | NoMatch"
@@ -44,6 +39,11 @@ class Pattern:
     root: str | type[Trait]
     rewrite: Callable[[Any, "Rewriter"], Any]
     benefit: int = 1
+
+    @property
+    def summary(self) -> str:
+        """What it does, as its docstring says in its first line."""
+        return (self.rewrite.__doc__ or "rewritten").strip().splitlines()[0].removeprefix("rewrite: ")
 
     def roots(self) -> list[str]:
         """The names of the ops that it is for: by a trait, those there are by now, plugins' included."""
@@ -94,8 +94,8 @@ def apply_patterns(op: ir.Operation, patterns: Sequence[Pattern], state: PassSta
             raise PassError(f"patterns {', '.join(p.name for p in patterns)}: {error}") from None
         total += run.matches
         if not run.matches:
-            state.declined.extend(run.declined)
             return total
+        run.forget_declined()
     raise PassError(f"patterns {', '.join(p.name for p in patterns)} still match after {FIXPOINT_ROUNDS} rounds: two of them undo each other")
 
 
@@ -106,7 +106,7 @@ class _Run:
         self.state = state
         self.top = top
         self.matches = 0
-        self.declined: list[Declined] = []
+        self.noted = len(state.decisions.entries) if state.decisions is not None else 0
         self.callbacks: list[Any] = []
 
     def callback(self, p: Pattern) -> Callable[[Any, Any], bool]:
@@ -114,15 +114,22 @@ class _Run:
             with native.ip, op.location:
                 result = guarded(p, op, lambda: checked(op, p.rewrite(op, Rewriter(self.state))))
             if isinstance(result, NoMatch):
-                self.declined.append(Declined(p.name, op.operation.name, op.location, result.reason))
+                self.state.decline(p.name, op, result)
                 return True
             self.matches += 1
+            self.state.did(p.name, op, p.summary)
             native.replace_op(op, result)
             drop_unused_weights(self.top, self.state.weights)
             return False
 
         self.callbacks.append(call)
         return call
+
+    def forget_declined(self) -> None:
+        """Leave out what was declined in this run: every op is asked again in the next."""
+        decisions = self.state.decisions
+        if decisions is not None:
+            decisions.entries[self.noted :] = [entry for entry in decisions.entries[self.noted :] if entry.done]
 
 
 def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
@@ -139,17 +146,21 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
 
 
 def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
-    """Run a pattern's body; what it raises comes out as one error that names pattern, op and node."""
+    """Run a pattern's body; what it raises comes out as one error that names pattern, op and node, and the line of a plugin."""
+
+    def failure(what: str, error: Exception) -> PassError:
+        return PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}{what}{plugin_line(error)}")
+
     try:
         return action()
     except InferenceError as error:
-        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location} built an op that does not fit: {error.args[0]}") from error
+        raise failure(f" built an op that does not fit: {error.args[0]}", error) from error
     except ir.MLIRError as error:
-        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}: {error}") from error
+        raise failure(f": {error}", error) from error
     except StepwellError:
         raise
     except Exception as error:
-        raise PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}: {type(error).__name__}: {error}") from error
+        raise failure(f": {type(error).__name__}: {error}", error) from error
 
 
 class PatternPass(Pass):

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.dialects.support.errors import LimitError, PassError, PipelineError, StepwellError
 from stepwell.passes.framework.instrumentation import Instrumentation, stopwatch
+from stepwell.passes.framework.origins import plugin_line
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, PassState, find_pass
 from stepwell.passes.framework.rewriting import drop_unused_weights
@@ -76,7 +77,7 @@ class PassRunner:
         _verify(module)
 
     def _run(self, planned: "Sequence[tuple[Step, Action]]", module: Any, level: str | None) -> None:
-        self.instrumentation.begin(self.state.weights)
+        self.instrumentation.begin(self.state)
         for index, (step, action) in enumerate(planned):
             rest = format_pipeline([s for s, _ in planned[index:]])
             self.instrumentation.before(step, module, level, rest)
@@ -94,6 +95,7 @@ class PassRunner:
 
     def _run_step(self, step: Step, action: "Action", module: Any) -> None:
         self.state.budget.check_time(f"before pass '{step.name}'")
+        self.state.running = step.name
         with module.context, module.operation.location:
             if isinstance(action, Pass):
                 for op in _targets(module.operation, step.path, action.anchor):
@@ -109,7 +111,7 @@ class PassRunner:
         elif isinstance(error, ir.MLIRError):
             failure = DiagnosedError(f"{where}: {describe_diagnostics(error)}", diagnostics=error.error_diagnostics)
         else:
-            failure = PassError(f"{where}: {type(error).__name__}: {error}")
+            failure = PassError(f"{where}: {type(error).__name__}: {error}{plugin_line(error)}")
         note = self.instrumentation.failed(step, failure)
         return _reworded(failure, f"{failure.args[0]}; {note}") if note else failure
 

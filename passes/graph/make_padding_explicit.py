@@ -11,7 +11,8 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.graph.windows import overhang
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import new_weight
 
@@ -38,15 +39,18 @@ class MakePaddingExplicit(Pass):
             if not any(attributes["pads"]) and not attributes.get("ceil_mode", False):
                 continue
             with ir.InsertionPoint(inner), inner.location:
-                reason = _rewrite(inner.opview, attributes, fill, GraphBuilder(state.weights), made)
-            if reason is None:
-                state.count(self.name)
-            else:
-                state.declined.append(Declined(self.name, inner.name, inner.location, reason))
+                value = _rewrite(inner.opview, attributes, fill, GraphBuilder(state.weights), made)
+            if isinstance(value, NoMatch):
+                state.decline(self.name, inner, value)
+                continue
+            state.did(self.name, inner, f"its padding {list(attributes['pads'])} is an op of its own, of {fill}")
+            inner.results[0].replace_all_uses_with(value)
+            inner.erase()
+            state.count(self.name)
 
 
-def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> str | None:
-    """Rewrite one op, with `fill` around its image; None if that was done, else why not."""
+def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> ir.Value | NoMatch:
+    """What replaces an op, with `fill` around its image; or why nothing does."""
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
@@ -57,7 +61,7 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
         if op.mnemonic() == "avg_pool":
             correction = divisor_correction(sizes, positions, **{k: v for k, v in attributes.items() if k != "ceil_mode"})
     elif attributes.get("ceil_mode", False) or not attributes.get("count_include_pad", True):
-        return "how many elements of a window lie outside follows from a size that is not known"
+        return NoMatch("how many elements of a window lie outside follows from a size that is not known")
     else:
         high = pads[spatial:]
     around: dict[str, Any] = {"low": (0, 0, *pads[:spatial]), "high": (0, 0, *high), "mode": "constant", "value": fill}
@@ -68,12 +72,10 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
         x = made[key]
     plain = {"pads": (0,) * (2 * spatial), "ceil_mode": False, "count_include_pad": True}
     others = list(op.operation.operands)[1:]
-    value = b.create(type(op), [x, *others], {k: plain.get(k, v) for k, v in attributes.items()}).operation.results[0]
+    value: ir.Value = b.create(type(op), [x, *others], {k: plain.get(k, v) for k, v in attributes.items()}).operation.results[0]
     if correction is not None:
         value = b.mul(value, new_weight(b, None, narrow(correction, to_numpy(type_of(x).dtype))))
-    op.result.replace_all_uses_with(value)
-    op.operation.erase()
-    return None
+    return value
 
 
 def spatial_shape(value: ir.Value) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.stages import stages_on_tensors
@@ -29,23 +30,28 @@ class CollapseDimensions(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         for stage in stages_on_tensors(op):
             members = [Structured(m.operation) for m in stage.members]  # looked at anew: what an earlier stage gave has been replaced
-            groups = _stage_groups(members)
-            if groups is not None:
-                _rebuild(members, groups)
-                state.count(self.name)
+            groups, first = _stage_groups(members), members[0].operation
+            if isinstance(groups, NoMatch):
+                state.decline(self.name, first, groups)
+                continue
+            if state.decisions is not None:
+                merged = {tuple(m.extents[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
+                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged))} become one each")
+            _rebuild(members, groups)
+            state.count(self.name)
 
 
-def _stage_groups(members: list[Structured]) -> list[Groups] | None:
-    """For each member, its dimensions grouped; None if nothing can be merged."""
+def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
+    """For each member, its dimensions grouped; NoMatch if nothing can be merged."""
     origin = defining_op(members[0].outputs[0].value)
     if origin is not None and origin.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant"):
-        return None
+        return NoMatch(f"it writes into what '{origin.name}' gives, which need not be contiguous")
     rank = len(members[0].outputs[0].map.results)
     joined = [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
-            return None
+            return NoMatch("its body asks for the index of a loop")
         outputs = [_dim(r) for r in member.outputs[0].map.results]
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
@@ -57,7 +63,9 @@ def _stage_groups(members: list[Structured]) -> list[Groups] | None:
             else:
                 groups.append([d])
         result.append(groups)
-    return result if any(len(g) < len(m.iterators) for g, m in zip(result, members, strict=True)) else None
+    if not any(len(g) < len(m.iterators) for g, m in zip(result, members, strict=True)):
+        return NoMatch("no two neighbouring loops go over contiguous elements of every operand")
+    return result
 
 
 def _dim(expr: Any) -> int:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
@@ -24,11 +25,16 @@ class FillBorders(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         for insert in ops_below(op, "tensor.insert_slice"):
             fill, window = defining_op(insert.operands[1]), static_window(insert)
-            if fill is None or fill.name != "linalg.fill" or window is None:
+            if fill is None or fill.name != "linalg.fill":
+                continue
+            if window is None:
+                state.decline(self.name, insert, NoMatch("all of it is filled: where the inside lies is not known, or it has gaps"))
                 continue
             if not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
+                state.decline(self.name, insert, NoMatch("all of it is filled: something else reads what is filled"))
                 continue
             regions = around(window, list(fill.results[0].type.shape))
+            state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
             with ir.InsertionPoint(fill), fill.location:
                 current = fill.operands[1]
                 for offsets, sizes in regions:

@@ -5,6 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, ops_below
 from stepwell.passes.linalg.structured import Structured
@@ -25,13 +26,19 @@ class UseDestinations(Pass):
             return
         block = op.regions[0].blocks[0]
         for operation in ops_below(op, "linalg.generic"):
-            _write_in_place(operation)
+            refused = _write_in_place(operation)
+            if refused is not None:
+                state.decline(self.name, operation, refused)
         end = block.operations[len(block.operations) - 1].operation
         for result, out in zip(list(end.operands), destinations(op), strict=True):
             with ir.InsertionPoint.at_block_begin(block), end.location:  # anew each time: the op that was first may have gone
-                write_into(result, out)  # where it cannot, bufferisation copies the result to the destination
+                refused = write_into(result, out)
+            if refused is not None:  # then bufferisation copies the result to the destination
+                state.decline(self.name, defining_op(result) or end, refused)
         for insert in ops_below(op, "tensor.insert_slice"):
-            _write_slice_in_place(insert)
+            refused = _write_slice_in_place(insert)
+            if refused is not None:
+                state.decline(self.name, insert, refused)
 
 
 def destinations(kernel: ir.Operation) -> list[ir.Value]:
@@ -41,31 +48,33 @@ def destinations(kernel: ir.Operation) -> list[ir.Value]:
     return list(block.arguments)[len(block.arguments) - results :]
 
 
-def write_into(value: ir.Value, destination: ir.Value) -> bool:
+def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
     """Have the chain of ops that computes `value` start from `destination` instead of a tensor.empty.
 
-    Views of the destination are made at the current insertion point, which must come before the chain. Returns False, with nothing
+    Views of the destination are made at the current insertion point, which must come before the chain. Gives NoMatch, with nothing
     changed, if the chain does not start at a tensor.empty of its own.
     """
     while (start := None if value == destination else _start(value)) is not None:
         if use_count(start) != 1:
-            return False
+            return NoMatch("it is computed in memory of its own: what it writes over has another user")
         value = start
+    if value == destination:
+        return None
     op = defining_op(value)
-    if op is None or value == destination:
-        return value == destination
+    if op is None:
+        return NoMatch("it is computed in memory of its own: it is an argument, or written over one")
     if op.name == "tensor.empty":
         value.replace_all_uses_with(destination)
         op.erase()
-        return True
+        return None
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
         view = _inverse_view(op, destination)
-        if write_into(op.operands[0], view):
-            return True
+        refused = write_into(op.operands[0], view)
         defining = defining_op(view)
-        if defining is not None:
+        if refused is not None and defining is not None:
             defining.erase()
-    return False
+        return refused
+    return NoMatch(f"it is computed in memory of its own: it begins with '{op.name}', or that has another user")
 
 
 def _start(value: ir.Value) -> ir.Value | None:
@@ -91,13 +100,15 @@ def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
     return view
 
 
-def _write_in_place(op: ir.Operation) -> None:
+def _write_in_place(op: ir.Operation) -> NoMatch | None:
     """rewrite: generic ins(%r, …) outs(empty) -> generic ins(…) outs(%r), for an element-wise op over a result %r used nowhere else."""
     structured = Structured(op)
     out = structured.outputs[0]
     origin = defining_op(out.value)
-    if not structured.is_elementwise or out.used or origin is None or origin.name != "tensor.empty":
-        return
+    if not structured.is_elementwise:
+        return None  # what reads several elements for one cannot write over them
+    if out.used or origin is None or origin.name != "tensor.empty":
+        return NoMatch("it does not write over an operand: it has a destination already")
     for index, access in enumerate(structured.inputs):
         producer = defining_op(access.value)
         if producer is None or not access.is_shaped or access.map != out.map or access.value.type != out.value.type:
@@ -105,7 +116,8 @@ def _write_in_place(op: ir.Operation) -> None:
         if producer.name not in ("linalg.generic", "linalg.fill") or use_count(access.value) != 1:
             continue
         _take_output(op, structured, index)
-        return
+        return None
+    return NoMatch("it does not write over an operand: none is made in this kernel, for it alone, and of the type of its result")
 
 
 def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
@@ -126,21 +138,21 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
     op.erase()
 
 
-def _write_slice_in_place(insert: ir.Operation) -> None:
+def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     """Compute the source of an insert_slice in the slice itself, after the destination's own initialisation has been moved up."""
     source, into = insert.operands[0], insert.operands[1]
     if use_count(source) != 1 or not _starts_at_empty(source):
-        return
+        return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
     block = insert.block
     initialised = _hoist(into, block)
     if not initialised:
-        return
+        return NoMatch("its source is computed in memory of its own and copied: what it is inserted into depends on other computation")
     static = {name: list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")}
     anchor = defining_op(into)
     point = ir.InsertionPoint.at_block_begin(block) if anchor is None else ir.InsertionPoint.after(anchor)
     with point, insert.location:
         slice_op = tensor.ExtractSliceOp(source.type, into, [], [], [], static["static_offsets"], static["static_sizes"], static["static_strides"])
-        write_into(source, slice_op.result)
+        return write_into(source, slice_op.result)
 
 
 def _starts_at_empty(value: ir.Value) -> bool:

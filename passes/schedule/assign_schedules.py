@@ -10,14 +10,17 @@ from stepwell.dialects.sched.schedule_file import Entry, KernelEntry, ScheduleFi
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.schedule import default_intrinsics, defaults  # noqa: F401  (registers them)
 from stepwell.passes.schedule.cost_model import CostModel
+from stepwell.passes.schedule.intrinsics import considered
 from stepwell.passes.schedule.kernel_digest import kernel_digest, kernel_nodes
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.schedulers import choose
+from stepwell.passes.schedule.schedulers import choose, first
+from stepwell.passes.schedule.search import why_fixed
 from stepwell.passes.schedule.space import knobs, to_json
 
 
@@ -39,7 +42,32 @@ class AssignSchedules(Pass):
         for place, structured in enumerate(found):
             info = ScheduleInfo(structured.operation)
             if place in given or not info.is_scheduled:
-                info.nest = given.get(place) or default_schedule(structured, state.target)
+                info.nest = nest = given.get(place) or default_schedule(structured, state.target)
+                if state.decisions is not None:
+                    _explain(structured, nest, place in given, state)
+            else:
+                state.decline(self.name, structured.operation, NoMatch("it carries a schedule already"))
+
+
+def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
+    """Tell who asks what schedule an op gets, what the cost model says of it, and which instructions of the target do not fit."""
+    chosen = " ".join(f"{k}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in nest.values(op).items())
+    note, search = "", "search-schedules"
+    if state.target is not None:
+        cycles = f"{CostModel(op, state.target).cost(nest).cycles:.3g} cycles predicted"
+        start, is_start = first(op, state.target)
+        note = f", {cycles}"
+        if is_start and not is_given and not op.shared and start != nest:
+            note = f", {cycles} in the place of {CostModel(op, state.target).cost(start).cycles:.3g}"
+        fixed = why_fixed(op, start)
+        if is_start and not is_given and fixed is not None:
+            state.decline(search, op.operation, fixed)
+    sizes, origin = "x".join(map(str, op.sizes)), " (from a file)" if is_given else ""
+    state.did(AssignSchedules.name, op.operation, f"{op.kind} of {sizes}: {chosen}{note}{origin}")
+    if op.kind == "contraction":
+        for name, use in considered(op, state.target).items():
+            if isinstance(use, NoMatch):
+                state.decline(f"intrinsic {name}", op.operation, use)
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:

@@ -9,7 +9,8 @@ from math import prod
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.sched.shared_loops import SharedLoop
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
 from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Access, Structured
@@ -46,7 +47,7 @@ class FuseLoops(Pass):
             return
 
         def decline(reason: str) -> None:
-            state.declined.append(Declined(self.name, op.name, op.location, reason))
+            state.decline(self.name, leader.root.operation, NoMatch(reason))
 
         if any(0 in stage.root.extents for stage in group.stages):
             decline("some of its stages have nothing to do")

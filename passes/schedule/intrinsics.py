@@ -17,6 +17,7 @@ from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
@@ -82,8 +83,12 @@ def intrinsic(
 
 def available(op: Structured, target: Target | None) -> dict[str, Use]:
     """The intrinsics of `target` that compute `op`, by name, those that do most first."""
-    found = sorted(registered(target), key=lambda i: -i.lanes * i.depth)
-    return {i.name: use for i in found if isinstance(use := use_of(i, op), Use)}
+    return {name: use for name, use in considered(op, target).items() if isinstance(use, Use)}
+
+
+def considered(op: Structured, target: Target | None) -> dict[str, Use | NoMatch]:
+    """The intrinsics of `target` by name, those that do most first: how each computes `op`, or why it cannot."""
+    return {i.name: use_of(i, op) for i in sorted(registered(target), key=lambda i: -i.lanes * i.depth)}
 
 
 def registered(target: Target | None) -> list[Intrinsic]:
@@ -91,22 +96,22 @@ def registered(target: Target | None) -> list[Intrinsic]:
     return [i for i in _INTRINSICS.values() if i.features <= (target or GENERIC).features]
 
 
-def use_of(chosen: Intrinsic, op: Structured) -> Use | str:
+def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
     """How `chosen` computes `op`, or why it cannot."""
     if op.kind != "contraction":
-        return "it is no contraction"
+        return NoMatch("it is no contraction")
     factors = op.factors
     if factors is None:
-        return "its body is not a sum of products of its inputs"
+        return NoMatch("its body is not a sum of products of two integer inputs")
     if str(op.outputs[0].element_type) != chosen.result:
-        return f"it sums in {op.outputs[0].element_type}, not {chosen.result}"
+        return NoMatch(f"it sums in {op.outputs[0].element_type}, not {chosen.result}")
     order = chosen.takes(*(f"{'s' if signed else 'u'}{bits}" for _, bits, signed in factors))
     if order is None:
-        return f"its inputs do not fit {' and '.join(chosen.operands)}"
+        return NoMatch(f"its inputs do not fit {' and '.join(chosen.operands)}")
     sides = [factors[i] for i in order]
     summed = _summed(op, [index for index, _, _ in sides], chosen.depth)
     if summed is None:
-        return f"no summed dimension that both inputs move along has {chosen.depth} iterations"
+        return NoMatch(f"no summed dimension that both inputs move along has {chosen.depth} iterations")
     (first, _, first_signed), (second, _, second_signed) = sides
     return Use(chosen, (first, second), (first_signed, second_signed), summed)
 

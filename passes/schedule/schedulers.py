@@ -28,11 +28,16 @@ def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Call
 
 
 def choose(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of `op`: the most specific function registered for its kind and the target's family."""
+    """The default schedule of `op`: that of `first`, improved by the cost model where it is a first one only."""
+    nest, is_start = first(op, target)
+    return improve(op, target, nest) if is_start and target is not None else nest
+
+
+def first(op: Structured, target: Target | None) -> tuple[Nest, bool]:
+    """What the most specific function registered for the kind of `op` and the target's family chooses, and whether the search starts there."""
     family = "generic" if target is None else target.family
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:
             scheduler, start = _SCHEDULERS[key]
-            nest = scheduler(op, target)
-            return improve(op, target, nest) if start and target is not None else nest
+            return scheduler(op, target), start
     raise PassError(f"no schedule is registered for '{op.operation.name}' of kind {op.kind}")

@@ -6,6 +6,7 @@ from math import prod
 
 from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
@@ -18,11 +19,8 @@ VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 
 def improve(op: Structured, target: Target, start: Nest) -> Nest:
-    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more.
-
-    One that has blocks stays as it is: who cut them knows of pages and streams, as the model does not.
-    """
-    if start.block or prod(op.sizes) == 0 or start.vector < 0 or any(a.is_constant for a in op.inputs):
+    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
+    if why_fixed(op, start) is not None:
         return start
     model = CostModel(op, target)
     best, cost = start, model.cost(start).cycles
@@ -41,6 +39,19 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
         if best is before or cost * GAIN <= model.least:
             break
     return best
+
+
+def why_fixed(op: Structured, start: Nest) -> NoMatch | None:
+    """Why no better nest than `start` is looked for; None if one is."""
+    if start.block:  # who cut them knows of pages and streams, as the model does not
+        return NoMatch("its schedule has blocks, which stay as they were cut")
+    if prod(op.sizes) == 0:
+        return NoMatch("there is nothing to compute")
+    if start.vector < 0:
+        return NoMatch("no dimension can be vectorised: " + "; ".join(sorted({why for d in range(len(op.sizes)) if (why := op.why_not_vector(d))})))
+    if any(a.is_constant for a in op.inputs):
+        return NoMatch("it reads a constant of its kernel, whose numbers are written into the code")
+    return None
 
 
 def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:

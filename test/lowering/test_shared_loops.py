@@ -12,6 +12,7 @@ from stepwell.dialects.support.errors import IRError, PassError
 from stepwell.passes.bufferize.kernels import _pack_slots
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.bufferize.sharing import Sharing, Slice
+from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.stages import stages_on_memrefs
@@ -212,7 +213,7 @@ def test_without_a_target_nothing_is_fused():
         arguments = "%x0: tensor<2x8x3xf32>, %x1: tensor<3x5xf32>, %x2: tensor<5x4xf32>"
         module = ir.Module.parse(f"func.func @f({arguments}) -> tensor<2x8x4xf32> {{ {body} }}")
         [function] = ops_below(module.operation, "func.func")
-        state = PassState()
-        FuseLoops().run(function, state)
-        assert "there is no target" in state.declined[0].reason
+        decisions = Decisions()
+        FuseLoops().run(function, PassState(decisions=decisions))
+        assert "there is no target" in decisions.declined[0].what
         assert "shared" not in str(module)

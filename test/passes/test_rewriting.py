@@ -12,6 +12,7 @@ from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, ma
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import graph_ops
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import (
     Conversion,
@@ -75,16 +76,17 @@ class TestPatterns:
 
     def test_reasons_are_kept_with_pattern_op_and_node(self, context: ir.Context) -> None:
         module = module_of(context, unary("relu", "%x", "%r", "the node"))
-        state = PassState()
+        state = PassState(decisions=Decisions())
         never = Pattern("never", "graph.relu", lambda op, rw: NoMatch("it never does"))
         assert apply_patterns(module.operation, [never], state) == 0
-        [declined] = set(state.declined)
-        assert (declined.pattern, declined.op, declined.reason) == ("never", "graph.relu", "it never does")
+        [declined] = set(state.decisions or ())
+        assert (declined.by, declined.op, declined.done, declined.what) == ("never", "graph.relu", False, "it never does")
         assert "the node" in str(declined.location)
 
     def test_reasons_of_rounds_that_were_not_the_last_are_not_kept(self, context: ir.Context) -> None:
         module = module_of(context, unary("relu", "%x", "%0"), unary("abs", "%0", "%r"))
-        state = PassState()
+        decisions = Decisions()
+        state = PassState(decisions=decisions)
 
         @pattern("graph.abs")
         def abs_of_neg(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
@@ -95,7 +97,13 @@ class TestPatterns:
 
         apply_patterns(module.operation, [becomes("relu", "neg"), abs_of_neg], state)
         assert names(module) == ["neg"]
-        assert state.declined == []
+        assert decisions.declined == []
+        assert [(d.by, d.done) for d in decisions] == [("relu_becomes_neg", True), ("abs_of_neg", True)]
+
+    def test_nothing_is_kept_where_nobody_asks(self, context: ir.Context) -> None:
+        state = PassState()
+        apply_patterns(module_of(context, unary("relu", "%x", "%r")).operation, [becomes("relu", "neg")], state)
+        assert state.decisions is None
 
     def test_ops_built_by_patterns_are_seen(self, context: ir.Context) -> None:
         module = module_of(context, unary("relu", "%x", "%r"))

@@ -10,14 +10,15 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.graph.traits import Fusion
-from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import read_in_slices, read_once
+from stepwell.passes.graph.fusion.prologues import Sliced, read_in_slices, read_once
 from stepwell.passes.graph.matching import is_used
 from stepwell.passes.graph.narrow_products import read_narrow
 
+NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 
@@ -31,10 +32,10 @@ class Group:
 
 
 class Grouping:
-    """The groups of one block. Each op is looked at a bounded number of times."""
+    """The groups of one block. Each op is looked at a bounded number of times. What does not come into a group is told to `state`."""
 
-    def __init__(self, block: ir.Block, max_ops: int, producers: bool, target: Target | None) -> None:
-        self.max_ops = max_ops
+    def __init__(self, block: ir.Block, max_ops: int, producers: bool, state: PassState) -> None:
+        self.max_ops, self.state = max_ops, state
         self.ops = [o.operation for o in block.operations]
         self.position = {op: i for i, op in enumerate(self.ops)}
         self.category = {op: category(op) for op in self.ops}
@@ -44,7 +45,7 @@ class Grouping:
             if self.category[op] in ROOTS:
                 group = self._new(op)
                 if producers and max_ops > 2:
-                    self._join(group, read_narrow(op, target))  # first: they are no element-wise ops behind what makes their operand
+                    self._join(group, read_narrow(op, state.target))  # first: they are no element-wise ops behind what makes their operand
                 self._grow(group)
                 self._end_with_pad(group)
         for op in self.ops:
@@ -78,12 +79,13 @@ class Grouping:
 
     def _grow(self, group: Group) -> None:
         """Take element-wise ops after the group's result into it, as long as one value of the same shape comes out."""
-        while taken := self._next(group):
+        while not isinstance(taken := self._next(group), NoMatch):
             self._join(group, taken)
             group.tail = taken[-1]
+        self.state.decline(NAME, group.tail, taken)
 
-    def _next(self, group: Group) -> list[ir.Operation]:
-        """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else none.
+    def _next(self, group: Group) -> list[ir.Operation] | NoMatch:
+        """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else why not.
 
         In the simple case that is the one user. With several (x * sigmoid(x)) their paths must meet again: ops are visited in program
         order, and the paths have met when nothing else waits. What is passed on the way has no users elsewhere, or they would wait.
@@ -91,21 +93,25 @@ class Grouping:
         waiting: list[int] = []
         passed: list[ir.Operation] = []
         if not self._wait_for_users(group.tail, waiting):
-            return []
+            return NoMatch("its kernel ends with it: it is used in a nested region, or by nothing")
         while waiting:
             op = self.ops[heapq.heappop(waiting)]
             while waiting and self.ops[waiting[0]] == op:
                 heapq.heappop(waiting)
-            if self.category[op] != Fusion.INJECTIVE or op in self.group_of or len(group.members) + len(passed) >= self.max_ops:
-                return []
+            if self.category[op] != Fusion.INJECTIVE:
+                return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, is not element-wise")
+            if op in self.group_of:
+                return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, belongs to the kernel of '{self.group_of[op].root.name}'")
+            if len(group.members) + len(passed) >= self.max_ops:
+                return NoMatch(f"its kernel ends with it: there would be more than max-ops={self.max_ops} ops in it")
             if not self._keeps_shape(op, group.tail, {group.tail, *passed}):
-                return []
+                return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, may give another shape")
             passed.append(op)
             if not waiting:
                 return passed
             if not self._wait_for_users(op, waiting):
-                return []
-        return []
+                return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, is used in a nested region, or by nothing")
+        return NoMatch("its kernel ends with it: nothing uses it")
 
     def _wait_for_users(self, op: ir.Operation, waiting: list[int]) -> bool:
         """Add the users of an op to the heap of positions; False if one lies in a nested region, or there is none."""
@@ -136,33 +142,73 @@ class Grouping:
         while pending and None not in shape:
             value = pending.pop()
             op = defining_op(value)
-            if op is None or self.category.get(op) != Fusion.INJECTIVE or op in self.group_of or len(group.members) >= self.max_ops:
+            if op is None or self.category.get(op) != Fusion.INJECTIVE or op in self.group_of:
                 continue
-            if type_of(value).shape == shape and all(use.owner.operation in group.members for use in value.uses):
+            reason = self._why_outside(group, op, value, shape)
+            if reason is None:
                 self._join(group, [op])
                 pending.extend(op.operands)
+            else:
+                self.state.decline(NAME, op, reason)
+
+    def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[int | None, ...]) -> NoMatch | None:
+        """Why an element-wise op that makes `value`, an operand of the group, cannot be part of it; None if it can."""
+        apart = f"it is not computed with '{group.root.name}', which reads it"
+        if len(group.members) >= self.max_ops:
+            return NoMatch(f"{apart}: there would be more than max-ops={self.max_ops} ops")
+        if type_of(value).shape != shape:
+            return NoMatch(f"{apart}: its shape is another, so that it would be done several times")
+        if not all(use.owner.operation in group.members for use in value.uses):
+            return NoMatch(f"{apart}: it has another user")
+        return None
 
     def _take_producers(self, group: Group) -> None:
         """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
-        sliced, makers = read_in_slices(group.root) or (None, ())
-        value = read_once(group.root) or sliced
-        if value is None:
+        sliced, once = read_in_slices(group.root), read_once(group.root)
+        if isinstance(once, NoMatch) and isinstance(sliced, NoMatch):
+            self.state.decline(NAME, group.root, sliced)
             return
-        self._absorb(group, [value], type_of(value).shape)
-        source = defining_op(value)
+        if not isinstance(once, NoMatch):
+            self._absorb(group, [once], type_of(once).shape)
+        if isinstance(sliced, NoMatch):
+            self.state.decline(NAME, group.root, sliced)
+            return
+        if isinstance(once, NoMatch):
+            self._absorb(group, [sliced.operand], type_of(sliced.operand).shape)
+        if defining_op(sliced.operand) in group.members:
+            return
+        taken = self._maker(group, sliced)
+        if isinstance(taken, NoMatch):
+            self.state.decline(NAME, group.root, taken)
+        else:
+            self._join(group, list(taken.members))
+
+    def _maker(self, group: Group, sliced: Sliced) -> "Group | NoMatch":
+        """The group that makes what the root of another one reads in slices, if the two can be one kernel; or why not."""
+        source = defining_op(sliced.operand)
         maker = None if source is None else self.group_of.get(source)
-        if maker is None or maker.root.name not in makers or maker.tail != source:
-            return
-        alone = all(use.owner.operation == group.root for use in value.uses)
-        if alone and self.category[maker.tail] != Fusion.PAD and len(group.members) + len(maker.members) <= self.max_ops:
-            self._join(group, list(maker.members))
+        if maker is None or maker.root.name not in sliced.makers:
+            made = "an argument" if source is None else f"'{(source if maker is None else maker.root).name}'"
+            return NoMatch(f"it shares no loops with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
+        if maker.tail != source:
+            return NoMatch("it shares no loops with what makes its image: that is read in the middle of a kernel")
+        if not all(use.owner.operation == group.root for use in sliced.operand.uses):
+            return NoMatch("it shares no loops with what makes its image: that has another user")
+        if self.category[maker.tail] == Fusion.PAD:
+            return NoMatch("it shares no loops with what makes its image: that ends with a pad")
+        if len(group.members) + len(maker.members) > self.max_ops:
+            return NoMatch(f"it shares no loops with what makes its image: there would be more than max-ops={self.max_ops} ops")
+        return maker
 
     def _end_with_pad(self, group: Group) -> None:
         """Take one pad into the group, if it is the one user of the group's result."""
         users = [use.owner.operation for use in group.tail.results[0].uses]
-        if len(users) == 1 and self.category.get(users[0]) == Fusion.PAD:
-            self._join(group, users)
-            group.tail = users[0]
+        pads = [user for user in users if self.category.get(user) == Fusion.PAD]
+        if pads and len(users) == 1:
+            self._join(group, pads)
+            group.tail = pads[0]
+        elif pads:
+            self.state.decline(NAME, pads[0], NoMatch(f"it is a kernel of its own: '{group.tail.name}', which it pads, has another user"))
 
 
 def belongs_inside(constant: TensorType) -> bool:
@@ -203,7 +249,7 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     return fused
 
 
-@register_pass("fuse-operators", level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
+@register_pass(NAME, level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
 @dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
@@ -239,9 +285,12 @@ class FuseOperators(Pass):
             self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
-        grouping = Grouping(block, self.max_ops, self.producers, state.target)
+        grouping = Grouping(block, self.max_ops, self.producers, state)
         groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
         for members, tail in groups:
+            for op in members if state.decisions is not None else ():
+                others = ", ".join(f"'{other.name}'" for other in members if other != op)
+                state.did(self.name, op, f"computed in one kernel with {others}" if others else "a kernel of its own")
             fuse(members, tail)
         state.count(f"{self.name}.groups", len(groups))
         state.count(f"{self.name}.ops", sum(len(members) for members, _ in groups))

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.layout.channel_blocks import Form, Layout, rule_of
+from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
 from stepwell.passes.graph.layout.layout_rules import elementwise
 from stepwell.passes.graph.matching import is_elementwise
@@ -44,15 +47,22 @@ class BlockChannels(Pass):
         made: set[ir.Value] = set()
         for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = rule_of(operation) or (elementwise if is_elementwise(operation.opview) else None)
-            if rule is None or len(operation.results) != 1 or not all(t.is_static for t in operation.opview.result_types()):
+            if rule is None or len(operation.results) != 1:
+                continue
+            if not all(t.is_static for t in operation.opview.result_types()):
+                state.decline(self.name, operation, NoMatch("the size of its result is not known"))
                 continue
             dtype = type_of(operation.results[0]).dtype
             block = self.block or state.machine.lanes(8 * to_numpy(dtype).itemsize)
             layout = Layout(state, block, self.mask, forms, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 form = rule(operation.opview, layout)
-                if form is None:
+                if isinstance(form, NoMatch):
+                    state.decline(self.name, operation, form)
                     continue
+                if not isinstance(form, Form):
+                    raise PassError(f"the layout rule of '{operation.name}' must give a Form or NoMatch, got {type(form).__name__}")
+                state.did(self.name, operation, _told(form, moves_nothing=form.value in made))
                 if form.value in made:  # nothing is computed: who wants the plain form does what was there
                     forms[operation.results[0]] = form
                     continue
@@ -62,3 +72,11 @@ class BlockChannels(Pass):
             operation.results[0].replace_all_uses_with(plain)
             operation.erase()
             state.count(self.name)
+
+
+def _told(form: Form, *, moves_nothing: bool) -> str:
+    """What became of an op, for who asks."""
+    blocks, lanes = form.slots.shape
+    filling = int((form.slots == FILLING).sum())
+    what = "moves no data: its channels are found in other lanes" if moves_nothing else f"computed on {blocks} blocks of {lanes} channels"
+    return what + (f", {filling} of these lanes filling" if filling else "")

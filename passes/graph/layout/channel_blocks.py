@@ -10,6 +10,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.support.extensions import extension
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.layout.channel_layouts import FILLING, in_order, stretches, used_lanes
 from stepwell.passes.graph.matching import new_weight, stored
@@ -39,6 +40,7 @@ class Layout(GraphBuilder):
 
     def __init__(self, state: PassState, block: int, mask: bool, forms: dict[ir.Value, Form], read_by: np.ndarray | None) -> None:
         super().__init__(state.weights)
+        self.state = state
         self.block = block
         self.mask = mask
         self.forms = forms
@@ -56,8 +58,8 @@ class Layout(GraphBuilder):
         """The blocked form of `value` (N, C, spatial…): the one that it has, or one with its channels in order."""
         return self.packed(value) or self._pack(value, in_order(type_of(value).static_shape[1], self.block, self.block))
 
-    def pack_as(self, value: ir.Value, slots: np.ndarray) -> Form | None:
-        """`value` blocked with its channels in these lanes; None if that takes too many pieces."""
+    def pack_as(self, value: ir.Value, slots: np.ndarray) -> Form | NoMatch:
+        """`value` blocked with its channels in these lanes; NoMatch if that takes too many pieces."""
         form = self.packed(value)
         if form is None and used_lanes(slots) is not None:
             return self._pack(value, slots)
@@ -65,11 +67,11 @@ class Layout(GraphBuilder):
             return form
         return self.reblocked([form or self.pack(value)], slots)
 
-    def reblocked(self, forms: Sequence[Form], slots: np.ndarray) -> Form | None:
-        """Blocked values, whose channels count on from each other, in these lanes; None if that takes too many pieces."""
+    def reblocked(self, forms: Sequence[Form], slots: np.ndarray) -> Form | NoMatch:
+        """Blocked values, whose channels count on from each other, in these lanes; NoMatch if that takes too many pieces."""
         starts, sizes = stretches([f.slots for f in forms], slots)
         if len(starts) > MOST_STRETCHES:
-            return None
+            return NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
         return Form(self.reblock([f.value for f in forms], starts=starts, sizes=sizes, block=slots.shape[1]), slots)
 
     def cleaned(self, value: ir.Value, slots: np.ndarray) -> Form:
@@ -116,15 +118,15 @@ class Layout(GraphBuilder):
         return new_weight(self, source, np.ascontiguousarray(array))
 
 
-Rule = Callable[[Any, "Layout"], Form | None]
+Rule = Callable[[Any, "Layout"], Form | NoMatch]
 _RULES: dict[str, Rule] = {}
 
 
 def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
     """Register how a layout goes through ops of these classes: `rule(op, layout)` builds the op on blocked data and gives its result's form.
 
-    It gives None, before anything is built, where that cannot be done or does not pay; the op then works on plain data. Element-wise ops need
-    no rule (see `Elementwise`).
+    It gives NoMatch with the reason, before anything is built, where that cannot be done or does not pay; the op then works on plain data.
+    Element-wise ops need no rule (see `Elementwise`).
     """
 
     def add(rule: Rule) -> Rule:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stepwell.passes.framework.decisions import NoMatch
+
 FILLING = -1
 MOST_FILLING = 1.25  # a layout for its readers may be this much larger than the plain one
 
@@ -38,19 +40,18 @@ def _halves(lanes: int, block: int) -> int:
     return lanes + -lanes % max(1, block // 2)
 
 
-def for_readers(channels: int, group: int, block: int, readers: np.ndarray | None) -> np.ndarray:
+def for_readers(channels: int, group: int, block: int, readers: np.ndarray) -> np.ndarray | NoMatch:
     """The layout for the result of a convolution in `group` groups whose channel i goes on to group `readers[i]` of another one.
 
     In the block of each group, the channels for one reader lie side by side, and the stretches for all readers are of one length.
-    Where there is no such layout, or it wastes much, that is `natural`.
+    NoMatch where there is no such layout, or it wastes much.
     """
-    own = natural(channels, group, block)
-    if readers is None:
-        return own
     parts = readers.reshape(group, -1)
     served = [np.unique(part) for part in parts]
-    if len({len(s) for s in served}) != 1 or len(served[0]) == 1:
-        return own
+    if len({len(s) for s in served}) != 1:
+        return NoMatch("its groups serve different numbers of those of the convolution that reads them")
+    if len(served[0]) == 1:
+        return NoMatch("each of its groups serves one of the convolution that reads them, in any order")
     stretch = max(int(np.sum(part == reader)) for part, mine in zip(parts, served, strict=True) for reader in mine)
     if group == 1 and stretch % block == 0 and stretch * len(served[0]) == channels:
         return np.argsort(readers, kind="stable").reshape(-1, block)
@@ -59,7 +60,10 @@ def for_readers(channels: int, group: int, block: int, readers: np.ndarray | Non
         for i, reader in enumerate(mine):
             members = np.flatnonzero(part == reader) + g * len(part)
             slots[g, i * stretch : i * stretch + len(members)] = members
-    return slots if slots.size <= MOST_FILLING * own.size else own
+    size = natural(channels, group, block).size
+    if slots.size > MOST_FILLING * size:
+        return NoMatch(f"in the order of who reads them, channels would take {slots.size} lanes in the place of {size}")
+    return slots
 
 
 def groups_of(slots: np.ndarray, group: int) -> np.ndarray | None:

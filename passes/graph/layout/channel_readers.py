@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.traits import KeepsChannels
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.matching import is_elementwise, producer
 
 
@@ -18,7 +19,7 @@ def is_depthwise(conv: Any) -> bool:
     return channels is not None and channels > 1 and conv.attribute_values()["group"] == channels == type_of(conv.w).shape[0]
 
 
-def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | None:
+def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
     """If the reshape `op` ends a permutation of channels: what is permuted, and the old place of each new channel.
 
     That is reshape(transpose(reshape(x))) where the channels are split, the parts change places and are merged again.
@@ -26,15 +27,15 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | None:
     moved = producer(op.x, "transpose")
     split = None if moved is None else producer(moved.x, "reshape")
     if split is None:
-        return None
+        return NoMatch("it does not end a permutation of channels, which is a reshape of a transpose of a reshape")
     plain, perm = type_of(split.x), moved.attribute_values()["perm"]
     if not plain.is_static or plain.rank < 3 or type_of(op.result) != plain:
-        return None
+        return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, is not static, has no channels, or comes out in another shape")
     parts = type_of(split.result).static_shape
     inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
-        return None
+        return NoMatch("the transposition moves more than channels")
     places = np.arange(plain.static_shape[1]).reshape(parts[1 : 1 + inner])
     return split.x, places.transpose([p - 1 for p in perm[1 : 1 + inner]]).ravel()
 
@@ -70,8 +71,8 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
     if op.name == "graph.concat" and op.opview.attribute_values()["axis"] == 1:
         ends = np.cumsum([type_of(v).shape[1] for v in op.operands])
         return list(zip(op.operands, np.split(mine, ends[:-1]), strict=True))
-    shuffle = channel_shuffle(op.opview) if op.name == "graph.reshape" else None
-    if shuffle is None:
+    shuffle = channel_shuffle(op.opview) if op.name == "graph.reshape" else NoMatch("it is no reshape")
+    if isinstance(shuffle, NoMatch):
         return []
     source, places = shuffle
     return [(source, mine[np.argsort(places)])]

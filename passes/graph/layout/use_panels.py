@@ -11,7 +11,8 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.panels import in_panels
 from stepwell.dialects.target.description import GENERIC
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
 
@@ -49,9 +50,11 @@ class UsePanels(Pass):
                 continue
             with ir.InsertionPoint(operation), operation.location:
                 result = rule(view)
-            if isinstance(result, str):
-                state.declined.append(Declined(self.name, operation.name, operation.location, result))
+            if isinstance(result, NoMatch):
+                state.decline(self.name, operation, result)
                 continue
+            panels_of = type_of(panels.panelled[result])
+            state.did(self.name, operation, f"computed in {panels_of.shape[-2]} panels of {panels_of.shape[-1]} columns")
             operation.results[0].replace_all_uses_with(result)
             operation.erase()
             state.count(self.name)
@@ -69,18 +72,18 @@ class _Panels(GraphBuilder):
         """The array that `value` is known to hold."""
         return stored(value, self.weights)
 
-    def matmul(self, op: Any) -> "ir.Value | str":
+    def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The product in panels, in its plain form; or why not."""
         x, w = type_of(op.lhs), type_of(op.rhs)
         if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
-            return "its right-hand side is not one matrix of floats, or sizes are unknown"
+            return NoMatch("its right-hand side is not one matrix of floats, or sizes are unknown")
         if not w.is_static:
-            return "its right-hand side has an unknown size"
+            return NoMatch("its right-hand side has an unknown size")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
         rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
         if not rows or columns < lanes // 2:
-            return f"{rows} rows by {columns} columns do not fill a vector of {lanes}"
+            return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         width = self.width or panel_width(rows, columns, lanes)
         matrix = source_of(op.rhs, self.weights)
         caches = None if self.target is None else self.target.caches
@@ -89,7 +92,7 @@ class _Panels(GraphBuilder):
         elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
             panels = self.brought_into_panels(op.rhs, width)
         else:
-            return f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to bring it into panels each time"
+            return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to bring it into panels each time")
         return self.plain(self.panel_matmul(op.lhs, panels), columns)
 
     def brought_into_panels(self, matrix: ir.Value, width: int) -> ir.Value:
@@ -112,17 +115,17 @@ class _Panels(GraphBuilder):
         self.panelled[flat] = value
         return flat
 
-    def elementwise(self, op: Any) -> "ir.Value | str":
+    def elementwise(self, op: Any) -> "ir.Value | NoMatch":
         """An element-wise op on values in panels, in its plain form; or why not."""
         result = type_of(op.operation.results[0])
         operands = list(op.operation.operands)
         whole = [self.panelled[v] for v in operands if v in self.panelled and type_of(v).shape == result.shape]
         if not whole:
-            return "none of its operands comes from a product in panels"
+            return NoMatch("none of its operands comes from a product in panels")
         panels = type_of(whole[0]).static_shape[-2:]
         forms = [self._operand(v, result.static_shape, panels) for v in operands]
         if any(form is None for form in forms):
-            return f"an operand cannot be brought into {panels[0]} panels of {panels[1]} columns"
+            return NoMatch(f"an operand cannot be brought into {panels[0]} panels of {panels[1]} columns")
         inner: ir.Value = self.build(type(op), *forms, **op.attribute_values())
         return self.plain(inner, result.static_shape[-1])
 

@@ -7,9 +7,10 @@ from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, source_of
+from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
 ERRORS = {2: 5e-6, 4: 2e-5}
 """For each tile, by how much of the result's scale f32 rounding may change it; test_winograd.py keeps these bounds."""
@@ -58,37 +59,38 @@ class UseWinograd(Pass):
         for inner in ops_below(op, "graph.blocked_conv"):
             with ir.InsertionPoint(inner), inner.location:
                 result = self._rewrite(inner.opview, GraphBuilder(state.weights))
-            if isinstance(result, str):
-                state.declined.append(Declined(self.name, inner.name, inner.location, result))
+            if isinstance(result, NoMatch):
+                state.decline(self.name, inner, result)
                 continue
+            state.did(self.name, inner, _told(result))
             inner.results[0].replace_all_uses_with(result)
             inner.erase()
             sink(result, GraphBuilder(state.weights))
             state.count(self.name)
 
-    def _rewrite(self, conv: Any, b: GraphBuilder) -> "ir.Value | str":
+    def _rewrite(self, conv: Any, b: GraphBuilder) -> "ir.Value | NoMatch":
         """The replacement, or why there is none."""
         values, x, w = conv.attribute_values(), type_of(conv.x), type_of(conv.w)
         if w.rank != 6 or w.shape[2:4] != (TAPS, TAPS) or values["strides"] != (1, 1) or values["dilations"] != (1, 1):
-            return "it is not a blocked 3x3 convolution with stride 1 and without dilation"
+            return NoMatch("it is not a blocked 3x3 convolution with stride 1 and without dilation")
         if w.shape[4] != x.shape[4]:
-            return "it reads a part of each block of channels only, or its groups share one"
+            return NoMatch("it reads a part of each block of channels only, or its groups share one")
         if x.dtype != "f32":
-            return f"rounding is known to be harmless for f32, not for {x.dtype}"
+            return NoMatch(f"rounding is known to be harmless for f32, not for {x.dtype}")
         image = type_of(conv.result).static_shape[2:4]
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
         sizes = (x.static_shape[0], *image, channels, filters, values["group"])
         forms = self.forms(*sizes)
         if not forms:
-            return f"no tile has an error of at most {self.error}"
+            return NoMatch(f"no tile has an error of at most {self.error}")
         forms.append(Form(w.elements, self.direct_cost(*sizes), 0, False))
         limit = (1 + self.slack) * min(form.cost for form in forms)
         form = min(form for form in forms if form.cost <= limit)
         if form.tile == 0:
-            return f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms"
+            return NoMatch(f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms")
         array = source_of(conv.w, b.weights)
         if array is None:
-            return "its filters are not known"
+            return NoMatch("its filters are not known")
         filling = [-n % form.tile for n in image]
         data = conv.x
         if any(filling):
@@ -156,3 +158,12 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
         op.erase()
         source.erase()
         cut = after
+
+
+def _told(result: ir.Value) -> str:
+    """What became of a convolution, for who asks."""
+    cut = producer(result, "slice")
+    made = producer(result if cut is None else cut.x, "winograd_conv")
+    values = made.attribute_values()
+    when = "transformed now" if values["transformed"] else "transformed each time, a block at a time"
+    return f"computed by F({values['tile']}, {TAPS}), with filters {when}"

@@ -13,7 +13,8 @@ from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
 from stepwell.dialects.support.errors import PassError, StepwellError
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import is_used, new_weight
 
@@ -104,13 +105,11 @@ class _Folding:
             return False
         dying = [v for v, count in Counter(op.operands).items() if self.uses[v] == count]
         freed = sum(type_of(v).bytes for v in dying)
-        arrays: Sequence[np.ndarray] = ()
-        reason = self._objection(view, freed)
-        if reason is None:
-            reason, arrays = self._evaluated(view)
-        if reason is not None:
-            self.state.declined.append(Declined(self.options.name, op.name, op.location, reason))
+        arrays = self._objection(view, freed) or self._evaluated(view)
+        if isinstance(arrays, NoMatch):
+            self.state.decline(self.options.name, op, arrays)
             return False
+        self.state.did(self.options.name, op, "evaluated now")
         self.state.budget.spend(sum(t.bytes for t in view.result_types()), operations(view), freed)
         for value in op.operands:
             self.uses[value] -= 1
@@ -127,34 +126,35 @@ class _Folding:
         self.known[value] = get
         self.uses[value] = sum(1 for _ in value.uses)
 
-    def _evaluated(self, view: GraphOp) -> tuple[str | None, Sequence[np.ndarray]]:
-        """Why an op is not folded after all, or None, and its results."""
+    def _evaluated(self, view: GraphOp) -> Sequence[np.ndarray] | NoMatch:
+        """The results of an op, or why it is not folded after all."""
         op, name = view.operation, self.options.name
         try:
             arrays = view.evaluate(map_groups(lambda v: dense(self.known[v]()), view.operand_groups()))
         except StepwellError as error:
-            return f"its evaluation fails: {error.args[0]}", ()
+            return NoMatch(f"its evaluation fails: {error.args[0]}")
         except Exception as error:
             raise PassError(f"pass '{name}': evaluating '{op.name}' at {op.location}: {type(error).__name__}: {error}") from error
         if not all(fits(a, t) for a, t in zip(arrays, view.result_types(), strict=True)):
-            return "its result's shape is not static in the IR", ()
-        return None, arrays
+            return NoMatch("its result's shape is not static in the IR")
+        return arrays
 
-    def _objection(self, view: GraphOp, freed: int) -> str | None:
+    def _objection(self, view: GraphOp, freed: int) -> NoMatch | None:
         """Why not to fold an op with known operands, `freed` bytes of which only it uses; None if nothing speaks against it."""
         if type(view).reference is None:
-            return "it has no reference meaning"
+            return NoMatch("it has no reference meaning")
         types, options = view.result_types(), self.options
         if not all(t.is_static for t in types):
-            return "its result's shape is not static in the IR"
+            return NoMatch("its result's shape is not static in the IR")
         made, given = sum(t.bytes for t in types), sum(type_of(v).bytes for v in set(view.operation.operands))
         if made > options.max_bytes and made > options.max_growth * given:
             growth = f"more than max-growth={options.max_growth} times as many, and above max-bytes={options.max_bytes}"
-            return f"it makes {made} bytes of {given}: {growth}"
+            return NoMatch(f"it makes {made} bytes of {given}: {growth}")
         work = operations(view)
         if work > options.max_operations:
-            return f"it takes {work} operations, more than max-operations={options.max_operations}"
-        return self.state.budget.objection(made, work, freed)
+            return NoMatch(f"it takes {work} operations, more than max-operations={options.max_operations}")
+        beyond = self.state.budget.objection(made, work, freed)
+        return None if beyond is None else NoMatch(beyond)
 
 
 def dense(array: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwell.dialects.graph import ReblockOp
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 
 RNG = np.random.default_rng(5)
@@ -58,9 +59,18 @@ def test_readers_in_whole_blocks_keep_blocks():
     np.testing.assert_array_equal(readers[slots], np.repeat([0, 1], 2)[:, None] + np.zeros((1, 16), int))
 
 
-def test_readers_that_would_waste_much_get_no_layout_of_their_own():
-    readers = np.array([0] * 31 + [1])
-    np.testing.assert_array_equal(for_readers(32, 1, 8, readers), natural(32, 1, 8))
+@pytest.mark.parametrize(
+    ("group", "readers", "reason"),
+    [
+        (1, [0] * 31 + [1], "would take 64 lanes in the place of 32"),
+        (2, [0] * 8 + [1] * 8 + [0] * 16, "serve different numbers"),
+        (2, [0] * 16 + [1] * 16, "each of its groups serves one"),
+    ],
+)
+def test_readers_may_get_no_layout_of_their_own(group, readers, reason):
+    found = for_readers(32, group, 8, np.array(readers))
+    assert isinstance(found, NoMatch)
+    assert reason in found.reason
 
 
 @pytest.mark.parametrize("slots", [[[0, 1, 2, 3]], [[0, 1], [3, 2]], [[0, 1, FILLING], [FILLING, 2, 3]]], ids=str)

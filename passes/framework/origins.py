@@ -1,0 +1,36 @@
+"""Where in other people's code an error comes from: file and line, for a message without a traceback."""
+
+import sysconfig
+import traceback
+from functools import cache
+from types import FrameType
+from typing import Any
+
+from stepwell.dialects.support.extensions import extending_modules
+
+_OURS = "stepwell"
+
+
+def plugin_line(error: BaseException) -> str:
+    """` (FILE, line N)` of the innermost line of a plugin, or of a script, that an error went through since the caller; "" if there is none.
+
+    What Python and other packages hold does not count, unless it extends this one.
+    """
+    extending = {name.partition(".")[0] for name in extending_modules()}
+    own = [
+        f" ({frame.f_code.co_filename}, line {line})"
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if _is_plugins(frame, extending)
+    ]  # fmt: skip
+    return own[-1] if own else ""
+
+
+def _is_plugins(frame: FrameType, extending: set[str]) -> bool:
+    package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+    file: Any = frame.f_code.co_filename
+    return package != _OURS and (package in extending or not file.startswith((*_installed(), "<")))
+
+
+@cache
+def _installed() -> tuple[str, ...]:
+    return tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
