@@ -5,7 +5,7 @@ import itertools
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
 from importlib.metadata import PackageNotFoundError, version
@@ -119,6 +119,11 @@ def add_limit_option(parser: Parser) -> None:
     names = ", ".join(name for name, _ in Limits().items())
     text = f"what the model may cost before it runs; may be repeated, K, M, G, T for powers of 1024: {names}"
     parser.add_argument("--limit", action="append", default=[], metavar="NAME=NUMBER", help=text)
+
+
+def statistics_text(counts: Mapping[str, int]) -> str:
+    """What passes counted, by name, a line each."""
+    return "".join(f"{count:9} {name}\n" for name, count in sorted(counts.items()))
 
 
 def guarded(program: str, action: Callable[[], int], *, show_traceback: bool = False) -> int:

@@ -17,6 +17,7 @@ from stepwell.cli.common import (
     number,
     version_line,
 )
+from stepwell.cli.printing import PREFIX, add_print_options
 
 DESCRIPTION = """Run passes on a file of MLIR and print the result.
 
@@ -45,8 +46,7 @@ def make_parser() -> Parser:
         help="compare diagnostics with the comments expected-error, -warning, -note and -remark {{text}}; all unless =only-expected is added",
     )  # fmt: skip
     add("--allow-unregistered-dialect", action="store_true", help="accept ops of dialects that nobody has defined")
-    add("--mlir-print-ir-before-all", action="store_true", help="print the IR before each pass to standard error")
-    add("--mlir-print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
+    add_print_options(parser, PREFIX)
     add("--mlir-print-op-generic", action="store_true", help="print ops in their generic form")
     add("--mlir-print-debuginfo", action="store_true", help="print locations")
     add("--mlir-elide-elementsattrs-if-larger", type=number(0, 2**31), metavar="N", help="print '...' for attributes of more than N elements")

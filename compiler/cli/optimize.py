@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.analysis.explain import Explanation
-from stepwell.cli.common import FAULT, OK, parse_limits, report, write_text
+from stepwell.cli.common import FAULT, OK, parse_limits, report, statistics_text, write_text
 from stepwell.cli.compile_options import command_flags
 from stepwell.cli.diagnostics import Collector, expectations, from_error, mismatches
 from stepwell.cli.files import read_text, read_weights
+from stepwell.cli.printing import PREFIX, printer
 from stepwell.dialects.core.diagnostics import PARSED_NAME, Diagnostic
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.core.weights import WeightTable
@@ -21,7 +22,7 @@ from stepwell.dialects.support.errors import InputError, IRError, PipelineError,
 from stepwell.dialects.support.files import write_atomically
 from stepwell.dialects.support.limits import Budget
 from stepwell.driver.lowering import target_asked_for
-from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintIR, PrintOptions, Reproducer
+from stepwell.passes.framework.instrumentation import DumpIR, Flags, Instrumentation, Instruments, PassTimings, PrintOptions, Reproducer
 from stepwell.passes.framework.pipeline import flatten, parse_pipeline
 from stepwell.passes.framework.registry import PassState, passes
 from stepwell.passes.framework.runner import PassRunner
@@ -38,7 +39,7 @@ def optimize(options: argparse.Namespace, pipeline: str) -> int:
     weights, weights_file = read_weights(options.file, options.weights)
     known = set(weights)
     timings, told = PassTimings(), Explanation()
-    instruments = _instruments(options, timings, told)
+    instruments = _instruments(options, pipeline, timings, told)
     schedules = None if options.schedule is None else ScheduleFile.of(options.schedule)
     budget = Budget(parse_limits(options.limit), weights.nbytes)
     state = PassState(weights=weights, target=_target(options, pipeline), schedules=schedules, budget=budget)
@@ -104,11 +105,11 @@ def _print_options(options: argparse.Namespace) -> PrintOptions:
     return PrintOptions(options.mlir_print_op_generic, options.mlir_print_debuginfo, options.mlir_elide_elementsattrs_if_larger)
 
 
-def _instruments(options: argparse.Namespace, timings: PassTimings, told: Explanation) -> Instruments:
+def _instruments(options: argparse.Namespace, pipeline: str, timings: PassTimings, told: Explanation) -> Instruments:
     parts: list[Instrumentation] = [timings, *([told] if options.explain is not None else [])]
-    before, after = options.mlir_print_ir_before_all, options.mlir_print_ir_after_all
-    if before or after:
-        parts.append(PrintIR(before=before, after=after, options=_print_options(options)))
+    printed = printer(options, [step.name for step in flatten(parse_pipeline(pipeline))], _print_options(options), PREFIX)
+    if printed is not None:
+        parts.append(printed)
     unregistered = "--allow-unregistered-dialect" if options.allow_unregistered_dialect else ""
     flags = Flags(f"{command_flags(options)} {unregistered}".strip())
     if options.dump_ir is not None:
@@ -144,6 +145,6 @@ def _report_run(options: argparse.Namespace, state: PassState, timings: PassTimi
     if options.mlir_timing:
         sys.stderr.write(timings.report())
     if options.mlir_pass_statistics:
-        sys.stderr.writelines(f"{count:9} {name}\n" for name, count in sorted(state.statistics.items()))
+        sys.stderr.write(statistics_text(state.statistics))
     if options.explain is not None:
         sys.stderr.write(told.text(options.explain))

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stepwell.cli.common import Parser, UsageError, add_explain_option
+from stepwell.cli.common import Parser, UsageError, add_explain_option, statistics_text
 from stepwell.cli.compile_options import add_compile_options, command_flags, compile_options, load_plugins, run_flags
 from stepwell.cli.display import Progress
+from stepwell.cli.printing import add_print_options, printer, printing
 from stepwell.dialects.support.errors import IRError, ModelError
 from stepwell.passes.framework.levels import LEVELS
 
@@ -29,9 +30,10 @@ def add_model_options(parser: Parser) -> None:
     add("--from", dest="start", choices=LEVELS, metavar="LEVEL", help=f"go on from IR at a level: {', '.join(LEVELS)}")
     add("--weights", metavar="FILE", help="with --from: the weight table (default: FILE.safetensors beside FILE.mlir)")
     add_compile_options(parser)
-    add("--print-ir-after-all", action="store_true", help="print the IR after each pass to standard error")
+    add_print_options(parser)
     add("--dump-ir", metavar="DIR", help="write the IR after each pass to a numbered file in DIR, and a reproducer if one fails")
     add("--time-passes", action="store_true", help="print the time of each pass to standard error")
+    add("--pass-statistics", action="store_true", help="print what our passes counted to standard error")
     add_explain_option(parser)
 
 
@@ -60,12 +62,13 @@ class Session:
             with Progress(self.options.start) as self.progress:
                 yield None
             return
-        from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, PrintIR  # here, because they load the bindings
+        from stepwell.passes.framework.instrumentation import DumpIR, Instruments, PassTimings, Statistics  # here, because they load the bindings
 
-        timings = PassTimings()
-        parts: list[Instrumentation] = [timings, *([] if self.told is None else [self.told])]
-        if self.options.print_ir_after_all:
-            parts.append(PrintIR())
+        timings, counts = PassTimings(), Statistics()
+        parts: list[Instrumentation] = [timings, counts, *([] if self.told is None else [self.told])]
+        printed = printer(self.options, [step.name for stage in self.how.passes().stages for step in stage.steps]) if printing(self.options) else None
+        if printed is not None:
+            parts.append(printed)
         if self.options.dump_ir is not None:
             parts.append(DumpIR(self.options.dump_ir, flags=self._flags()))
         try:
@@ -74,6 +77,8 @@ class Session:
         finally:
             if self.options.time_passes:
                 sys.stderr.write(timings.report())
+            if self.options.pass_statistics:
+                sys.stderr.write(statistics_text(counts.counts))
 
     def _flags(self) -> "Flags":
         """What the commands need that are written to dumped files."""
@@ -88,7 +93,8 @@ class Session:
     def watches(self) -> bool:
         """Whether anything is to be seen of the passes."""
         given = self.options
-        return bool(given.print_ir_after_all or given.dump_ir is not None or given.time_passes or given.explain is not None)
+        shown = (given.dump_ir is not None, given.time_passes, given.pass_statistics, given.explain is not None)
+        return printing(given) or any(shown)
 
     def explain(self) -> None:
         """Print what `--explain` asks for: at the end of a command, as a model with free dimensions is compiled when it is run."""

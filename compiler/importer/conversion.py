@@ -13,6 +13,7 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
@@ -180,10 +181,14 @@ class Conversion:
             if error.details:  # a node inside this one, which is named already
                 raise
             raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
-        except StepwellError:
-            raise
+        except StepwellError as error:
+            line = plugin_line(error) if type(error) is StepwellError else ""  # of no kind: the builder knows no such op, say
+            if not line or line in str(error):
+                raise
+            raise StepwellError(f"{_problem(node, frame, str(error.args[0]))}{line}") from error
         except Exception as error:  # a mistake in a rule: whatever it raises is ours to explain
-            raise StepwellError(f"internal error while importing {_problem(node, frame, f'{type(error).__name__}: {error}')}") from error
+            said = f"{type(error).__name__}: {error}{plugin_line(error)}"
+            raise StepwellError(f"internal error while importing {_problem(node, frame, said)}") from error
         for i, name in enumerate(node.output):
             if name:
                 if values is None:

@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 
-from stepwell.dialects.core.types import TensorType, from_numpy
+from stepwell.dialects.core.types import TensorType, from_numpy, sizes_text
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import InputError
 from stepwell.importer.source import LARGE_BYTES, Source, nested_nodes, subgraphs
@@ -49,17 +49,17 @@ def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tupl
         for _ in shape:
             tensor.shape.dim.add()
     if len(tensor.shape.dim) != len(shape):
-        raise InputError(f"input '{name}' has rank {len(tensor.shape.dim)} in the model, the shape given has rank {len(shape)}: {shape}")
+        raise InputError(f"input '{name}' has rank {len(tensor.shape.dim)} in the model, the shape given has rank {len(shape)}: {sizes_text(shape)}")
     for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
         if size is None:
             continue
         if dim.HasField("dim_value") and dim.dim_value != size:
-            raise InputError(f"dimension {axis} of input '{name}' is {dim.dim_value} in the model, the shape given says {size}: {shape}")
+            raise InputError(f"dimension {axis} of input '{name}' is {dim.dim_value} in the model, the shape given says {size}: {sizes_text(shape)}")
         if dim.dim_param:
             known, where = symbols.setdefault(dim.dim_param, (size, name))
             if known != size:
                 raise InputError(
-                    f"dimension {axis} of input '{name}' is '{dim.dim_param}', which is {known} in input '{where}', but {size} in {shape}"
+                    f"dimension {axis} of input '{name}' is '{dim.dim_param}', which is {known} in input '{where}', but {size} in {sizes_text(shape)}"
                 )
         dim.dim_value = int(size)
 

@@ -1,5 +1,6 @@
 """Tensor types as light Python values, and their translation to MLIR types."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stepwell.dialects.core.dtypes import (
@@ -21,7 +22,7 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
 __all__ = [
     "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy",
-    "is_float", "is_integer", "is_unsigned", "to_numpy", "type_of",
+    "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy", "type_of",
 ]  # fmt: skip
 
 MAX_RANK = 64  # numpy's
@@ -72,7 +73,7 @@ class TensorType:
         return TensorType(dtype, self.shape)
 
     def __str__(self) -> str:
-        return "tensor<" + "".join("?x" if d is None else f"{d}x" for d in self.shape) + self.dtype + ">"
+        return "tensor<" + "".join(f"{size_text(d)}x" for d in self.shape) + self.dtype + ">"
 
     def to_mlir(self) -> ir.RankedTensorType:
         """The MLIR type, in the current context."""
@@ -86,6 +87,16 @@ class TensorType:
             raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
         shape = tuple(None if size == _DYNAMIC else size for size in mlir_type.shape)
         return TensorType(dtype_of(mlir_type.element_type), shape)
+
+
+def size_text(size: int | None) -> str:
+    """A size as it is printed: `?` for one that is not known, as MLIR's own negative number for it."""
+    return "?" if size is None or size < 0 else str(size)
+
+
+def sizes_text(sizes: Iterable[int | None]) -> str:
+    """Sizes as they are printed in a message: `[2, ?, 8]`."""
+    return f"[{', '.join(map(size_text, sizes))}]"
 
 
 def element_type(dtype: str) -> ir.Type:

@@ -4,13 +4,14 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.passes.framework.ir_diff import ir_diff, text_of
 from stepwell.passes.framework.ir_files import IRFiles, used_weights
 from stepwell.passes.framework.pipeline import Step, format_pipeline, parse_pipeline
 from stepwell.passes.framework.registry import PassState
@@ -117,29 +118,60 @@ class Changes(Instrumentation):
         self._text = text
 
 
+class Statistics(Instrumentation):
+    """What passes count, by name."""
+
+    def __init__(self) -> None:
+        self.counts: Mapping[str, int] = {}
+
+    def begin(self, state: PassState) -> None:
+        self.counts = state.statistics
+
+
 def _levelled(entry: Timing) -> str:
     return f"{entry.step}" + (f" ({entry.level})" if entry.level else "")
 
 
 class PrintIR(Instrumentation):
-    """Prints the IR before and/or after every pass."""
+    """Prints the IR before and/or after passes: all of them, or those of these names.
 
-    def __init__(self, stream: TextIO | None = None, *, before: bool = False, after: bool = True, options: PrintOptions | None = None) -> None:
+    With `only_changes` only where a pass changed something, with `differences` how it changed, in which renumbered values do not count.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, *, before: bool | Collection[str] = False, after: bool | Collection[str] = True,
+        only_changes: bool = False, differences: bool = False, options: PrintOptions | None = None,
+    ) -> None:  # fmt: skip
         self.stream = stream
-        self.print_before, self.print_after = before, after
+        self.wanted = {"before": before, "after": after}
+        self.only_changes, self.differences = only_changes or differences, differences
         self.options = options or PrintOptions()
+        self._text = ""
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
-        if self.print_before:
-            self._print("before", step, module, level)
+        if self._wants("before", step):
+            self._print("before", step, self.options.text(module), level)
+        if self.only_changes and self._wants("after", step):
+            self._text = text_of(module, generic=self.options.generic)
 
     def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
-        if self.print_after:
-            self._print("after", step, module, level)
+        if not self._wants("after", step):
+            return
+        if not self.only_changes:
+            self._print("after", step, self.options.text(module), level)
+            return
+        difference = ir_diff(self._text, text_of(module, generic=self.options.generic), (f"before {step}", f"after {step}"))
+        if difference:
+            self._print("after", step, difference if self.differences else self.options.text(module), level)
 
-    def _print(self, when: str, step: Step, module: ir.Module, level: str | None) -> None:
+    def _wants(self, when: str, step: Step) -> bool:
+        wanted = self.wanted[when]
+        return wanted if isinstance(wanted, bool) else step.name in wanted
+
+    def _print(self, when: str, step: Step, text: str, level: str | None) -> None:
         stream = sys.stderr if self.stream is None else self.stream
-        stream.write(f"// -----// IR Dump {when.capitalize()} {step}{f' ({level})' if level else ''} //----- //\n{self.options.text(module)}\n")
+        what = "IR Difference" if when == "after" and self.differences else "IR Dump"
+        stream.write(f"// -----// {what} {when.capitalize()} {step}{f' ({level})' if level else ''} //----- //\n{text}\n")
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from stepwell.dialects.graph.base import ops_with
 from stepwell.dialects.graph.known import FOLD_ELEMENTS
 from stepwell.dialects.graph.traits import Trait
 from stepwell.dialects.support.errors import InferenceError, PassError, StepwellError
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most who decline are patterns
-from stepwell.passes.framework.origins import plugin_line
 from stepwell.passes.framework.registry import Pass, PassState
 
 FIXPOINT_ROUNDS = 64

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.dialects.support.errors import LimitError, PassError, PipelineError, StepwellError
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.instrumentation import Instrumentation, stopwatch
-from stepwell.passes.framework.origins import plugin_line
 from stepwell.passes.framework.pipeline import MODULE, Element, Step, flatten, format_pipeline, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, PassState, find_pass
 from stepwell.passes.framework.rewriting import drop_unused_weights
@@ -107,7 +107,8 @@ class PassRunner:
     def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:
         where = f"{f'level {level}, ' if level else ''}pass '{step.name}'"
         if isinstance(error, StepwellError):
-            failure = _reworded(error, f"{where}: {error.args[0]}")
+            line = plugin_line(error) if type(error) is StepwellError else ""  # of no kind: the builder knows no such op, say
+            failure = _reworded(error, f"{where}: {error.args[0]}{line}")
         elif isinstance(error, ir.MLIRError):
             failure = DiagnosedError(f"{where}: {describe_diagnostics(error)}", diagnostics=error.error_diagnostics)
         else:

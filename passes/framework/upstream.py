@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Collection
 
 from stepwell.dialects.core.mlir import ir, passmanager
 from stepwell.dialects.support.errors import PipelineError
@@ -58,7 +59,9 @@ def _explain(step: Step, message: str, context: ir.Context) -> str:
     return f"pass '{name}': {' '.join(message.split())}"
 
 
-def did_you_mean(name: str) -> str:
-    """The end of an error about an unknown pass: names like it, ours and upstream's."""
-    close = difflib.get_close_matches(name, [*passes(), *upstream_passes()], n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else "; see stepwell-opt --list-passes"
+def did_you_mean(name: str, among: Collection[str] = ()) -> str:
+    """The end of an error about an unknown pass: names like it `among` some, else among all of ours and upstream's."""
+    close = difflib.get_close_matches(name, list(among) or [*passes(), *upstream_passes()], n=3)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; there are: {', '.join(dict.fromkeys(among))}" if among else "; see stepwell-opt --list-passes"

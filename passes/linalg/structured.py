@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, use_count
+from stepwell.dialects.core.types import sizes_text
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.dialects.support.errors import PassError
@@ -170,7 +171,7 @@ class Structured:
                         sizes.setdefault(result.position, size)
         out = [sizes.get(d, -1) for d in range(len(self.iterators))]
         if any(s < 0 for s in out):
-            raise PassError(f"'{self.operation.name}' at {self.operation.location}: extents {out} of its loops are not all static")
+            raise PassError(f"'{self.operation.name}' at {self.operation.location}: extents {sizes_text(out)} of its loops are not all static")
         return out
 
     @cached_property

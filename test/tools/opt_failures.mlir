@@ -18,7 +18,7 @@
 // VERIFY: error: SW005 pass 'break-ir': left IR that does not verify: {{.*}}requires attribute 'function_type'; reproducer: {{.*}}reproducer.mlir; run it with: stepwell-opt --pass-pipeline='break-ir' --load {{.*}}plugin.py {{.*}}reproducer.mlir
 // DUMP: @first{{.*}}tags = ["tagged"]
 // REST: --pass-pipeline='break-ir'
-// PYTHON: error: SW005 pass 'raise-error': KeyError: 'no such thing'
+// PYTHON: error: SW005 pass 'raise-error': KeyError: 'no such thing' ({{.*}}/Inputs/plugin.py, line 62)
 // PYTHON-NOT: Traceback
 // TRACEBACK: Traceback
 // TRACEBACK: Inputs/plugin.py

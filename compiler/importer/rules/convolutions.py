@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
@@ -79,7 +79,7 @@ def with_bias(b: ImportBuilder, y: Value, bias: Value | None) -> Value:
     if bias is None:
         return y
     if type_of(bias).rank != 1 or type_of(bias).shape[0] not in (type_of(y).shape[1], None):
-        raise ModelError(f"the bias must have one value for each of the {type_of(y).shape[1]} channels, got {type_of(bias)}")
+        raise ModelError(f"the bias must have one value for each of the {size_text(type_of(y).shape[1])} channels, got {type_of(bias)}")
     return b.add(y, b.reshape(bias, shape=(1, -1) + (1,) * (type_of(y).rank - 2)))
 
 

@@ -13,6 +13,7 @@ from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
 from stepwell.dialects.support.errors import PassError, StepwellError
+from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
@@ -134,7 +135,7 @@ class _Folding:
         except StepwellError as error:
             return NoMatch(f"its evaluation fails: {error.args[0]}")
         except Exception as error:
-            raise PassError(f"pass '{name}': evaluating '{op.name}' at {op.location}: {type(error).__name__}: {error}") from error
+            raise PassError(f"pass '{name}': evaluating '{op.name}' at {op.location}: {type(error).__name__}: {error}{plugin_line(error)}") from error
         if not all(fits(a, t) for a, t in zip(arrays, view.result_types(), strict=True)):
             return NoMatch("its result's shape is not static in the IR")
         return arrays
