@@ -65,7 +65,7 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
     for operation in block.operations:
         op = operation.operation
         if op.name == "func.call":
-            kernel = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
+            kernel = callee(op)
             operands = [Operand.of(*places[v], v.type) for v in op.operands]
             info = KernelInfo(kernels[kernel])
             scratch = operands.pop() if info.scratch_bytes is not None else None
@@ -81,6 +81,11 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
         elif op.name not in ("arith.constant", "func.return"):
             raise IRError(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
     return calls
+
+
+def callee(op: ir.Operation) -> str:
+    """The name of the function that a call calls."""
+    return ir.FlatSymbolRefAttr(op.attributes["callee"]).value
 
 
 def _constant(value: Any) -> int:

@@ -9,15 +9,17 @@ import numpy as np
 
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.dialects.core.dtypes import to_numpy
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.graph.evaluate import checked_inputs, evaluate
+from stepwell.dialects.graph.evaluate import Observer, checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
-from stepwell.passes.framework.levels import LEVELS, MEANT, PACKED, check_level
+from stepwell.passes.framework.levels import MEANT, check_level
+from stepwell.passes.framework.rewriting import find_function
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.model import IndexChecks
 
@@ -39,18 +41,29 @@ def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> 
     if level != lowered.level and level not in lowered.snapshots:
         raise InputError(f"the model is at level {lowered.level}, and no snapshot of it at level {level} was kept")
     module: Any = lowered.snapshots[level].opview if level in lowered.snapshots else lowered.module
+    return interpret_module(module, lowered, inputs)
+
+
+def interpret_module(module: Any, lowered: Lowered, inputs: Arrays, observe: Observer | None = None) -> dict[str, np.ndarray]:
+    """As `interpret`, for a module of the model between two levels; `observe` is called for each op that is run."""
     with lowered.module.context:
-        if LEVELS.index(level) < LEVELS.index(PACKED):
-            return evaluate(module, lowered.weights, inputs)
+        if not is_packed(module):
+            return evaluate(module, lowered.weights, inputs, observe)
         info = ModuleInfo(module)
         taken, given = info.inputs, info.outputs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
-        results = run_module(module, [*map(signless, arrays), arena])
+        results = run_module(module, [*map(signless, arrays), arena], observe)
         checks = IndexChecks(info.checks)
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
+
+
+def is_packed(module: Any) -> bool:
+    """Whether weights come from one arena, the last argument of @main: from then on kernels are lowered, and nothing knows of unsigned types."""
+    arguments = find_function(module.operation, "main").type.inputs
+    return len(arguments) > 0 and isinstance(arguments[-1], ir.MemRefType)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ with an array for each. Images must have the input's size; they become channels 
 floating-point inputs divided by 255. Inputs not given are random:0, a standard normal distribution (integers: 0 to 9)"""
 
 
-def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]") -> dict[str, np.ndarray]:
-    """An array for each of the model's inputs: what the specifications say, random data for the rest.
+def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0) -> dict[str, np.ndarray]:
+    """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest.
 
     Raises UsageError for a specification that makes no sense or an unknown name, InputError for a file that cannot be read or used.
     """
@@ -33,7 +33,7 @@ def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]") -> dic
             if name in given:
                 raise UsageError(f"--input {specification}: input '{name}' is given twice")
             given[name] = array
-    return {name: given[name] if name in given else _random(info, 0, index) for index, (name, info) in enumerate(infos.items())}
+    return {name: given[name] if name in given else random_array(info, seed, index) for index, (name, info) in enumerate(infos.items())}
 
 
 def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray]:

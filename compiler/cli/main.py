@@ -11,6 +11,7 @@ COMMANDS = {
     "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
     "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported; or its plan of memory",
     "pipeline": "show the passes that a model goes through, and write them to a file to be edited",
+    "bisect": "find the pass, then the kernel or op, that makes a model give other results",
     "diff": "show how the IR of two files differs, numbers of values and locations aside",
     "cache": "show what is kept of compiled models on disk, say where, or clear it",
 }

@@ -121,14 +121,15 @@ def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, ou
             results = check(source, outputs, inputs, _reference(source))
         else:
             results = compare(outputs, run_onnxruntime(source, inputs))
-    print_table((f"against {kind}", *MEASURES), [_verdict(r) for r in results])
+    print_table((f"against {kind}", *MEASURES), [verdict(r) for r in results])
     wrong = [r.name for r in results if not r.ok]
     if wrong:
         print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
     return FAULT if wrong else OK
 
 
-def _verdict(result: "OutputCheck") -> list[str]:
+def verdict(result: "OutputCheck") -> list[str]:
+    """A row of a table with `MEASURES`."""
     if result.problem is not None:
         return [result.name, result.problem, "", "", "", "WRONG"]
     errors = (result.max_abs, result.max_rel, result.scale_rel, result.tolerance)
@@ -142,7 +143,7 @@ def _check_levels(session: Session, inputs: Arrays, outputs: Arrays) -> int:
     with Progress() as progress:
         progress.say("run what the levels mean")
         steps = compare_levels(lowered, inputs, outputs)
-    print_table(("level", "against", "output", *MEASURES), [[step.below, step.above, *_verdict(r)] for step in steps for r in step.outputs])
+    print_table(("level", "against", "output", *MEASURES), [[step.below, step.above, *verdict(r)] for step in steps for r in step.outputs])
     wrong = [step for step in steps if not step.ok]
     if wrong:
         names = ", ".join(r.name for r in wrong[0].outputs if not r.ok)

@@ -1,7 +1,7 @@
 """Runs graph-level IR by the reference meanings of its ops: slow, simple, and what everything else is compared with."""
 
 from collections import ChainMap
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +17,20 @@ from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
 
 Values = MutableMapping[ir.Value, Any]
+Observer = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
+"""Called with each op that was run, the arrays of its operands and those of its results."""
 
 
-def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+class NoMeaningError(StepwellError):
+    """An op that cannot be run by what it means, whatever its data."""
+
+
+def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
     """What `@main` of a module at level `graph` or `graph-opt` gives for `inputs`, by the names of its arguments and results.
 
-    Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks, IndexRangeError for an index out of
-    range, and StepwellError where else an op has no meaning for its data; both name op and node.
+    `observe` is called for each op. Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks,
+    IndexRangeError for an index out of range, NoMeaningError for an op without one, and StepwellError where else an op has no meaning for its
+    data; all name op and node.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
@@ -32,7 +39,7 @@ def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.nd
     block = main.regions[0].blocks[0]
     names = ValueInfo.names(ValueInfo.arguments(main), "input")
     arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
-    results = Evaluator(functions, weights).run(block, arguments, {})
+    results = Evaluator(functions, weights, observe).run(block, arguments, {})
     names = ValueInfo.names(ValueInfo.results(main), "output")
     return dict(zip(names, results[: len(results) - len(widths(ModuleInfo(module).checks))], strict=False))
 
@@ -54,9 +61,10 @@ def checked_inputs(names: Sequence[str], types: Sequence[TensorType], inputs: Ma
 class Evaluator:
     """Runs blocks of graph ops, calls into the module's functions included."""
 
-    def __init__(self, functions: Mapping[str, Any], weights: WeightTable) -> None:
+    def __init__(self, functions: Mapping[str, Any], weights: WeightTable, observe: Observer | None = None) -> None:
         self.functions = functions
         self.weights = weights
+        self.observe = observe
 
     def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
         """What the block's terminator hands over, for these arguments; `captured` holds the values of enclosing blocks."""
@@ -67,8 +75,10 @@ class Evaluator:
         for op, dying in zip(ops, dead, strict=True):
             if op.operation.name in ("graph.yield", "func.return"):
                 return [values[v] for v in op.operands]
-            for result, array in zip(op.operation.results, self.results_of(op, values), strict=True):
-                own[result] = array
+            results = self.results_of(op, values)
+            if self.observe is not None:
+                self.observe(op.operation, [values[v] for v in op.operation.operands], results)
+            own.update(zip(op.operation.results, results, strict=True))
             for value in dying:
                 own.pop(value, None)
         raise StepwellError("a block to evaluate does not end in graph.yield or func.return")
@@ -86,7 +96,7 @@ class Evaluator:
         if name == "tensor.cast":
             return [values[op.operands[0]]]
         if not isinstance(op, GraphOp):
-            raise StepwellError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
+            raise NoMeaningError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
         groups = map_groups(values.__getitem__, op.operand_groups())
         if isinstance(op, FusedOp):
             return self.run(op.regions[0].blocks[0], groups[0], {})

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.graph.evaluate import Observer
 from stepwell.dialects.interpreter import control, scalars, structured, tensors  # noqa: F401  (they register meanings)
 from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, meaning
 from stepwell.dialects.support.errors import IRError
@@ -12,16 +13,16 @@ from stepwell.dialects.support.errors import IRError
 __all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "signless"]
 
 
-def interpret(module: ir.Module, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
+def interpret(module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None) -> list[np.ndarray]:
     """What `@main` of a module returns for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
 
-    Schedules are not looked at: they say how to compute, not what. Raises StepwellError, naming op and node, for an op that has no
-    meaning here or reads what is not there, and IRError for a module without @main.
+    Schedules are not looked at: they say how to compute, not what. `observe` is called for each op. Raises StepwellError, naming op and
+    node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for a module without @main.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
         raise IRError("the module has no function @main")
-    return Interpreter(functions).call("main", arguments)
+    return Interpreter(functions, observe).call("main", arguments)
 
 
 def signless(array: np.ndarray) -> np.ndarray:

@@ -10,7 +10,8 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import dtype_of
-from stepwell.dialects.graph.evaluate import last_uses
+from stepwell.dialects.graph.base import GraphOp, map_groups
+from stepwell.dialects.graph.evaluate import NoMeaningError, Observer, last_uses
 from stepwell.dialects.support.errors import IRError, StepwellError
 
 Values: TypeAlias = dict[ir.Value, Any]
@@ -42,8 +43,9 @@ class Interpreter:
     In the body of a structured op a scalar is an array with an element for each point of (a part of) its iteration space.
     """
 
-    def __init__(self, functions: Mapping[str, ir.Operation]) -> None:
+    def __init__(self, functions: Mapping[str, ir.Operation], observe: Observer | None = None) -> None:
         self.functions = functions
+        self.observe = observe
         self.places: list[np.ndarray] = []
         """The index of each loop of the structured op whose body is being run, each along a dimension of its own."""
         self._blocks: dict[tuple[ir.Operation, int], list[tuple[Any, list[ir.Value]]]] = {}
@@ -67,7 +69,10 @@ class Interpreter:
             operands = [values[v] for v in op.operands]
             if op.name in TERMINATORS:
                 return operands
-            values.update(zip(op.results, self.results_of(op, operands, values), strict=True))
+            results = self.results_of(op, operands, values)
+            if self.observe is not None:
+                self.observe(op, operands, results)
+            values.update(zip(op.results, results, strict=True))
             for value in dying:
                 values.pop(value, None)
         raise IRError(f"a block of {owner.name} does not end in {', '.join(TERMINATORS)}")
@@ -75,12 +80,15 @@ class Interpreter:
     def results_of(self, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
         """The results of one op. Raises StepwellError, naming op and node, where it has none."""
         found = MEANINGS.get(op.name) or (MEANINGS["linalg.generic"] if op.name.startswith("linalg.") and len(op.regions) else None)
-        if found is None:
-            raise StepwellError(f"{op.name}{_where(op)} has no meaning that can be run: {', '.join(sorted(MEANINGS))} have one")
         try:
-            return found(self, op, operands, values)
+            if found is not None:
+                return found(self, op, operands, values)
+            view = op.opview
+            if isinstance(view, GraphOp) and not len(op.regions):  # in a kernel that is still to be lowered
+                return view.evaluate(map_groups(values.__getitem__, view.operand_groups()))
         except ReferenceFault as error:
             raise StepwellError(f"{op.name}{_where(op)}: {error}") from None
+        raise NoMeaningError(f"{op.name}{_where(op)} has no meaning that can be run: {', '.join(sorted(MEANINGS))} have one")
 
     @contextmanager
     def at(self, places: list[np.ndarray]) -> Iterator[None]:

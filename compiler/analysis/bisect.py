@@ -1,0 +1,202 @@
+"""Find the pass, then the kernel or op, from which on a model gives other results: by what the IR means between passes, then by its code."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.analysis.calls import callee
+from stepwell.analysis.compare import OutputCheck, compare
+from stepwell.analysis.interpretation import interpret, interpret_module, is_packed, signless
+from stepwell.analysis.matching import Values, first_departure
+from stepwell.analysis.code_faults import bisect_code
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
+from stepwell.dialects.interpreter import Interpreter
+from stepwell.dialects.support.errors import InputError, StepwellError
+from stepwell.driver.arguments import checked
+from stepwell.driver.lowered import Lowered
+from stepwell.driver.lowering import descend
+from stepwell.passes.framework.instrumentation import Instrumentation
+from stepwell.passes.framework.levels import MEANT
+from stepwell.passes.framework.pipeline import Step
+from stepwell.passes.framework.rewriting import functions
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A pass of a pipeline: the stage it is in, and its name, with a number where it comes several times there."""
+
+    stage: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"pass `{self.name}` in {self.stage}"
+
+
+@dataclass(frozen=True)
+class Culprit:
+    """From where on a model gives other results."""
+
+    places: Sequence[Place]
+    """The pass; several where the IR between them cannot be run."""
+    where: str
+    """The kernel or op of the result, or "" where it cannot be told."""
+    nodes: Sequence[str]
+    """The ONNX nodes that these compute."""
+    outputs: Sequence[OutputCheck]
+    """How far the model's outputs, or what the kernel gives, are from what they should be."""
+    note: str = ""
+    """What else was found out."""
+
+    def __str__(self) -> str:
+        passes = " or ".join(map(str, self.places))
+        nodes = f" (node{'s' * (len(self.nodes) > 1)} {', '.join(repr(n) for n in self.nodes)})" if self.nodes else ""
+        return f"{passes}{f', {self.where}' if self.where else ''}{nodes}"
+
+
+@checked
+def bisect(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Culprit | None:
+    """The first pass after which a model no longer means, for `inputs`, what it means now, and the kernel or op that it is about; None if none.
+
+    The passes down to the last level that has a meaning are halved again and again by running the IR between them; then native code is made, and
+    each of its kernels compared with what it should give. `tolerance` replaces the one for each dtype. Raises InputError for a model below those
+    levels and for inputs that do not fit, and what passes raise.
+    """
+    if lowered.level not in MEANT:
+        raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
+    expected = interpret(lowered, inputs)
+    points = _Points(lowered)
+    descend(lowered, MEANT[-1], instrumentation=points)
+    search = _Search(lowered, points, inputs, expected, tolerance)
+    found = search.passes()
+    return search.culprit(*found) if found is not None else _in_code(lowered, inputs, threads, tolerance)
+
+
+def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: float | None) -> Culprit | None:
+    found = bisect_code(lowered, inputs, threads=threads, tolerance=tolerance)
+    if found is None:
+        return None
+    return Culprit([Place(found.stage, found.step)], f"kernel {found.call.kernel}", found.call.nodes, found.outputs, found.note)
+
+
+class _Points(Instrumentation):
+    """The module before the first pass and after each."""
+
+    def __init__(self, lowered: Lowered) -> None:
+        self.modules: list[Any] = [lowered.module.operation.clone()]
+        self.places: list[Place] = []
+        self._steps = {stage.name: [step.name for step in stage.steps] for stage in lowered.pipeline.stages}
+        self._done: dict[str, int] = {}
+
+    def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
+        stage = str(level)
+        names, index = self._steps[stage], self._done.get(stage, 0)
+        self._done[stage] = index + 1
+        number = f"#{names[: index + 1].count(step.name)}" if names.count(step.name) > 1 else ""
+        self.places.append(Place(stage, step.name + number))
+        self.modules.append(module.operation.clone())
+
+
+class _Search:
+    """What the module means at the points between passes."""
+
+    def __init__(self, lowered: Lowered, points: _Points, inputs: Arrays, expected: Arrays, tolerance: float | None) -> None:
+        self.lowered, self.points, self.inputs, self.expected, self.tolerance = lowered, points, inputs, expected, tolerance
+
+    def passes(self) -> tuple[int, int] | None:
+        """The last point that is known to be right, and the first that is known to be wrong; None if the last one is right.
+
+        Halving takes it that what is wrong stays wrong: what it gives is a pass before which all is well, and after which it is not.
+        """
+        good, bad = 0, len(self.points.modules) - 1
+        if self._is_right(bad):
+            return None
+        unknown: set[int] = set()
+        while candidates := [i for i in range(good + 1, bad) if i not in unknown]:
+            middle = candidates[len(candidates) // 2]
+            verdict = self._is_right(middle)
+            if verdict is None:
+                unknown.add(middle)
+            elif verdict:
+                good = middle
+            else:
+                bad = middle
+        return good, bad
+
+    def _is_right(self, point: int) -> bool | None:
+        """Whether the model gives what it should there; None if the IR has no meaning that can be run."""
+        try:
+            return all(check.ok for check in self._checks(point))
+        except NoMeaningError:
+            if point == len(self.points.modules) - 1:
+                raise
+            return None
+        except StepwellError:  # it reads what is not there, say
+            return False
+
+    def _checks(self, point: int) -> list[OutputCheck]:
+        return compare(interpret_module(self._module(point), self.lowered, self.inputs), self.expected, self.tolerance)
+
+    def _module(self, point: int) -> Any:
+        return self.points.modules[point].opview
+
+    def culprit(self, good: int, bad: int) -> Culprit:
+        """What is wrong after the passes between two points: the first kernel that gives something else, or op where there are none."""
+        before, after = self._values(good), self._values(bad)
+        places = self.points.places[good:bad]
+        try:
+            outputs: list[OutputCheck] = self._checks(bad)
+        except StepwellError as error:
+            return Culprit(places, "", [], [], f"it cannot be run any more: {error.args[0]}")
+        with self.lowered.module.context:
+            kernels = self._first_kernel(good, bad, before, after)
+            if kernels is not None:
+                return Culprit(places, *kernels)
+            op = first_departure(before, after)
+        if op is None:
+            return Culprit(places, "", [], outputs)
+        name = f"kernel {callee(op)}" if op.name == "func.call" else f"op {op.name}"
+        return Culprit(places, name, node_names(op.location), outputs)
+
+    def _values(self, point: int) -> Values:
+        values = Values()
+        with suppress(StepwellError):  # what was run until then is there
+            interpret_module(self._module(point), self.lowered, self.inputs, values)
+        return values
+
+    def _first_kernel(self, good: int, bad: int, before: Values, after: Values) -> tuple[str, list[str], list[OutputCheck]] | None:
+        """The first call of @main whose kernel, given the same operands, gives something else after the passes than before."""
+        calls = [[entry for entry in values.entries if entry.op.name == "func.call"] for values in (before, after)]
+        if not calls[0] or len(calls[0]) != len(calls[1]):
+            return None
+        run = self._caller(bad)
+        for old, new in zip(*calls, strict=True):
+            # A destination, which nothing reads, is not there at the level graph-opt.
+            operands = [theirs if mine is None else signless(mine) for mine, theirs in zip(old.operands, new.operands, strict=True)]
+            try:
+                results = run(new.op, operands)
+            except StepwellError:
+                return f"kernel {callee(new.op)}", node_names(new.op.location), []
+            names = [f"result {i}" for i in range(len(results))]
+            checks = compare(_named(names, results), _named(names, old.results), self.tolerance)
+            if not all(check.ok for check in checks):
+                return f"kernel {callee(new.op)}", node_names(new.op.location), checks
+        return None
+
+    def _caller(self, point: int) -> Any:
+        """What runs a call of a kernel there."""
+        module = self._module(point)
+        by_name = {f.sym_name.value: f.operation for f in functions(module.operation)}
+        if is_packed(module):
+            return lambda op, operands: Interpreter(by_name).call(callee(op), operands)
+        return lambda op, operands: Evaluator(by_name, self.lowered.weights).run(by_name[callee(op)].regions[0].blocks[0], operands, {})
+
+
+def _named(names: Sequence[str], arrays: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(signless(array)) for name, array in zip(names, arrays, strict=True)}

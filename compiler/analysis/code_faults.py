@@ -1,0 +1,187 @@
+"""Compare each call of a compiled model with what the IR above says of it; find the pass that made one wrong."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from stepwell.analysis.calls import Call, Operand, callee
+from stepwell.analysis.compare import OutputCheck, compare
+from stepwell.analysis.interpretation import interpret_module
+from stepwell.analysis.matching import Entry, Values
+from stepwell.analysis.replay import Replay
+from stepwell.codegen.llvm_cpu import LLVMOnCPU
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.interpreter import signless
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.driver.lowered import Lowered
+from stepwell.driver.build import build
+from stepwell.driver.lowering import descend, read_ir
+from stepwell.driver.pipeline import Pipeline, Stage
+from stepwell.passes.framework.levels import LEVELS, MEANT
+from stepwell.passes.framework.pipeline import Element, Step
+from stepwell.passes.framework.registry import find_pass
+from stepwell.passes.framework.rewriting import find_function, ops_below
+from stepwell.passes.framework.runner import PassRunner
+
+Arrays = Mapping[str, np.ndarray]
+SHARED, SCHEDULE = ScheduleInfo.shared.name, ScheduleInfo.nest.name
+BUFFERS, LOOPS = "bufferize", "lower-to-affine"
+SCHEDULES = "func.func(assign-schedules)"
+PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
+"""What realises structured ops without looking at schedules: upstream's, one scalar after the other."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A call of a kernel from which on code does something else than the IR says."""
+
+    call: Call
+    outputs: Sequence[OutputCheck]
+    stage: str
+    step: str
+    """The pass."""
+    note: str
+
+
+def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Fault | None:
+    """Make code of a model at the last level that has a meaning, whose module is used up, and compare each call with that; the first that differs.
+
+    Calls are run in order on one workspace: what one reads is compared before it, what it gives behind it. None if all is as it should be.
+    """
+    values = Values()
+    expected = interpret_module(lowered.module, lowered, inputs, values)
+    texts = {callee(e.op): _alone(lowered, e) for e in values.entries if e.op.name == "func.call"}
+    meant = [entry for entry in values.entries if entry.op.name == "func.call"]
+    names = [callee(entry.op) for entry in meant]
+    descend(lowered, LLVMOnCPU.levels[0])
+    model = build(lowered, threads=threads)
+    replay = Replay.of(model, inputs, threads)
+    rest = iter(range(len(meant)))
+    for place, call in enumerate(replay.calls):
+        index = next((i for i in rest if names[i] == call.kernel), None) if call.kernel in names else None
+        if index is None:  # a copy, which bufferisation made
+            replay.run(place, place + 1)
+            continue
+        entry = meant[index]
+        sources = _compared(replay, call.sources, entry.operands, "operand", tolerance)
+        if not all(check.ok for check in sources):
+            return Fault(call, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
+        replay.run(place, place + 1)
+        results = _compared(replay, call.destinations, entry.results, "result", tolerance)
+        if not all(check.ok for check in results):
+            return Fault(call, results, *_blame(lowered, texts[call.kernel], entry, tolerance))
+    outputs = compare(model.run(dict(inputs)), expected, tolerance)
+    if all(check.ok for check in outputs):
+        return None
+    return Fault(replay.calls[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
+
+
+def _read(replay: Replay, operand: Operand, like: Any) -> np.ndarray:
+    """What an operand holds now."""
+    return replay.bytes(operand).copy().view(like.dtype).reshape(like.shape)
+
+
+def _compared(replay: Replay, operands: Sequence[Operand], arrays: Sequence[Any], what: str, tolerance: float | None) -> list[OutputCheck]:
+    pairs = {f"{what} {i}": (operand, np.asarray(array)) for i, (operand, array) in enumerate(zip(operands, arrays, strict=False))}
+    return compare({name: _read(replay, *pair) for name, pair in pairs.items()}, {name: array for name, (_, array) in pairs.items()}, tolerance)
+
+
+def _alone(lowered: Lowered, entry: Entry) -> str:
+    """A module at the last level that has a meaning, whose @main calls the kernel of a call once."""
+    main = find_function(lowered.module.operation, callee(entry.op))
+    results = [r.type for r in entry.op.results]
+    inputs = [v.type for v in entry.op.operands][: len(entry.op.operands) - len(results)]
+    lines = [f"%e{i} = tensor.empty() : {kind}" for i, kind in enumerate(results)]
+    operands = [*(f"%a{i}" for i in range(len(inputs))), *(f"%e{i}" for i in range(len(results)))]
+    taken = ", ".join([*(f"%a{i}: {kind}" for i, kind in enumerate(inputs)), "%weights: memref<?xi8>"])
+    given, gives = ", ".join(f"%r#{i}" for i in range(len(results))), ", ".join(map(str, results))
+    types = ", ".join(map(str, [*inputs, *results]))
+    lines.append(f"%r:{len(results)} = call @{callee(entry.op)}({', '.join(operands)}) : ({types}) -> ({gives})")
+    lines.append(f"return {given} : {gives}")
+    kernel = main.operation.get_asm(use_local_scope=True, enable_debug_info=True)
+    return f"func.func @main({taken}) -> ({gives}) {{\n" + "\n".join(lines) + f"\n}}\n{kernel}\n"
+
+
+def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:
+    """Which pass below the last meaning makes the code of a kernel wrong: its stage, its name, and how that was found.
+
+    The kernel is compiled by itself, each time in a way that leaves one pass out, or has upstream's plain loops in the place of ours.
+    """
+    stages = {level: lowered.pipeline.stage(level) for level in LEVELS[LEVELS.index(MEANT[-1]) + 1 :]}
+    whole = _is_right(lowered, text, entry, lowered.pipeline, tolerance)
+    if whole:
+        return *_place(lowered, BUFFERS), "the kernel is right by itself, and wrong where the model calls it"
+    for stage, index, pipeline in _without_one(lowered.pipeline, stages):
+        if _is_right(lowered, text, entry, pipeline, tolerance):
+            return stage.name, _numbered(stage, index), "without this pass the kernel is right"
+    loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
+    if loops is not None:
+        stage, index = loops
+        if SHARED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(SHARED, SCHEDULE), first=SCHEDULES):
+            return stage.name, LOOPS, "with loops that its ops do not share the kernel is right"
+        plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
+        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(SHARED, SCHEDULE)):
+            return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
+    return *_place(lowered, BUFFERS), "no other pass could be left out or replaced such that the kernel is right"
+
+
+def _without_one(pipeline: Pipeline, stages: Mapping[str, Stage]) -> Iterator[tuple[Stage, int, Pipeline]]:
+    """The pipeline without one pass of these stages, for each that code is right without: what it is not could crash."""
+    for stage in stages.values():
+        for index in (i for i, step in enumerate(stage.steps) if _is_dispensable(step)):
+            cut = None if stage.cut is None else stage.cut - (index < stage.cut)
+            yield stage, index, _with(pipeline, stage, Stage(stage.name, (*stage.steps[:index], *stage.steps[index + 1 :]), cut))
+
+
+def _is_dispensable(step: Step) -> bool:
+    """Whether a pipeline is legal without a pass: one that can be switched off, one that cleans up, or somebody else's."""
+    cls = find_pass(step.name)
+    if cls is None:
+        return step.name in ("canonicalize", "cse")
+    return None in cls.techniques.values() or cls.__module__.partition(".")[0] != "stepwell"
+
+
+def _with(pipeline: Pipeline, old: Stage, new: Stage) -> Pipeline:
+    return Pipeline([new if stage.name == old.name else stage for stage in pipeline.stages], pipeline.name)
+
+
+def _is_right(
+    lowered: Lowered, text: str, entry: Entry, pipeline: Pipeline, tolerance: float | None, *, without: Sequence[str] = (), first: str = ""
+) -> bool | None:
+    """Whether a kernel compiled by itself through `pipeline` gives what it should; None if it cannot be compiled that way.
+
+    Attributes `without` which it is to be are taken from its ops, then the passes `first` are run.
+    """
+    try:
+        alone = read_ir(text, MEANT[-1], WeightTable(), options=replace(lowered.options, shapes=None, schedule=None, pipeline=None, disable=()))
+        alone.pipeline = pipeline
+        for op in ops_below(alone.module.operation):
+            for name in without:
+                if name in op.attributes:
+                    del op.attributes[name]
+        if first:
+            PassRunner(alone.state).run(alone.module, first)
+        model = build(descend(alone, LLVMOnCPU.levels[0]), threads=1)
+        arrays = [signless(np.asarray(a)) for a in entry.operands[: len(model.inputs)]]
+        results = model(*arrays)
+    except StepwellError:
+        return None
+    names = [info.name for info in model.outputs]
+    expected = [signless(np.asarray(array)) for array in entry.results]
+    return all(check.ok for check in compare(dict(zip(names, results, strict=True)), dict(zip(names, expected, strict=True)), tolerance))
+
+
+def _place(lowered: Lowered, name: str) -> tuple[str, str]:
+    """The stage of a pass, and its name."""
+    found = next((stage.name for stage in lowered.pipeline.stages for step in stage.steps if step.name == name), LLVMOnCPU.levels[0])
+    return found, name
+
+
+def _numbered(stage: Stage, index: int) -> str:
+    """The name of a step, with its number where it comes several times in the stage."""
+    name = stage.steps[index].name
+    names = [step.name for step in stage.steps]
+    return f"{name}#{names[: index + 1].count(name)}" if names.count(name) > 1 else name

@@ -1,0 +1,52 @@
+"""stepwell bisect: finds the pass, then the kernel or op, that makes a model give other results."""
+
+import argparse
+import sys
+
+from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
+from stepwell.cli.display import Progress, print_table
+from stepwell.cli.inputs import HELP, gather
+from stepwell.cli.run import MEASURES, verdict
+from stepwell.cli.session import Session, add_model_options
+from stepwell.dialects.target.cores import MAX_THREADS
+from stepwell.passes.framework.levels import MEANT
+
+DESCRIPTION = """Find the pass, then the kernel or op, from which on a model gives other results than its ops mean.
+
+The IR between passes is run by what it means, down to the last level that has a meaning; then the code of each kernel is compared with
+that. Exit status: 0 nothing is wrong, 1 something is (or the model is at fault), 2 the command line is at fault."""
+
+
+def add_options(parser: Parser) -> None:
+    """The options of `stepwell bisect`."""
+    add_model_options(parser)
+    add = parser.add_argument
+    add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
+    add("--seed", type=number(0, 2**31), default=0, metavar="N", help="what the random data of other inputs begin with (default: 0)")
+    add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores the code uses (default: all)")
+    add("--tolerance", type=float, metavar="X", help="how far results may be apart, as a share of their scale (default: by their type)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
+    if options.start not in (None, *MEANT):
+        raise UsageError(f"--from {options.start}: expected one of {', '.join(MEANT)}, whose IR has a meaning that can be run")
+    session = Session(options)
+    from stepwell.analysis.bisect import bisect
+    from stepwell.runtime.model import TensorInfo
+
+    lowered = session.lower(options.start or MEANT[0])
+    inputs = gather(options.input, [TensorInfo.of(name, kind) for name, kind in lowered.signature("inputs")], options.seed)
+    with Progress() as progress:
+        progress.say("bisect")
+        found = bisect(lowered, inputs, threads=options.threads, tolerance=options.tolerance)
+    session.explain()
+    if found is None:
+        print("no pass changes what the model means, and its code gives what that is")
+        return OK
+    print_table(("output", *MEASURES), [verdict(check) for check in found.outputs])
+    if found.note:
+        print(f"{found.note}\n")
+    print(found, flush=True)
+    print(f"stepwell bisect: error: the first that is wrong: {found}", file=sys.stderr)
+    return FAULT
