@@ -20,7 +20,7 @@ from stepwell.dialects.support.errors import InputError, StepwellError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend
-from stepwell.passes.framework.instrumentation import Instrumentation
+from stepwell.passes.framework.instrumentation import Instrumentation, Instruments
 from stepwell.passes.framework.levels import MEANT
 from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.rewriting import functions
@@ -61,18 +61,20 @@ class Culprit:
 
 
 @checked
-def bisect(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Culprit | None:
+def bisect(
+    lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None, instrumentation: Instrumentation | None = None
+) -> Culprit | None:
     """The first pass after which a model no longer means, for `inputs`, what it means now, and the kernel or op that it is about; None if none.
 
     The passes down to the last level that has a meaning are halved again and again by running the IR between them; then native code is made, and
-    each of its kernels compared with what it should give. `tolerance` replaces the one for each dtype. Raises InputError for a model below those
-    levels and for inputs that do not fit, and what passes raise.
+    each of its kernels compared with what it should give. `tolerance` replaces the one for each dtype, `instrumentation` watches the passes of
+    the first half too. Raises InputError for a model below those levels and for inputs that do not fit, and what passes raise.
     """
     if lowered.level not in MEANT:
         raise InputError(f"IR at level {lowered.level} cannot be interpreted; the levels that can are: {', '.join(MEANT)}")
     expected = interpret(lowered, inputs)
     points = _Points(lowered)
-    descend(lowered, MEANT[-1], instrumentation=points)
+    descend(lowered, MEANT[-1], instrumentation=points if instrumentation is None else Instruments(points, instrumentation))
     search = _Search(lowered, points, inputs, expected, tolerance)
     found = search.passes()
     return search.culprit(*found) if found is not None else _in_code(lowered, inputs, threads, tolerance)

@@ -35,11 +35,16 @@ def run(options: argparse.Namespace) -> int:
     from stepwell.analysis.bisect import bisect
     from stepwell.runtime.model import TensorInfo
 
-    lowered = session.lower(options.start or MEANT[0])
-    inputs = gather(options.input, [TensorInfo.of(name, kind) for name, kind in lowered.signature("inputs")], options.seed)
     with Progress() as progress:
-        progress.say("bisect")
-        found = bisect(lowered, inputs, threads=options.threads, tolerance=options.tolerance)
+        progress.say("import")
+        lowered = session.start()
+    infos = [TensorInfo.of(name, kind) for name, kind in lowered.signature("inputs")]
+    inputs = gather(options.input, infos, options.seed)
+    if not all(kind.is_static for _, kind in lowered.signature("inputs")):  # the data say the sizes that are free
+        lowered = session.start({name: array.shape for name, array in inputs.items()})
+    with session.watched() as instrumentation:
+        session.progress.say("bisect")
+        found = bisect(lowered, inputs, threads=options.threads, tolerance=options.tolerance, instrumentation=instrumentation)
     session.explain()
     if found is None:
         print("no pass changes what the model means, and its code gives what that is")

@@ -115,6 +115,14 @@ class Session:
                 return lower(self.options.model, level, options=how, on_level=self.progress.level, instrumentation=instrumentation)
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
+    def start(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
+        """The model at the level that it is given at, with `shapes` for inputs that `--shape` names none for; they may be left free."""
+        from stepwell.driver.lowering import lower
+
+        if self.options.start is not None:
+            return self.read()
+        return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})}))
+
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
         """Code for the model; `cache` is whether it may be one that was compiled before."""
         if self.options.start is not None:

@@ -40,6 +40,7 @@ def widening_pattern(name: str) -> Pattern:
         result: ir.Value = arith.TruncFOp(kind, ir.Operation.create(name, results=[shape.f32], operands=operands).results[0]).result
         return result
 
+    widen.__doc__ = f"rewrite: {name}(x) -> truncf({name}(extf(x)))"
     return Pattern(f"widen-{name.removeprefix('math.')}", name, widen)
 
 
@@ -56,6 +57,7 @@ def pattern_of(name: str, prefix: str, function: Callable[..., Floats], elements
         result: ir.Value = function(*(Floats(shape, operand) for operand in op.operation.operands)).value
         return result
 
+    expand.__doc__ = f"rewrite: {name}(x) -> {function.__name__}(x)"
     return Pattern(f"{prefix}-{name.removeprefix('math.')}", name, expand)
 
 

@@ -34,6 +34,7 @@ class LimitUnrolling(Pass):
         for loop in loops:
             trips = iterations(loop)
             if loop in inside and trips is not None and trips * inside[loop] > self.iterations:
+                state.did(self.name, loop, f"LLVM is kept from unrolling it: there are {trips * inside[loop]} iterations in it")
                 loop.attributes[ANNOTATION] = ir.Attribute.parse(ROLLED)
                 state.count(self.name)
 

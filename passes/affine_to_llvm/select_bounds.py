@@ -20,8 +20,10 @@ class SelectBounds(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        if state.machine.triple.startswith(("x86", "i386", "i686")):
-            apply_patterns(op, [bound("arith.maximumf", arith.CmpFPredicate.OGT), bound("arith.minimumf", arith.CmpFPredicate.OLT)], state)
+        if not state.machine.triple.startswith(("x86", "i386", "i686")):
+            state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
+            return
+        apply_patterns(op, [bound("arith.maximumf", arith.CmpFPredicate.OGT), bound("arith.minimumf", arith.CmpFPredicate.OLT)], state)
 
 
 def bound(name: str, beyond: Any) -> Pattern:
@@ -35,6 +37,7 @@ def bound(name: str, beyond: Any) -> Pattern:
         value: ir.Value = arith.SelectOp(arith.CmpFOp(beyond, constant, x).result, constant, x).result
         return value
 
+    rewrite.__doc__ = f"rewrite: {name}(x, c) -> select(c beyond x, c, x)"
     return Pattern(f"select-{name.removeprefix('arith.')}", name, rewrite)
 
 

@@ -12,6 +12,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
 from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions
 from stepwell.passes.linalg.structured import Structured
@@ -40,6 +41,10 @@ class Bufferize(Pass):
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         plan = assign(main, kernels)
         _check_workspace(plan, state.budget.limits)
+        for call, copies in plan.copies.items():
+            why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
+            if copies:
+                state.decline(self.name, call, why)
         _MainBuilder(op, main, kernels, plan, state).build(ir.InsertionPoint(block))
         info = ModuleInfo(op)
         info.workspace_bytes, info.workspace_lower_bound = plan.workspace_bytes, plan.lower_bound

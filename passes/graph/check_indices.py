@@ -14,6 +14,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.numerics import first_out_of_range
 from stepwell.dialects.support.errors import ModelError
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
@@ -72,9 +73,13 @@ class CheckIndices(Pass):
             raise ModelError(more + "; ".join(problems), details=problems)
         if self.at_run_time and unknown:
             known = ranges(ops, state.weights)
-            doubtful = [o for o in unknown if not _is_proven(o, known)]
-            for inner in doubtful:
-                checks.add_indices(inner)
+            doubtful = {o for o in unknown if not _is_proven(o, known)}
+            for inner in unknown:
+                if inner in doubtful:
+                    state.did(self.name, inner, "its indices are looked at when the model has run")
+                    checks.add_indices(inner)
+                else:
+                    state.decline(self.name, inner, NoMatch("its indices are in range whatever the data are"))
             state.count(f"{self.name}.added", len(doubtful))
             state.count(f"{self.name}.proven", len(unknown) - len(doubtful))
         checks.finish()

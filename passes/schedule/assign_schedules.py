@@ -51,7 +51,8 @@ class AssignSchedules(Pass):
 
 def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
     """Tell who asks what schedule an op gets, what the cost model says of it, and which instructions of the target do not fit."""
-    chosen = " ".join(f"{k}={','.join(map(str, v)) if isinstance(v, tuple) else v}" for k, v in nest.values(op).items())
+    shown = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in nest.values(op).items()}
+    chosen = " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith(("unroll.", "block.")) and v in "01"))
     note, search = "", "search-schedules"
     if state.target is not None:
         cycles = f"{CostModel(op, state.target).cost(nest).cycles:.3g} cycles predicted"
@@ -65,9 +66,12 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
     sizes, origin = "x".join(map(str, op.sizes)), " (from a file)" if is_given else ""
     state.did(AssignSchedules.name, op.operation, f"{op.kind} of {sizes}: {chosen}{note}{origin}")
     if op.kind == "contraction":
+        refused: dict[NoMatch, list[str]] = {}
         for name, use in considered(op, state.target).items():
             if isinstance(use, NoMatch):
-                state.decline(f"intrinsic {name}", op.operation, use)
+                refused.setdefault(use, []).append(name)
+        for reason, names in refused.items():
+            state.decline(f"intrinsics {', '.join(names)}", op.operation, reason)
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:

@@ -1,0 +1,110 @@
+"""`--explain`: what was done to each node and what was declined, by which pass and why; in every command that compiles."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import DIGITS, Commands
+from importing import floats, model, node, rng
+
+import stepwell
+from stepwell.analysis.explain import Explanation
+from stepwell.dialects.support.errors import InputError
+
+SHAPE = ("--shape", "image=1x1x8x8")
+LINES = {
+    "a pattern": r"did +fold-batch-norm/scale_outputs, graph\.mul: linear\(x, w\) \* k -> linear\(x, w \* k\)",
+    "a pattern that does not apply": r"declined +use-products/convolution_of_one_position, graph\.conv: its filters \(.*\) are not as large",
+    "padding": r"did +make-padding-explicit, graph\.conv: its padding \[1, 1, 1, 1\] is an op of its own",
+    "layout": r"did +block-channels, graph\.conv: computed on 2 blocks of 16 channels",
+    "layout declined": r"declined +block-channels, graph\.pad: what it reads is not channel-blocked",
+    "winograd": r"did +use-winograd, graph\.blocked_conv: computed by F\(2, 3\), with filters transformed now",
+    "winograd declined": r"declined +use-winograd, graph\.blocked_conv: 32 filters of 32 channels on 4x4 positions do not pay for the transforms",
+    "packed matmul": r"did +use-panels, graph\.matmul: computed in \d+ panels of \d+ columns",
+    "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'graph\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
+    "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
+    "shared loops": r"(did|declined) +share-loops, ",
+    "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
+    "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.* cycles predicted",
+    "an intrinsic": r"declined +assign-schedules/intrinsics [\w., ]+, linalg\.generic: its body is not a sum of products of two integer inputs",
+}
+
+
+@pytest.fixture(scope="module")
+def told() -> Explanation:
+    explanation = Explanation()
+    stepwell.lower(DIGITS, "affine", shapes={"image": (1, 1, 8, 8)}, target="x86-64-v4", instrumentation=explanation)
+    return explanation
+
+
+@pytest.mark.parametrize("what", LINES)
+def test_every_kind_of_decision_is_told(what: str, told: Explanation) -> None:
+    assert re.search(rf"^  {LINES[what]}", told.text(), re.MULTILINE)
+
+
+def test_of_one_node_and_its_kernels(told: Explanation) -> None:
+    text = told.text("conv2")
+    assert text.startswith("conv2\n")
+    assert re.findall(r"^\w+$", text, re.MULTILINE) == ["conv2"]
+    kernels = re.findall(r"^  in kernel (\w+)$", text, re.MULTILINE)
+    assert kernels
+    assert re.findall(r"^kernel (\w+), of ", text, re.MULTILINE) == kernels
+    [one] = [kernel for kernel in kernels if kernel.startswith("winograd")]
+    assert told.text(one).startswith(f"kernel {one}, of conv2, ")
+    assert re.findall(r"^\w+$", told.text("conv*"), re.MULTILINE) == ["conv1", "conv2", "conv3"]
+    with pytest.raises(InputError, match="there is no node or kernel 'conv9'; did you mean 'conv3'"):
+        told.text("conv9")
+
+
+def test_nodes_come_in_the_models_order(told: Explanation) -> None:
+    names = [n.name for n in onnx.load(DIGITS).graph.node]
+    assert told.nodes == [name for name in names if name in told.nodes]
+    assert len(told.nodes) > 10
+
+
+def test_each_node_of_several_that_share_a_kernel() -> None:
+    """Its decisions are those of all of them."""
+    proto = model([node("Softmax", ["x"], ["a"], name="s"), node("Softmax", ["a"], name="t")], {"x": floats(3, 4)}, {"y": floats(3, 4)})
+    explanation = Explanation()
+    stepwell.lower(proto, "scheduled", instrumentation=explanation)
+    [(kernel, nodes)] = explanation.kernels.items()
+    assert nodes == ["s", "t"]
+    assert f"in kernel {kernel}" in explanation.text("t")
+    assert "assign-schedules" in explanation.text("t")
+
+
+class TestCommands:
+    def test_run(self, commands: Commands) -> None:
+        ended = commands.stepwell("run", DIGITS, *SHAPE, "--explain", "relu1", "--threads", "1")
+        assert ended.status == 0
+        assert ended.err.startswith("relu1\n")
+        assert "probability" in ended.out
+        assert "limit-unrolling" in commands.stepwell("run", DIGITS, *SHAPE, "--explain").err  # all the way down
+
+    def test_run_where_the_data_say_sizes_that_are_free(self, commands: Commands, tmp_path: Path) -> None:
+        np.save(tmp_path / "image.npy", rng().standard_normal((2, 1, 8, 8)).astype(np.float32))
+        ended = commands.stepwell("run", DIGITS, "--input", tmp_path / "image.npy", "--explain", "conv1")
+        assert ended.status == 0
+        assert "did       block-channels, graph.conv" in ended.err
+
+    def test_compile(self, commands: Commands) -> None:
+        ended = commands.stepwell("compile", DIGITS, *SHAPE, "--emit", "linalg", "--explain", "conv1")
+        assert ended.status == 0
+        assert "\nconv1\n" in ended.err
+        assert "linalg.generic" in ended.out
+
+    def test_inspect(self, commands: Commands) -> None:
+        ended = commands.stepwell("inspect", *SHAPE, "--explain", DIGITS)  # what is behind it is the model
+        assert (ended.status, ended.err) == (0, "")
+        assert re.search(r"^kernel \w+, of conv1", ended.out, re.MULTILINE)
+        commands.stepwell("inspect", DIGITS, *SHAPE, "--explain", "nothing").refused(1, "there is no node or kernel 'nothing'")
+
+    def test_statistics_and_differences(self, commands: Commands) -> None:
+        given = ("compile", DIGITS, *SHAPE, "--emit", "graph-opt", "--pass-statistics", "--print-ir-diff", "--print-ir-after", "use-winograd")
+        ended = commands.stepwell(*given)
+        assert re.search(r"^ +1 use-winograd$", ended.err, re.MULTILINE)
+        assert re.findall(r"IR Difference After ([\w-]+) \(graph-opt\)", ended.err) == ["use-winograd"]
+        assert re.search(r"^\+ .*graph\.winograd_conv", ended.err, re.MULTILINE)
+        commands.stepwell("compile", DIGITS, "--emit", "graph", "--print-ir-after", "use-winogard").refused(2, "did you mean use-winograd?")
