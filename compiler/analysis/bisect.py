@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from stepwell.analysis.calls import callee
-from stepwell.analysis.compare import OutputCheck, compare
-from stepwell.analysis.interpretation import interpret, interpret_module, is_packed, signless
-from stepwell.analysis.matching import Values, first_departure
 from stepwell.analysis.code_faults import bisect_code
+from stepwell.analysis.compare import OutputCheck, compare
+from stepwell.analysis.interpretation import interpret, interpret_module, is_packed
+from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph.evaluate import Evaluator, NoMeaningError
-from stepwell.dialects.interpreter import Interpreter
+from stepwell.dialects.interpreter import Interpreter, signless
 from stepwell.dialects.support.errors import InputError, StepwellError
 from stepwell.driver.arguments import checked
 from stepwell.driver.lowered import Lowered

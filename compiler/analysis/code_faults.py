@@ -16,8 +16,8 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import StepwellError
-from stepwell.driver.lowered import Lowered
 from stepwell.driver.build import build
+from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend, read_ir
 from stepwell.driver.pipeline import Pipeline, Stage
 from stepwell.passes.framework.levels import LEVELS, MEANT

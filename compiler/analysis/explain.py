@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import InputError
-from stepwell.passes.framework.decisions import KERNEL, Decision, Decisions
+from stepwell.passes.framework.decisions import Decision, Decisions
 from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.framework.pipeline import Step
 from stepwell.passes.framework.registry import PassState
@@ -93,11 +94,11 @@ class Explanation(Instrumentation):
         attributes = module.operation.attributes
         if not self._nodes and "stepwell.nodes" in attributes:
             self._nodes = [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes["stepwell.nodes"])]
-        if self.kernels or not any(KERNEL in f.operation.attributes for f in functions(module.operation)):
+        if self.kernels or not any(KernelInfo(f).is_kernel for f in functions(module.operation)):
             return
         found: dict[str, dict[str, None]] = {}
         for function in functions(module.operation):
-            if KERNEL not in function.operation.attributes:
+            if not KernelInfo(function).is_kernel:
                 for callee, location in _calls(function.operation):
                     found.setdefault(callee, {}).update(dict.fromkeys(subjects(location)))
         self.kernels = {kernel: list(nodes) for kernel, nodes in found.items()}

@@ -38,9 +38,9 @@ def run(options: argparse.Namespace) -> int:
     with Progress() as progress:
         progress.say("import")
         lowered = session.start()
-    infos = [TensorInfo.of(name, kind) for name, kind in lowered.signature("inputs")]
+    infos = [TensorInfo.of(name, kind) for name, kind in lowered.info.inputs]
     inputs = gather(options.input, infos, options.seed)
-    if not all(kind.is_static for _, kind in lowered.signature("inputs")):  # the data say the sizes that are free
+    if not all(kind.is_static for _, kind in lowered.info.inputs):  # the data say the sizes that are free
         lowered = session.start({name: array.shape for name, array in inputs.items()})
     with session.watched() as instrumentation:
         session.progress.say("bisect")

@@ -17,6 +17,7 @@ from stepwell.plugin import (
     InferredTypes,
     Layout,
     LinalgBuilder,
+    NoMatch,
     Operand,
     Operands,
     OptionalOperand,
@@ -76,11 +77,11 @@ def pixel_norm(b: ImportBuilder, x: Value, *, epsilon: float = 1e-8) -> Value:
 
 
 @layout_rule(PixelNormOp)
-def in_blocks(op: PixelNormOp, layout: Layout) -> Form | None:
+def in_blocks(op: PixelNormOp, layout: Layout) -> Form | NoMatch:
     """rewrite: pixel_norm(unpack(x')) -> unpack(pixel_norm(x')),  adding up over blocks and lanes"""
     image = layout.packed(op.x)
     if image is None:
-        return None  # `x` is not blocked, and to bring it into blocks for this op would not pay
+        return NoMatch("`x` is not blocked, and to bring it into blocks for this op would not pay")
     held = None if image.held is None else layout.literal(image.held)  # the last block may have lanes left over
     normed = layout.build(PixelNormOp, image.value, held, **{**op.attribute_values(), "axes": (1, type_of(image.value).rank - 1)})
     return Form(normed, image.slots)

@@ -12,7 +12,8 @@ from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
 from stepwell.dialects.target.description import Target
-from stepwell.passes.framework.registry import Declined, Pass, PassState, register_pass
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph.matching import derived_name, has_one_use, is_used, producer, stored
 from stepwell.passes.graph.ranges import Range, ranges
@@ -45,11 +46,12 @@ class NarrowProducts(Pass):
                 continue
             narrowing = _Narrowing(state, ranges(ops, state.weights))
             for inner in products:
-                reason = narrowing.rewrite(inner)
-                if reason is None:
+                declined = narrowing.rewrite(inner)
+                if declined is None:
                     state.count(self.name)
+                    state.did(self.name, inner, "reads its operands in the narrow types that they were widened from")
                 else:
-                    state.declined.append(Declined(self.name, inner.name, inner.location, reason))
+                    state.decline(self.name, inner, declined)
             narrowing.erase_replaced()
 
 
@@ -104,15 +106,15 @@ class _Narrowing:
     made: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
     replaced: list[ir.Value] = field(default_factory=list)
 
-    def rewrite(self, op: ir.Operation) -> str | None:
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
         """Have a product read narrow operands; None if it does, else why not."""
         if one_channel(op.opview):
-            return "it sums over the taps of one channel only, which no intrinsic pays for"
+            return NoMatch("it sums over the taps of one channel only, which no intrinsic pays for")
         wide = type_of(op.results[0]).dtype
         choices = [list(self.choices(value)) for value in op.operands]
         for value, found in zip(op.operands, choices, strict=True):
             if not found:
-                return f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}"
+                return NoMatch(f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}")
         for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
             if taken(kind_of(left), kind_of(right), wide, self.state.target):
                 with ir.InsertionPoint(op), op.location:
@@ -123,7 +125,7 @@ class _Narrowing:
                             op.operands[number] = b.cast(self.narrow(value, dtype, b), to=wide, saturate=True)
                             self.replaced.append(value)
                 return None
-        return f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}"
+        return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 
     def erase_replaced(self) -> None:
         """Erase what made the wide operands, as far as nothing uses it any more."""

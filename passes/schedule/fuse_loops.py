@@ -62,8 +62,12 @@ class FuseLoops(Pass):
         room = Room(*state.machine.caches.per_core[1:], self._slots(group, state))
         plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
         if not steps:
-            decline("to read again what does not move in fused loops would cost more than they save")
-        state.count(self.name, int(plan.apply(steps, room.slots)))
+            decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
+        fused = plan.apply(steps, room.slots)
+        for stage, loops in fused.items() if state.decisions is not None else ():
+            told = ", ".join(f"{loop.loop} (its loop {loop.dim}) in steps of {loop.step}" for loop in loops)
+            state.did(self.name, stage.root.operation, f"is computed a slice at a time, in loops with the stages beside it: {told}")
+        state.count(self.name, int(bool(fused)))
 
     def _slots(self, group: FusionGroup, state: PassState) -> int:
         """In how many stretches the outermost loop is dealt out: one for little work."""
@@ -251,9 +255,9 @@ class Plan:
         fused = set(self.fused.stages)
         return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
 
-    def apply(self, steps: Steps, slots: int) -> bool:
-        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns whether there are any."""
-        found = False
+    def apply(self, steps: Steps, slots: int) -> dict[Stage, list[SharedLoop]]:
+        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns those that are in some."""
+        found: dict[Stage, list[SharedLoop]] = {}
         for stage in self.group.stages:
             loops = [SharedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
             if stage in self.inner:
@@ -263,7 +267,7 @@ class Plan:
                 rounds = stage.root.extents[loops[0].dim] // loops[0].step
                 loops[0] = replace(loops[0], slots=min(slots, rounds))
                 ScheduleInfo(stage.root.operation).shared = tuple(loops)
-                found = True
+                found[stage] = loops
         return found
 
 
