@@ -9,7 +9,7 @@ from stepwell.dialects.graph import MatmulOp
 from stepwell.dialects.graph.base import broadcast
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
-from stepwell.passes.graph.matching import has_one_use, producer, splat_of
+from stepwell.passes.graph.matching import fused_location, has_one_use, producer, splat_of
 
 
 @pattern(MatmulOp)
@@ -32,7 +32,8 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch(f"the result of '{shared.operation.name}' before it has another user")
     if any(not type_of(v).is_static for one in (*inside, op) for v in one.operation.operands):
         return NoMatch("it has operands whose sizes are not known")
-    result: ir.Value = rw.attention(product.lhs, product.rhs, op.rhs, mask, scale=scale)
+    with fused_location(*reversed(inside), op):
+        result: ir.Value = rw.attention(product.lhs, product.rhs, op.rhs, mask, scale=scale)
     return result
 
 
