@@ -20,13 +20,14 @@ from stepwell.dialects.graph import (
     ReduceSumOp,
     ReshapeOp,
     ResizeOp,
+    SelectOp,
     SliceOp,
     TileOp,
     TransposeOp,
 )
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
-from stepwell.passes.graph.matching import for_each, producer
+from stepwell.passes.graph.matching import for_each, keeps_type, producer, splat_of
 
 # The element types that hold every value of another one exactly.
 _WIDER = {
@@ -61,6 +62,16 @@ def drop_cast_pair(op: CastOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("the first of the two casts may lose something")
     value: ir.Value = inner.x
     return value
+
+
+@pattern(SelectOp)
+def drop_select(op: SelectOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: select(all true, a, b) -> a;  select(all false, a, b) -> b   where that has the type of the result"""
+    condition = splat_of(op.cond, rw)
+    if condition is None:
+        return NoMatch("its condition is not known to be the same everywhere")
+    chosen: ir.Value = op.a if condition else op.b
+    return chosen if keeps_type(op, chosen) else NoMatch("the operand that it chooses is broadcast")
 
 
 @pattern(ReshapeOp)
@@ -249,6 +260,6 @@ class RemoveIdentities(PatternPass):
 
     patterns = (
         drop_cast, drop_cast_pair, drop_reshape, merge_reshapes, drop_transpose, merge_transposes, reshape_for_transpose, drop_slice,
-        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operands, drop_clamp,
+        merge_slices, drop_pad, merge_pads, drop_expand, reshape_for_expand, drop_tile, drop_empty_operands, drop_clamp, drop_select,
         *reshape_for_reduction, *drop_pooling, drop_resize,
     )  # fmt: skip

@@ -166,3 +166,24 @@ func.func @concat(%x: tensor<2x3xf32>, %y: tensor<2x0xf32>) -> tensor<2x3xf32> {
   %0 = "graph.concat"(%y, %x) {axis = 1 : i64} : (tensor<2x0xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
+
+// -----
+
+// A condition that is the same everywhere chooses one operand, if that has the shape of the result.
+// CHECK-LABEL: func.func @known_condition
+// CHECK-NOT: graph.select
+// CHECK: return %arg1, %arg0
+// CHECK-LABEL: func.func @broadcast_operand
+// CHECK: graph.select
+func.func @known_condition(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+  %no = "graph.constant"() {value = dense<false> : tensor<3xi1>} : () -> tensor<3xi1>
+  %yes = "graph.constant"() {value = dense<true> : tensor<2x1xi1>} : () -> tensor<2x1xi1>
+  %0 = "graph.select"(%no, %a, %b) : (tensor<3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = "graph.select"(%yes, %a, %b) : (tensor<2x1xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0, %1 : tensor<2x3xf32>, tensor<2x3xf32>
+}
+func.func @broadcast_operand(%a: tensor<1x3xf32>, %b: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %yes = "graph.constant"() {value = dense<true> : tensor<1xi1>} : () -> tensor<1xi1>
+  %0 = "graph.select"(%yes, %a, %b) : (tensor<1xi1>, tensor<1x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}
