@@ -176,7 +176,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
     [workspace] = model.executable.workspaces
     assert address(workspace) % ALIGNMENT == 0
     assert workspace.nbytes == model.memory.workspace_bytes
-    monkeypatch.setattr("stepwell.runtime.model.aligned_empty", None)
+    monkeypatch.setattr("stepwell.runtime.executable.aligned_empty", None)
     tracemalloc.start()
     try:
         for _ in range(1000):
