@@ -73,6 +73,33 @@ def test_numbers_in_regions_that_see_nothing_around_them_count_anew() -> None:
         assert word in lines[0]
 
 
+def test_names_from_inside_of_such_a_region_mean_nothing_behind_it() -> None:
+    def text(inside: str) -> str:
+        return function(f"""
+          %o = "graph.neg"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+          %f = "graph.fused"(%x) ({{
+          ^bb0(%y: tensor<3xf32>):
+            {inside}
+            %i = "graph.relu"(%y) : (tensor<3xf32>) -> tensor<3xf32>
+            "graph.yield"(%i) : (tensor<3xf32>) -> ()
+          }}) : (tensor<3xf32>) -> tensor<3xf32>
+          %e = "graph.add"(%f, %o) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+        """, "%e")  # fmt: skip
+
+    [line] = diff(text(""), text("%m = " + UNARY.format("abs", "y")))
+    assert "graph.abs" in line
+
+
+def test_two_values_in_the_place_of_one_are_not_it() -> None:
+    once = """
+      %a = "graph.relu"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+      %c = "graph.add"(%a, %a) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+    """
+    twice = once.replace("%c", "%b = " + UNARY.format("relu", "x") + "\n%c").replace("%a, %a", "%a, %b")
+    changed = diff(function(once), function(twice))
+    assert [line[0] for line in changed if "graph.add" in line] == ["-", "+"]
+
+
 def test_loops_and_blocks() -> None:
     body = """
       func.func @f(%m: memref<8xf32>) {{

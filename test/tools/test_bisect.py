@@ -112,6 +112,12 @@ lower_to_affine._Lowering._loop = wrong
 """
 MEMORY = SPOILT.format(module="stepwell.passes.bufferize.buffers", function="pack", expression="([0] * len(plain(*given)[0]), plain(*given)[1])")
 
+NOTES = {
+    "loops that ops share": "with loops that its ops do not share the kernel is right",
+    "a lowering to loops": "with plain loops in the place of its schedules the kernel is right",
+    "a pass behind that": "without this pass the kernel is right",
+    "buffers that live at once": "the kernel is right by itself, and wrong where the model calls it",
+}
 FAULTS = {
     "a pass on the graph": (GRAPH_PASS, r"pass `spoil` in graph-opt, op graph\.abs \(node 'relu\d'\)"),
     "a pass on kernels of graph ops": (AFTER_FUSION, r"pass `spoil` in graph-opt, kernel \w+ \(nodes 'conv\d', .*'relu\d'.*\)"),
@@ -133,6 +139,7 @@ def test_a_planted_fault(where: str, net: Path, tmp_path: Path) -> None:
     ended = process("main", "bisect", net, "--load", tmp_path / "fault.py", "--seed", "7", "--threads", "1")
     assert ended.status == 1, ended.out + ended.err
     assert re.search(f"^{expected}", ended.out.splitlines()[-1]), ended.out + ended.err
+    assert NOTES.get(where, "") in ended.out
     ended.refused(1, "stepwell bisect: error: the first that is wrong: pass `")
 
 

@@ -47,6 +47,8 @@ def test_every_kind_of_decision_is_told(what: str, told: Explanation) -> None:
 def test_of_one_node_and_its_kernels(told: Explanation) -> None:
     text = told.text("conv2")
     assert text.startswith("conv2\n")
+    assert "assign-schedules" in text
+    assert "assign-schedules" not in text.partition("\nkernel ")[0]
     assert re.findall(r"^\w+$", text, re.MULTILINE) == ["conv2"]
     kernels = re.findall(r"^  in kernel (\w+)$", text, re.MULTILINE)
     assert kernels
