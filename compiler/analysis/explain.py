@@ -9,6 +9,7 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.support.errors import InputError
 from stepwell.passes.framework.decisions import Decision, Decisions
 from stepwell.passes.framework.instrumentation import Instrumentation
@@ -91,9 +92,7 @@ class Explanation(Instrumentation):
 
     def _learn(self, module: Any) -> None:
         """Note the names of nodes, and which kernels compute them as soon as there are kernels."""
-        attributes = module.operation.attributes
-        if not self._nodes and "stepwell.nodes" in attributes:
-            self._nodes = [ir.StringAttr(name).value for name in ir.ArrayAttr(attributes["stepwell.nodes"])]
+        self._nodes = self._nodes or list(ModuleInfo(module).nodes)
         if self.kernels or not any(KernelInfo(f).is_kernel for f in functions(module.operation)):
             return
         found: dict[str, dict[str, None]] = {}

@@ -63,11 +63,13 @@ class FuseLoops(Pass):
         plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
-        fused = plan.apply(steps, room.slots)
-        for stage, loops in fused.items() if state.decisions is not None else ():
-            told = ", ".join(f"{loop.loop} (its loop {loop.dim}) in steps of {loop.step}" for loop in loops)
-            state.did(self.name, stage.root.operation, f"is computed a slice at a time, in loops with the stages beside it: {told}")
-        state.count(self.name, int(bool(fused)))
+        elif state.decisions is not None:
+            extents, dims = leader.root.extents, {axis.loops[leader][0]: step for axis, step in steps.items()}
+            loops = ", ".join(f"{step} of {extents[dim]} iterations of loop {dim}" for dim, step in dims.items())
+            count = len(plan.fused.stages) - 1
+            others = f"{count} other stage{'s' * (count != 1)}"
+            state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
+        state.count(self.name, int(plan.apply(steps, room.slots)))
 
     def _slots(self, group: FusionGroup, state: PassState) -> int:
         """In how many stretches the outermost loop is dealt out: one for little work."""
@@ -255,9 +257,9 @@ class Plan:
         fused = set(self.fused.stages)
         return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
 
-    def apply(self, steps: Steps, slots: int) -> dict[Stage, list[SharedLoop]]:
-        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns those that are in some."""
-        found: dict[Stage, list[SharedLoop]] = {}
+    def apply(self, steps: Steps, slots: int) -> bool:
+        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns whether any is in some."""
+        found = False
         for stage in self.group.stages:
             loops = [SharedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
             if stage in self.inner:
@@ -267,7 +269,7 @@ class Plan:
                 rounds = stage.root.extents[loops[0].dim] // loops[0].step
                 loops[0] = replace(loops[0], slots=min(slots, rounds))
                 ScheduleInfo(stage.root.operation).shared = tuple(loops)
-                found[stage] = loops
+                found = True
         return found
 
 
