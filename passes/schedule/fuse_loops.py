@@ -44,6 +44,8 @@ class FuseLoops(Pass):
         group = FusionGroup.of(op)
         leader = leader_of(group)
         if leader is None:
+            if group.edges:
+                state.decline(self.name, op, NoMatch("none of its ops that hand something on is a contraction, which could lead"))
             return
 
         def decline(reason: str) -> None:
