@@ -22,7 +22,7 @@ from stepwell.driver.plugins import load_file
 if TYPE_CHECKING:
     from native_ops import Instance
 
-TESTS = Path(__file__).resolve().parent.parent / "test"
+TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
 TOGETHER = 48  # cases in one model
 
 

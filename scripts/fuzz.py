@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from random_models.comparison import Example
     from watchdog import Watchdog
 
-TESTS = Path(__file__).resolve().parent.parent / "test"
+TESTS = Path(__file__).resolve().parent.parent / "test" / "support"
 ROUND = 50  # graphs of one kind before it is another's turn
 SECONDS = 120.0  # for one net
 EXAMINE = "random_models.comparison:examine"

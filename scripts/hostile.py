@@ -1,6 +1,6 @@
 """Compile the corpus of hostile models, or long chains of nodes, in a watched process; a line for each with time and memory.
 
-    scripts/hostile.py                     every model of test/hostile_models.py
+    scripts/hostile.py                     every model of test/support/hostile_models.py
     scripts/hostile.py --chains 5000       chains of so many nodes, down to the level affine
 """
 
@@ -9,7 +9,7 @@ import re
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "test"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "test" / "support"))
 
 from hostile_models import CHAINS, CORPUS, chain
 from watchdog import GIB, Watchdog

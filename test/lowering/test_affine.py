@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lowering.linalg_model import run_kernel
+from linalg_model import run_kernel
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ScheduleError

@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 import pytest
-from lowering.linalg_model import kernel_text
+from linalg_model import kernel_text
 
 import stepwell
 from stepwell.dialects.core.mlir import arith, ir, vector

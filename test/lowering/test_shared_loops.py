@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lowering.linalg_model import run_kernel
+from linalg_model import run_kernel
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.types import TensorType

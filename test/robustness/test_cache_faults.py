@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from robustness.programs import X, check, network
+from robustness_programs import X, check, network
 
 import stepwell
 from stepwell.cache import disk
@@ -288,7 +288,7 @@ def test_no_folder_for_temporary_files_is_needed(monkeypatch: pytest.MonkeyPatch
 
 def test_eight_processes_on_one_cache(cache_folder: Path, tmp_path: Path) -> None:
     paths = [str(saved(tmp_path / f"{seed}.onnx", seed)) for seed in range(3)]
-    script = f"from robustness.programs import compile_files\nprint(*compile_files({paths!r}, [0, 1, 2]))"
+    script = f"from robustness_programs import compile_files\nprint(*compile_files({paths!r}, [0, 1, 2]))"
     started = [python(ON_ONE_CORE + script) for _ in range(8)]
     for process in started:
         out, errors = process.communicate(timeout=240)
@@ -303,7 +303,7 @@ def test_eight_processes_on_one_cache(cache_folder: Path, tmp_path: Path) -> Non
 def test_killed_at_any_moment(cache_folder: Path, tmp_path: Path, round_: int) -> None:
     """Whatever a killed process leaves, the next one computes what is right, and keeps it."""
     path = str(saved(tmp_path / "net.onnx"))
-    script = f"from robustness.programs import compile_files\nprint('begin', flush=True)\nprint(*compile_files([{path!r}], [0]))"
+    script = f"from robustness_programs import compile_files\nprint('begin', flush=True)\nprint(*compile_files([{path!r}], [0]))"
     delays = random.Random(round_)
     for _ in range(2):
         process = python(script)
@@ -328,7 +328,7 @@ def test_other_locales_and_no_home(tmp_path: Path, locale: str) -> None:
 import locale, contextlib
 with contextlib.suppress(locale.Error):  # one that the machine does not have
     locale.setlocale(locale.LC_ALL, "")
-from robustness.programs import compile_files
+from robustness_programs import compile_files
 print(*compile_files([{path!r}, {path!r}], [0, 0]))
 """
     assert python(script, **environment).communicate(timeout=120) == ("graph cache\n", "")

@@ -8,20 +8,20 @@ from watchdog import Watchdog
 def test_children_run_and_compile(first: str) -> None:
     """scikit-learn has OpenMP not look after forks (KMP_INIT_AT_FORK=FALSE)."""
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:forked_children", first, seconds=150)
+        outcome = dog.call("robustness_programs:forked_children", first, seconds=150)
     assert outcome.kind == "returned", str(outcome)
 
 
 def test_forks_beside_threads_that_compile_and_run() -> None:
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:forks_beside_compiling", 4, seconds=200)
+        outcome = dog.call("robustness_programs:forks_beside_compiling", 4, seconds=200)
     assert outcome.kind == "returned", str(outcome)
     assert outcome.value == [0] * 4, str(outcome)
 
 
 def test_a_runtime_that_was_started_before_runs_on_one_thread() -> None:
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:forked_where_openmp_was_started_before", seconds=100)
+        outcome = dog.call("robustness_programs:forked_where_openmp_was_started_before", seconds=100)
     assert outcome.kind == "returned", str(outcome)
     (note,) = outcome.value
     assert "was started with KMP_INIT_AT_FORK=FALSE before Stepwell was used: models run on one thread in forked processes" in note

@@ -18,7 +18,7 @@ def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:
     draw = random.Random(ROUNDS)
     moments = [(i + draw.random()) / ROUNDS for i in range(ROUNDS)]
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:interrupt_imports", moments, seconds=60 + 30 * ROUNDS)
+        outcome = dog.call("robustness_programs:interrupt_imports", moments, seconds=60 + 30 * ROUNDS)
     assert outcome.kind == "returned", str(outcome)
     assert "failed" not in outcome.value, str(outcome)
     assert outcome.value.count("interrupted") >= ROUNDS // 2, str(outcome)

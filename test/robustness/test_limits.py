@@ -8,13 +8,13 @@ from watchdog import Watchdog
 def test_thousands_of_inputs_and_outputs() -> None:
     """More than ctypes takes arguments; a time by their square was 85 s."""
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:compile_wide", 1501, seconds=90)
+        outcome = dog.call("robustness_programs:compile_wide", 1501, seconds=90)
     assert outcome.kind == "returned", str(outcome)
 
 
 def test_memory_that_cannot_be_had() -> None:
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:run_without_memory", 5000, seconds=90)
+        outcome = dog.call("robustness_programs:run_without_memory", 5000, seconds=90)
     assert outcome.kind == "returned", str(outcome)
     assert len(outcome.value) == 3
     for error in outcome.value:
@@ -23,6 +23,6 @@ def test_memory_that_cannot_be_had() -> None:
 
 def test_interrupted_runs_leave_the_model_as_it_was() -> None:
     with Watchdog() as dog:
-        outcome = dog.call("robustness.programs:interrupt_runs", 900, 6, seconds=90)
+        outcome = dog.call("robustness_programs:interrupt_runs", 900, 6, seconds=90)
     assert outcome.kind == "returned", str(outcome)
     assert outcome.value == (6, 1)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from robustness.programs import network
+from robustness_programs import network
 from watchdog import Outcome, Watchdog
 
 import stepwell
@@ -26,15 +26,15 @@ def returned(outcome: Outcome) -> object:
 
 
 def test_threads_compile_at_once_cold_and_warm(dog: Watchdog) -> None:
-    returned(dog.call("robustness.programs:compile_in_threads", 8, 2, seconds=240))
+    returned(dog.call("robustness_programs:compile_in_threads", 8, 2, seconds=240))
 
 
 def test_threads_share_a_model_with_free_dimensions(dog: Watchdog) -> None:
-    returned(dog.call("robustness.programs:free_rows_in_threads", 6, seconds=240))
+    returned(dog.call("robustness_programs:free_rows_in_threads", 6, seconds=240))
 
 
 def test_compiling_beside_runs(dog: Watchdog) -> None:
-    returned(dog.call("robustness.programs:compile_beside_runs", 3, seconds=240))
+    returned(dog.call("robustness_programs:compile_beside_runs", 3, seconds=240))
 
 
 @pytest.mark.parametrize("threads", [0, -1, "a", 2**33, True, 1.5, MAX_THREADS + 1, 100000, [1]])
@@ -59,4 +59,4 @@ def test_command_refuses_numbers_of_threads(threads: str, capsys: pytest.Capture
 
 
 def test_as_many_threads_as_are_allowed(dog: Watchdog) -> None:
-    returned(dog.call("robustness.programs:many_threads_in_a_run", [3, available_cores() + 5, MAX_THREADS], seconds=120))
+    returned(dog.call("robustness_programs:many_threads_in_a_run", [3, available_cores() + 5, MAX_THREADS], seconds=120))

@@ -1,12 +1,6 @@
 """What the tests of the commands share."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.append(str(Path(__file__).parent))
-
 from commands import Commands
 
 

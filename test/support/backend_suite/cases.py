@@ -20,7 +20,7 @@ import onnx
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper, shape_inference
 from onnx.backend.test import loader
 
-BUILD = Path(__file__).resolve().parent.parent.parent / "build"
+BUILD = Path(__file__).resolve().parents[3] / "build"
 FOLDERS = ("simple", "pytorch-converted", "pytorch-operator")
 DTYPES = frozenset(
     TensorProto.DataType.Value(name)
