@@ -135,8 +135,8 @@ class _Finder(ast.NodeVisitor):
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         if isinstance(node.op, (ast.Not, ast.USub)):
             start, _ = self._span(node)
-            inner, _ = self._span(node.operand)
-            self._add(start, inner, "", f"{self.source[start:inner].strip()} dropped")
+            operator = "not " if isinstance(node.op, ast.Not) else "-"  # parentheses round the operand stay
+            self._add(start, start + len(operator), "", f"{operator.strip()} dropped")
         self.generic_visit(node)
 
     def visit_keyword(self, node: ast.keyword) -> None:
