@@ -51,10 +51,10 @@ def test_every_fault_of_the_passes_is_another_program() -> None:
 
 def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
     first, second, *others = select(ROOT, "passes/graph/layout/use_panels.py", wide=True)
-    assert "test/passes/graph/use_panels.mlir" in first.lit
-    assert "test/passes/graph/use_winograd.mlir" not in first.lit
+    assert "test/passes/graph/layout/use_panels.mlir" in first.lit
+    assert "test/passes/graph/layout/use_winograd.mlir" not in first.lit
     assert "test/test_mutation.py" not in first.pytest
-    assert "test/passes/graph/use_winograd.mlir" in second.lit
+    assert "test/passes/graph/layout/use_winograd.mlir" in second.lit
     assert [tests.only for tests in others if tests.pytest == ("test/test_native_ops.py",)] == ["test_ops and full"]
     assert len(select(ROOT, "passes/graph/layout/use_panels.py", wide=False)) < len([first, second, *others])
 
@@ -82,7 +82,7 @@ def test_faults_that_are_called_harmless_exist_and_have_a_reason() -> None:
 def test_a_fault_is_planted_in_a_copy_and_seen(tmp_path: Path) -> None:
     path = "passes/graph/simplification/use_products.py"
     copy = Copy(ROOT, tmp_path / "copy")
-    tests = FilesToRun(("test/passes/graph/use_products.mlir",), ())
+    tests = FilesToRun(("test/passes/graph/simplification/use_products.mlir",), ())
     assert copy.limit(tests) > copy.seconds[str(tests)] > 0
     edit = next(e for e in edits(path, (ROOT / path).read_text()) if e.what == "!= -> ==")
     outcome = copy.attempt(edit, [tests])

@@ -40,12 +40,23 @@ class Stage:
 # By folder: what is asked always, and the wider tests that run what its code makes. What sees most in the least time comes first.
 _OPS = Stage(("test/test_native_ops.py",), "test_ops and full")
 _CHAINS = Stage(
-    ("test/test_chains.py", "test/lowering/test_fused_producers.py", "test/lowering/test_shared_loops.py", "test/lowering/test_intrinsics.py")
+    (
+        "test/test_chains.py",
+        "test/passes/schedule/test_fused_producers.py",
+        "test/passes/schedule/test_shared_loops.py",
+        "test/passes/schedule/test_intrinsics.py",
+    )
 )
+_LOWERING = Stage(
+    (
+        "test/passes/graph_to_linalg", *_CHAINS.places, "test/passes/graph/test_narrow_products.py", "test/passes/bufferize",
+        "test/passes/linalg_to_affine", "test/passes/affine_to_llvm", "test/test_random_models.py",
+    )
+)  # fmt: skip
 _NATIVE = (
     Stage(("test/test_small_constants.py", "test/test_operators.py", "test/test_strict.py", "test/test_index_checks.py")),
     Stage(("test/test_native_ops.py",), "test_ops and not full"),
-    Stage(("test/lowering", "test/test_chains.py", "test/test_memory.py", "test/test_random_models.py")),
+    _LOWERING,
     Stage(("test/test_random_graphs.py",), "test_random_graphs_are_right"),
     Stage(("test/test_onnx_suite.py",), "given"),
 )
@@ -56,14 +67,16 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/passes/graph",)), _OPS),
         (Stage(("test/test_techniques.py", "test/test_model.py", "test/test_strict.py", "test/test_random_models.py")), *_NATIVE[-2:]),
     ),
-    "passes/graph_to_linalg": ((_OPS, Stage(("test/lowering/graph_to_linalg", "test/passes/graph_to_linalg"))), _NATIVE),
-    **dict.fromkeys(("passes/linalg", "passes/schedule"), ((_OPS, Stage(("test/passes/linalg", "test/lowering/linalg_to_affine"))), _NATIVE)),
-    **dict.fromkeys(
-        ("passes/bufferize", "passes/linalg_to_affine"),
-        ((_OPS, _CHAINS, Stage(("test/lowering/linalg_to_affine", "test/passes/linalg"))), _NATIVE),
+    "passes/graph_to_linalg": ((_OPS, Stage(("test/passes/graph_to_linalg",))), _NATIVE),
+    "passes/linalg": ((_OPS, Stage(("test/passes/linalg", "test/passes/schedule", "test/passes/linalg_to_affine"))), _NATIVE),
+    "passes/schedule": ((_OPS, Stage(("test/passes/schedule", "test/dialects/sched", "test/passes/linalg_to_affine"))), _NATIVE),
+    "passes/bufferize": ((_OPS, _CHAINS, Stage(("test/passes/bufferize", "test/passes/linalg_to_affine"))), _NATIVE),
+    "passes/linalg_to_affine": ((_OPS, _CHAINS, Stage(("test/passes/linalg_to_affine", "test/passes/schedule"))), _NATIVE),
+    "passes/affine_to_llvm": ((_OPS, Stage(("test/passes/affine_to_llvm",))), _NATIVE),
+    "dialects/graph": (
+        (Stage(("test/dialects/graph", "test/dialects/core")), _OPS),
+        (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),
     ),
-    "passes/affine_to_llvm": ((_OPS, Stage(("test/lowering/affine_to_llvm", "test/lowering/test_vector_math.py"))), _NATIVE),
-    "dialects/graph": ((Stage(("test/dialects",)), _OPS), (Stage(("test/lowering/graph_to_linalg", "test/passes/graph")), *_NATIVE)),
     "compiler/importer": ((Stage(("test/importer",)),), _NATIVE[-1:]),
 }
 

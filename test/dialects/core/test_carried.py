@@ -22,7 +22,7 @@ from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.dialects.support.errors import IRError, PassError, ScheduleError, StepwellError
 from stepwell.passes.framework.rewriting import ops_below
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 TEXT = """
 func.func private @kernel(%zero: f32, %scratch: memref<64xi8>) {
   %c0 = arith.constant 0 : index

@@ -14,11 +14,12 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell.codegen.objects import split_module
 from stepwell.codegen.pool import compile_units
+from stepwell.options import LIBM
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
 from stepwell.runtime.loader import load
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 WIDTHS = (16, 4, 1)
 STRIDE = 1 << 14  # some 262 thousand f32s
 NAMES = [measuring.short(op) for op in EXPANSIONS]
@@ -113,7 +114,7 @@ def test_narrow_floats_are_rounded_once(compiled, dtype, numpy_dtype):
 
 
 def test_libm_instead(compiled):
-    libm = measuring.Compiled(EXPANSIONS.values(), (8,), disable=(stepwell.options.LIBM,))
+    libm = measuring.Compiled(EXPANSIONS.values(), (8,), disable=(LIBM,))
     x = np.concatenate([measuring.around(value, 64) for value in (0.3, 1.0, 3.0, 20.0)])
     differing = 0
     for name in NAMES:

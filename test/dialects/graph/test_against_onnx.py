@@ -24,7 +24,7 @@ ALONE = {
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "masked", "winograd_conv"), BLOCKED),
     "panel_matmul": PANELS,
-    "attention": "several ops in ONNX: lowering/test_attention.py compares it with these",
+    "attention": "several ops in ONNX: passes/graph_to_linalg/test_attention.py compares it with these",
 }
 ONLY = {
     **dict.fromkeys(("conv", "conv_transpose"), (*FLOATS, "i32")),
