@@ -65,7 +65,11 @@ _NOT_ASKED = ("test/test_mutation.py", "test/test_packaging.py")
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
         (Stage(("test/passes/graph",)), _OPS),
-        (Stage(("test/test_techniques.py", "test/test_model.py", "test/test_strict.py", "test/test_random_models.py")), *_NATIVE[-2:]),
+        (
+            Stage(("test/compiler/driver/test_techniques.py", "test/compiler/runtime/test_model.py")),
+            Stage(("test/test_strict.py", "test/test_random_models.py")),
+            *_NATIVE[-2:],
+        ),
     ),
     "passes/graph_to_linalg": ((_OPS, Stage(("test/passes/graph_to_linalg",))), _NATIVE),
     "passes/linalg": ((_OPS, Stage(("test/passes/linalg", "test/passes/schedule", "test/passes/linalg_to_affine"))), _NATIVE),
@@ -77,7 +81,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/dialects/graph", "test/dialects/core")), _OPS),
         (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),
     ),
-    "compiler/importer": ((Stage(("test/importer",)),), _NATIVE[-1:]),
+    "compiler/importer": ((Stage(("test/compiler/importer",)),), _NATIVE[-1:]),
 }
 
 

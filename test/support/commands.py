@@ -11,7 +11,7 @@ import pytest
 from stepwell.cli import main as stepwell
 from stepwell.cli import opt
 
-INPUTS = Path(__file__).resolve().parents[1] / "tools" / "Inputs"
+INPUTS = Path(__file__).resolve().parents[1] / "compiler" / "cli" / "Inputs"
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
 
 

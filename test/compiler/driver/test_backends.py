@@ -18,7 +18,7 @@ from stepwell.driver.backend import Backend
 from stepwell.driver.plugins import load_file
 from stepwell.options import CompileOptions
 
-PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "plugins" / "numpy_backend.py"
+PLUGIN = Path(__file__).resolve().parents[3] / "examples" / "plugins" / "numpy_backend.py"
 RANDOM = np.random.default_rng(5)
 X, W = RANDOM.standard_normal((2, 3, 9, 9), np.float32), RANDOM.standard_normal((8, 3, 3, 3), np.float32)
 

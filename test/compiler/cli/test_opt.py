@@ -188,5 +188,5 @@ def test_the_list_of_upstreams_names_is_what_the_bindings_have() -> None:
     import subprocess
     import sys
 
-    script = Path(__file__).resolve().parents[2] / "scripts" / "list_upstream_passes.py"
+    script = Path(__file__).resolve().parents[3] / "scripts" / "list_upstream_passes.py"
     assert subprocess.run([sys.executable, script, "--check"], check=False).returncode == 0, "run scripts/list_upstream_passes.py"

@@ -22,7 +22,7 @@ from stepwell.passes.graph.simplification.simplify_algebra import SimplifyAlgebr
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.schedule.assign_schedules import AssignSchedules
 
-DIGITS = Path(__file__).resolve().parent.parent / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "digits.onnx"
 
 
 def convolution() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:

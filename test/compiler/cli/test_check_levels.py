@@ -11,7 +11,7 @@ from importing import floats, model, node
 
 from stepwell.passes.schedule.assign_schedules import AssignSchedules
 
-DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits" / "digits.onnx"
+DIGITS = Path(__file__).resolve().parents[3] / "examples" / "digits" / "digits.onnx"
 
 
 def test_each_level_against_the_one_above(commands: Commands) -> None:
