@@ -1,4 +1,4 @@
-"""lit: FileCheck tests of the IR, `lit -v test` or `lit -v test/passes/one_file.mlir`."""
+"""lit: FileCheck tests of the IR, `lit -v test` or `lit -v test/passes/linalg/use_destinations.mlir`."""
 # ruff: noqa: F821  (lit defines `config` and `lit_config`)
 
 import os

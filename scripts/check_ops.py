@@ -5,7 +5,7 @@
 
 The cases have every pair of element type, rank, sizes, special values, constant operands, target and way through the compiler. Without
 --seconds each is run once; with it they are run again with other values until the time is up. The same seed gives the same cases.
-test/test_native_ops.py runs a few of them.
+test/end_to_end/test_native_ops.py runs a few of them.
 """
 
 import argparse

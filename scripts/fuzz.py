@@ -6,7 +6,7 @@
 `operators` are graphs of all operators and types against their meaning, ONNX Runtime, and level by level; `convolutions` and `matmuls` are
 nets with bounds carried along, against ONNX Runtime. Each is run in a process of its own that is watched: a crash is found as anything
 else. What fails is made as small as it gets and saved in DIR with its inputs and the command that runs it. The same seed gives the same
-graphs. At the end it says what was covered. test/test_random_models.py and test/test_random_graphs.py run a few of them.
+graphs. At the end it says what was covered. test/end_to_end/test_random_models.py and test/end_to_end/test_random_graphs.py run a few of them.
 """
 
 import argparse

@@ -38,10 +38,10 @@ class Stage:
 
 
 # By folder: what is asked always, and the wider tests that run what its code makes. What sees most in the least time comes first.
-_OPS = Stage(("test/test_native_ops.py",), "test_ops and full")
+_OPS = Stage(("test/end_to_end/test_native_ops.py",), "test_ops and full")
 _CHAINS = Stage(
     (
-        "test/test_chains.py",
+        "test/end_to_end/test_chains.py",
         "test/passes/schedule/test_fused_producers.py",
         "test/passes/schedule/test_shared_loops.py",
         "test/passes/schedule/test_intrinsics.py",
@@ -50,24 +50,24 @@ _CHAINS = Stage(
 _LOWERING = Stage(
     (
         "test/passes/graph_to_linalg", *_CHAINS.places, "test/passes/graph/test_narrow_products.py", "test/passes/bufferize",
-        "test/passes/linalg_to_affine", "test/passes/affine_to_llvm", "test/test_random_models.py",
+        "test/passes/linalg_to_affine", "test/passes/affine_to_llvm", "test/end_to_end/test_random_models.py",
     )
 )  # fmt: skip
 _NATIVE = (
-    Stage(("test/test_small_constants.py", "test/test_operators.py", "test/test_strict.py", "test/test_index_checks.py")),
-    Stage(("test/test_native_ops.py",), "test_ops and not full"),
+    Stage(tuple(f"test/end_to_end/test_{name}.py" for name in ("small_constants", "operators", "strict", "index_checks"))),
+    Stage(("test/end_to_end/test_native_ops.py",), "test_ops and not full"),
     _LOWERING,
-    Stage(("test/test_random_graphs.py",), "test_random_graphs_are_right"),
-    Stage(("test/test_onnx_suite.py",), "given"),
+    Stage(("test/end_to_end/test_random_graphs.py",), "test_random_graphs_are_right"),
+    Stage(("test/end_to_end/test_onnx_suite.py",), "given"),
 )
-_NOT_ASKED = ("test/test_mutation.py", "test/test_packaging.py")
+_NOT_ASKED = ("test/scripts/test_mutation.py", "test/project/test_packaging.py")
 """They name files of passes, and say nothing about what these do."""
 _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
         (Stage(("test/passes/graph",)), _OPS),
         (
             Stage(("test/compiler/driver/test_techniques.py", "test/compiler/runtime/test_model.py")),
-            Stage(("test/test_strict.py", "test/test_random_models.py")),
+            Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
             *_NATIVE[-2:],
         ),
     ),

@@ -18,7 +18,7 @@ from stepwell.dialects.core.types import FLOATS
 from stepwell.dialects.graph import op_class, op_classes
 from stepwell.driver.plugins import load_file
 
-PLUGIN = Path(__file__).resolve().parent.parent / "examples" / "plugins" / "op.py"
+PLUGIN = Path(__file__).resolve().parents[2] / "examples" / "plugins" / "op.py"
 OURS = [m for m, cls in sorted(op_classes().items()) if cls.__module__.startswith("stepwell.dialects.")]
 ROWS = 8  # of each op, of the hundred or so that have all pairs: the first, which have the most
 PARTS = 4

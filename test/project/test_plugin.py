@@ -15,7 +15,7 @@ import stepwell
 from stepwell import plugin
 from stepwell.driver.plugins import load_file
 
-PLUGINS = Path(__file__).resolve().parent.parent / "examples" / "plugins"
+PLUGINS = Path(__file__).resolve().parents[2] / "examples" / "plugins"
 PLUGIN = PLUGINS / "op.py"
 
 

@@ -15,7 +15,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = {"stepwell": "compiler", "stepwell.dialects": "dialects", "stepwell.passes": "passes"}
 DEPENDENCIES = "".join(f"{path}\n" for path in sys.path if path.endswith("site-packages"))
 DIGITS = ROOT / "examples" / "digits" / "digits.onnx"

@@ -10,7 +10,7 @@ from mutation.edits import edits, sample
 from mutation.selection import FilesToRun, folder_of, folders, select
 from mutation.trial import Copy
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SOURCE = '''
 def f(a: int, b: "int | None" = None) -> list[int]:
     """At most 3 of them, a < b."""
@@ -53,9 +53,9 @@ def test_a_file_is_asked_about_by_the_tests_that_name_it_first() -> None:
     first, second, *others = select(ROOT, "passes/graph/layout/use_panels.py", wide=True)
     assert "test/passes/graph/layout/use_panels.mlir" in first.lit
     assert "test/passes/graph/layout/use_winograd.mlir" not in first.lit
-    assert "test/test_mutation.py" not in first.pytest
+    assert "test/scripts/test_mutation.py" not in first.pytest
     assert "test/passes/graph/layout/use_winograd.mlir" in second.lit
-    assert [tests.only for tests in others if tests.pytest == ("test/test_native_ops.py",)] == ["test_ops and full"]
+    assert [tests.only for tests in others if tests.pytest == ("test/end_to_end/test_native_ops.py",)] == ["test_ops and full"]
     assert len(select(ROOT, "passes/graph/layout/use_panels.py", wide=False)) < len([first, second, *others])
 
 

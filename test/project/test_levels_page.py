@@ -18,7 +18,7 @@ from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.pipeline import Step
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "levels.md"
 INSIDE = "inside"
 

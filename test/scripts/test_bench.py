@@ -34,7 +34,7 @@ from stepwell.dialects.target.registry import resolve
 from stepwell.passes.schedule.assign_schedules import schedules_of
 
 RANDOM = np.random.default_rng(11)
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENGINES = [name for name in ("stepwell", "onnxruntime", "openvino") if importlib.util.find_spec(name)]
 QUICK = ["--rounds", "2", "--runs", "3", "--pause", "0", "--spin", "off"]
 

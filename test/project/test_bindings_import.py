@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 LAYERS = ("dialects", "passes", "compiler")  # each may import the ones before it
 BINDINGS = ROOT / "dialects" / "core" / "mlir.py"
 
