@@ -41,7 +41,23 @@ def test_every_kind_of_error_has_its_section_with_a_sample_and_what_to_do() -> N
         assert "- Next: " in section, code
 
 
+def anchors(page: Path) -> set[str]:
+    """What its headings are called in links: as GitHub makes it of them."""
+    headings = re.findall(r"^#+ (.*)", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_links_between_pages_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "test" / "README.md", *(ROOT / "docs").rglob("*.md")]:
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-            assert (page.parent / link).exists(), f"{page.relative_to(ROOT)} links to {link}, which is not there"
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text()):
+            there = page.parent / link if link else page
+            assert there.exists(), f"{page.relative_to(ROOT)} links to {link}, which is not there"
+            assert not anchor or anchor in anchors(there), f"{page.relative_to(ROOT)} links to {link}#{anchor}, where there is no such heading"
+
+
+def test_architecture_names_every_folder_of_code() -> None:
+    """And no other: folders whose files are all below them, as those of a step, stand in the row of the step."""
+    packages = {path.parent.relative_to(ROOT) for layer in ("dialects", "passes", "compiler") for path in (ROOT / layer).glob("*/__init__.py")}
+    section = (ROOT / "docs" / "architecture.md").read_text().partition("## Folders")[2].partition("## What to copy")[0]
+    rows = set(re.findall(r"^\| `([\w/]+)`(?: itself)? \|", section, flags=re.MULTILINE))
+    assert rows == {*map(str, packages), "compiler/"}
