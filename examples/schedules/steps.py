@@ -22,8 +22,6 @@ import onnx
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.cli.main import main as command
-from stepwell.runtime.model import CompiledModel
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -42,11 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measure(folder: Path, options: argparse.Namespace) -> int:
     """Compile with each schedule, check, time, print."""
-    model, chosen = folder / "product.onnx", folder / "chosen.json"
+    model = folder / "product.onnx"
     model.write_bytes(product(options.size).SerializeToString())
-    if command(["inspect", str(model), "--target", options.target, "--emit-schedule", str(chosen)]):
-        return 1
-    files = {"chosen": chosen, **write_steps(json.loads(chosen.read_text()), folder)}
+    files = write_steps(stepwell.KernelBench(model, target=options.target, threads=1), folder)
     compiled = {n: stepwell.compile(model, schedule=file, target=options.target, threads=1, cache=False) for n, file in files.items()}
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((options.size, options.size), np.float32) for _ in "ab")
@@ -54,12 +50,11 @@ def measure(folder: Path, options: argparse.Namespace) -> int:
     wrong = [n for n, m in compiled.items() if not (np.abs(m.run({"a": a, "b": b})["y"] - a.astype(np.float64) @ b) <= bound).all()]
     for name in wrong:
         print(f"error: '{name}' gives a wrong result", file=sys.stderr)
-    times = interleaved([m for m in compiled.values() if isinstance(m, CompiledModel)], (a, b), options.rounds)
+    times = interleaved([m for m in compiled.values() if isinstance(m, stepwell.CompiledModel)], (a, b), options.rounds)
     rows = {name: (statistics.median(own), min(own)) for name, own in zip(compiled, times, strict=True)}
     plain = rows["plain loops"]
     print(f"{'schedule':<36}{'median':>10}{'least':>10}{'GFLOP/s':>9}{'x plain (median)':>18}{'(least)':>9}")
-    for name in [*(n for n in rows if n != "chosen"), "chosen"]:
-        median, least = rows[name]
+    for name, (median, least) in rows.items():
         rate = 2e-9 * options.size**3 / least
         print(f"{name:<36}{median * 1e3:>7.2f} ms{least * 1e3:>7.2f} ms{rate:>9.1f}{plain[0] / median:>18.1f}{plain[1] / least:>9.1f}")
     return int(bool(wrong))
@@ -72,27 +67,28 @@ def product(size: int) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def write_steps(chosen: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """Schedule files that lead from plain loops to a register tile; each edits the knobs of the one contraction."""
-    entries = [(digest, place, e) for digest, kernel in chosen["kernels"].items() for place, e in kernel["ops"].items()]
-    [(kernel, place, entry)] = [found for found in entries if found[2]["kind"] == "contraction"]
-    knobs = entry["knobs"]
-    tile = {name: 1 for name in knobs if name.startswith("unroll.")}
-    alone = {"vector": knobs["vector"], "width": min(knobs["width"], 8), "parallel": 0}
-    steps = {
+def write_steps(bench: stepwell.KernelBench, folder: Path) -> dict[str, Path]:
+    """Schedule files that lead from plain loops to what is chosen; each says the knobs of the one contraction."""
+    ops = [(kernel, place, op) for kernel in bench.kernels.values() for place, op in kernel.ops.items()]
+    [(kernel, place, chosen)] = [found for found in ops if found[2].kind == "contraction"]
+    tile = {name: 1 for name in chosen.knobs if name.startswith("unroll.")}
+    alone = {"vector": chosen.knobs["vector"], "width": min(chosen.knobs["width"], 8), "parallel": 0}
+    steps: dict[str, dict[str, Any]] = {
         "plain loops": {**tile, "vector": -1, "width": 1, "parallel": 0},
         "vectors of 8": {**tile, **alone},
         "vectors of 8, 4 rows in registers": {**tile, **alone, "unroll.0": 4},
+        "chosen": dict(chosen.knobs),
     }
     files = {}
-    for number, (name, changed) in enumerate(steps.items()):
+    for number, (name, knobs) in enumerate(steps.items()):
         files[name] = folder / f"step{number}.json"
-        edited = {**chosen, "kernels": {kernel: {"ops": {place: {"kind": entry["kind"], "knobs": changed}}}}}
-        files[name].write_text(json.dumps(edited, indent=1) + "\n")
+        op = {"nodes": chosen.nodes, "kind": chosen.kind, "sizes": chosen.sizes, "knobs": knobs}
+        kernels = {kernel.digest: {"name": kernel.name, "nodes": kernel.nodes, "ops": {place: op}}}
+        files[name].write_text(json.dumps({"version": 2, "kernels": kernels}, indent=1) + "\n")
     return files
 
 
-def interleaved(models: Sequence[CompiledModel], inputs: tuple[np.ndarray, ...], rounds: int) -> list[list[float]]:
+def interleaved(models: Sequence[stepwell.CompiledModel], inputs: tuple[np.ndarray, ...], rounds: int) -> list[list[float]]:
     """Seconds of each model's runs, the models taking turns."""
     times: list[list[float]] = [[] for _ in models]
     for _ in range(rounds + 1):

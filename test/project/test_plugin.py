@@ -59,8 +59,20 @@ def test_an_example_runs(example: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_examples_use_the_public_module_alone(example: Path) -> None:
+def test_there_is_an_example_of_each_thing_that_one_may_add() -> None:
+    """By the name that each is made with. docs/architecture.md points to them."""
+    made_with = (
+        "GraphOp", "onnx_rule", "lowering", "pattern", "register_pass", "register_dialect", "layout_rule", "schedule", "intrinsic",
+        "register_target", "register_backend",
+    )  # fmt: skip
+    texts = [example.read_text() for example in EXAMPLES]
+    assert [name for name in made_with if not any(f"@{name}" in text or f"{name}(" in text or f"({name}," in text for text in texts)] == []
+    page = (PLUGINS.parents[1] / "docs" / "architecture.md").read_text()
+    assert [example.name for example in EXAMPLES if f"(../examples/plugins/{example.name})" not in page] == []
+
+
+@pytest.mark.parametrize("example", sorted(PLUGINS.parent.rglob("*.py")), ids=lambda path: path.stem)
+def test_examples_use_the_public_modules_alone(example: Path) -> None:
     modules = {
         node.module if isinstance(node, ast.ImportFrom) else alias.name
         for node in ast.walk(ast.parse(example.read_text())) if isinstance(node, (ast.Import, ast.ImportFrom))
