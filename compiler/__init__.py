@@ -24,8 +24,11 @@ from stepwell.dialects.support.errors import (
 from stepwell.dialects.support.processes import uninterrupted
 
 if TYPE_CHECKING:
+    from stepwell.analysis.bisect import Culprit, bisect
+    from stepwell.analysis.explain import Explanation
     from stepwell.analysis.interpretation import compare_levels, interpret
     from stepwell.analysis.kernels import Evaluation, Kernel, KernelBench
+    from stepwell.analysis.memory import MemoryPlan, memory_plan
     from stepwell.dialects.support.limits import Limits
     from stepwell.dialects.target.description import Target
     from stepwell.driver.build import build, compile_ir
@@ -38,16 +41,19 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "CodegenError", "CompileOptions", "CompiledModel", "DynamicModel", "Evaluation", "IRError", "IndexRangeError", "InferenceError", "InputError",
-    "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "ModelError", "PassError", "Pipeline", "PipelineError", "ResourceError",
-    "ScheduleError", "StepwellError", "Target", "UnsupportedError", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret",
-    "lower", "read_ir",
+    "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError", "IndexRangeError",
+    "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError", "PassError", "Pipeline",
+    "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "bisect", "build", "compare_levels", "compile",
+    "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
     "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
     "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
+    "Explanation": "stepwell.analysis.explain",
+    **dict.fromkeys(("Culprit", "bisect"), "stepwell.analysis.bisect"),
+    **dict.fromkeys(("MemoryPlan", "memory_plan"), "stepwell.analysis.memory"),
     **dict.fromkeys(("compare_levels", "interpret"), "stepwell.analysis.interpretation"),
     **dict.fromkeys(("Evaluation", "Kernel", "KernelBench"), "stepwell.analysis.kernels"),
     **dict.fromkeys(("descend", "lower", "read_ir"), "stepwell.driver.lowering"),

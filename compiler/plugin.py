@@ -12,6 +12,7 @@ from stepwell.dialects.support.processes import uninterrupted
 if TYPE_CHECKING:
     from stepwell.cache.disk import Cache
     from stepwell.dialects import graph
+    from stepwell.dialects.core.kernel_info import KernelInfo
     from stepwell.dialects.core.mlir import (
         Attribute,
         Dialect,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         tensor,
         vector,
     )
+    from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
     from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, TensorType, to_numpy, type_of
     from stepwell.dialects.core.weights import WeightTable
     from stepwell.dialects.graph.base import (
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
     from stepwell.dialects.interpreter import Interpreter, meaning, signless
+    from stepwell.dialects.sched.schedule_info import ScheduleInfo
     from stepwell.dialects.support.errors import (
         CodegenError,
         ElementTypeError,
@@ -73,6 +76,7 @@ if TYPE_CHECKING:
     from stepwell.driver.plugins import depends_on
     from stepwell.importer.builder import ImportBuilder, Value
     from stepwell.importer.registry import onnx_rule
+    from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
     from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
@@ -120,6 +124,12 @@ _LAZY = {
     "stepwell.passes.schedule.nest": "Nest",
     "stepwell.passes.schedule.intrinsics": "intrinsic",
     "stepwell.passes.linalg.structured": "Structured",
+    # Vector maths
+    "stepwell.passes.affine_to_llvm.vector_math.expansions": "expands",
+    # What IR says beside its ops (docs/levels.md)
+    "stepwell.dialects.core.module_info": "ModuleInfo ValueInfo",
+    "stepwell.dialects.core.kernel_info": "KernelInfo",
+    "stepwell.dialects.sched.schedule_info": "ScheduleInfo",
     # Weights
     "stepwell.dialects.core.weights": "WeightTable",
     # Targets and pipelines
@@ -168,9 +178,11 @@ __all__ = [
     "Interpreter",
     "KeepsChannels",
     "KeepsFinite",
+    "KernelInfo",
     "Layout",
     "LinalgBuilder",
     "Lowered",
+    "ModuleInfo",
     "MovesData",
     "Nest",
     "NoMatch",
@@ -189,6 +201,7 @@ __all__ = [
     "Result",
     "Rewriter",
     "Scalars",
+    "ScheduleInfo",
     "StepwellError",
     "Structured",
     "Target",
@@ -196,6 +209,7 @@ __all__ = [
     "Trait",
     "UnsupportedError",
     "Value",
+    "ValueInfo",
     "VariadicOperand",
     "VariadicResult",
     "WeightTable",
@@ -203,6 +217,7 @@ __all__ = [
     "arith",
     "depends_on",
     "dims",
+    "expands",
     "expect_dtype",
     "expect_rank",
     "expect_same_dtype",

@@ -1,6 +1,7 @@
 """What the documentation shows is what happens: its commands are run as a reader would, and their output is compared with what is shown."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -82,6 +83,14 @@ def test_a_page(folder: Path, page: Path) -> None:
             if ended.returncode != 0:
                 wrong.append(f"{page.name}:{snippet.line}: {ended.stderr}")
     assert wrong == [], "\n\n".join(wrong)
+
+
+def test_snippets_import_public_modules_alone() -> None:
+    """Those that are run. What quotes a file is that file's affair."""
+    for page in PAGES:
+        for snippet in doc_examples.read(page)[1]:
+            names = re.findall(r"^(?:from|import) (?:\w+, )*(stepwell[\w.]*)", snippet.text, flags=re.MULTILINE)
+            assert set(names) <= {"stepwell", "stepwell.plugin"}, f"{page.name}:{snippet.line}"
 
 
 def test_elisions() -> None:
