@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from stepwell.importer.builder import ImportBuilder, Value
     from stepwell.importer.registry import onnx_rule
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
+    from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
     from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
@@ -126,6 +127,7 @@ _LAZY = {
     "stepwell.passes.linalg.structured": "Structured",
     # Vector maths
     "stepwell.passes.affine_to_llvm.vector_math.expansions": "expands",
+    "stepwell.passes.affine_to_llvm.vector_math.lanes": "Floats",
     # What IR says beside its ops (docs/levels.md)
     "stepwell.dialects.core.module_info": "ModuleInfo ValueInfo",
     "stepwell.dialects.core.kernel_info": "KernelInfo",
@@ -167,6 +169,7 @@ __all__ = [
     "ElementTypeError",
     "Elementwise",
     "Executable",
+    "Floats",
     "Form",
     "Fusion",
     "GraphBuilder",
