@@ -57,7 +57,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     meant = [entry for entry in values.entries if entry.op.name == "func.call"]
     names = [callee(entry.op) for entry in meant]
     descend(lowered, LLVMOnCPU.levels[0])
-    model = build(lowered, threads=threads)
+    model = build(lowered, threads=threads, cache=False)
     replay = Replay.of(model, inputs, threads)
     rest = iter(range(len(meant)))
     for place, call in enumerate(replay.calls):
@@ -164,7 +164,7 @@ def _is_right(
                     del op.attributes[name]
         if first:
             PassRunner(alone.state).run(alone.module, first)
-        model = build(descend(alone, LLVMOnCPU.levels[0]), threads=1)
+        model = build(descend(alone, LLVMOnCPU.levels[0]), threads=1, cache=False)
         arrays = [signless(np.asarray(a)) for a in entry.operands[: len(model.inputs)]]
         results = model(*arrays)
     except StepwellError:

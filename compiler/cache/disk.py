@@ -316,6 +316,11 @@ def user_cache() -> Cache:
     return Cache(cache_folder(), _limit())
 
 
+def chosen_cache(wanted: bool) -> Cache | None:
+    """The cache that the environment describes, if it is `wanted` and the environment does not switch it off. Raises InputError as these do."""
+    return user_cache() if wanted and not is_switched_off() else None
+
+
 def is_switched_off() -> bool:
     """Whether the environment says that no cache is to be used. Raises InputError if it says neither 0 nor 1."""
     text = os.environ.get("STEPWELL_CACHE") or "1"

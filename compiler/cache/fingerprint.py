@@ -115,16 +115,29 @@ def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
 def _extensions(*, code_generation: bool) -> bytes | None:
     """The digest of the plugins and of other modules that extend us, of what they have beside them and of files they read.
 
-    None if one has no file (it was typed in). For `code_generation` only those that may have a say in it.
+    None if one has no file (it was typed in), or a file is newer than what was read of it. For `code_generation` only those that may have
+    a say in it.
     """
     plugins = of_code_generation() if code_generation else loaded()
-    names = {*extending_modules(code_generation=code_generation), *(plugin.module for plugin in plugins)}
-    reads = {path for plugin in plugins for path in plugin.reads}
+    since = dict.fromkeys(extending_modules(code_generation=code_generation), LOADED_AT)
+    since |= {module: plugin.since for plugin in loaded() for module in plugin.owned if module in since}
+    since |= {plugin.module: plugin.since for plugin in plugins}
     files: set[tuple[str, bytes]] = set()
-    for name in names:
+    for name, moment in since.items():
         found = list(modules_beside(name))
-        if not found:
+        if not found or any(_newer(file, moment) for _, file in found):
             return None
         files |= {(file.name, file.read_bytes()) for _, file in found}
-    files |= {(file.name, file_digest(file) or b"") for file in reads}
+    reads = [read for plugin in plugins for read in plugin.reads.items()]
+    if any(_newer(file, moment) for file, moment in reads):
+        return None
+    files |= {(file.name, file_digest(file) or b"") for file, _ in reads}
     return key_of(*(part for file in sorted(files) for part in file)).encode()
+
+
+def _newer(file: Path, moment: float) -> bool:
+    """Whether a file was written after a moment."""
+    try:
+        return file.stat().st_mtime > moment
+    except OSError:  # it has gone; its content is none
+        return False

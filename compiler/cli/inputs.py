@@ -42,10 +42,10 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[st
         name = max(named, key=len)  # a name may have an equals sign in it
         return {name: load(infos[name], specification[len(name) + 1 :], list(infos).index(name))}
     if specification.endswith(".npz") and Path(specification).is_file():
-        arrays = _read_npz(Path(specification))
+        arrays = read_npz(Path(specification))
         unknown = [name for name in arrays if name not in infos]
         if not unknown:
-            return {name: _typed(array, infos[name]) for name, array in arrays.items()}
+            return {name: as_type(array, infos[name].dtype) for name, array in arrays.items()}
         if len(infos) != 1:
             raise InputError(f"{specification}: there is no input '{unknown[0]}'; the model's inputs: {', '.join(infos)}")
     if "=" in specification and not Path(specification).exists():
@@ -68,14 +68,14 @@ def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
     if suffix == ".npy":
         array = _read_npy(path)
     elif suffix == ".npz":
-        array = _pick(_read_npz(path), info.name, path)
+        array = _pick(read_npz(path), info.name, path)
     elif suffix == ".pb":
         array = _read_tensor(path)
     elif suffix in IMAGES:
         array = _read_image(path, info)
     else:
         raise UsageError(f"input '{info.name}': expected a file .npy, .npz, .pb or an image ({', '.join(IMAGES)}), got {what}")
-    return _typed(array, info)
+    return as_type(array, info.dtype)
 
 
 def _random(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
@@ -85,9 +85,9 @@ def _random(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
     return random_array(info, seed, index)
 
 
-def _typed(array: np.ndarray, info: "TensorInfo") -> np.ndarray:
+def as_type(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """An array from a file: numpy saves types that it does not know, as bfloat16, as bare bytes."""
-    return array.view(info.dtype) if array.dtype.kind == "V" and array.dtype.itemsize == info.dtype.itemsize else array
+    return array.view(dtype) if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize else array
 
 
 def _read_npy(path: Path) -> np.ndarray:
@@ -100,7 +100,8 @@ def _read_npy(path: Path) -> np.ndarray:
     return array
 
 
-def _read_npz(path: Path) -> dict[str, np.ndarray]:
+def read_npz(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of an archive by name. Raises InputError if it is none."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

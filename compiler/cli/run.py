@@ -13,8 +13,9 @@ import numpy as np
 
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
-from stepwell.cli.inputs import HELP, gather
+from stepwell.cli.inputs import HELP, as_type, gather, read_npz
 from stepwell.cli.session import Session, add_model_options
+from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
 
@@ -27,6 +28,7 @@ Arrays = Mapping[str, np.ndarray]
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
 DESCRIPTION = "Compile a model, run it once and show its outputs."
 CHECKS = ("onnxruntime", "reference", "levels")
+SAVED = ".npz"
 
 
 def add_options(parser: Parser) -> None:
@@ -35,13 +37,13 @@ def add_options(parser: Parser) -> None:
     add = parser.add_argument
     add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores to use (default: all)")
-    add("--no-cache", action="store_true", help="compile even if this model was compiled before, and keep nothing of it")
+    add("--no-cache", action="store_true", help="compile even if this model or its kernels were compiled before, and keep nothing of it")
     add("--repeat", type=number(1, 10**9), metavar="N", help="run N times more and show the median, least and mean time")
     add(
-        "--check", metavar="|".join(CHECKS),
-        help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or run every level down to "
-        f"{MEANT[-1]} by what its IR means and say between which two the outputs first differ; the status is 1 if they differ. "
-        "With --from, append the ONNX model: onnxruntime:MODEL.onnx",
+        "--check", metavar="|".join((*CHECKS, "FILE.npz")),
+        help="compare the outputs with those of ONNX Runtime or of the ops' meanings in numpy, or with those that --save FILE.npz kept of another "
+        f"run on the same inputs, or run every level down to {MEANT[-1]} by what its IR means and say between which two the outputs first "
+        "differ; the status is 1 if they differ. With --from, append the ONNX model: onnxruntime:MODEL.onnx",
     )  # fmt: skip
     add("--save", metavar="DIR|FILE.npz", help="save the outputs: one .npy file each in DIR, or all in FILE.npz")
 
@@ -68,12 +70,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
-    """What to check against, and the ONNX model for it (None: the IR that was given). Raises UsageError."""
+    """What to check against, and the ONNX model for it (None: the IR that was given) or the file of outputs. Raises UsageError."""
     if options.check is None:
         return None
+    if options.check.endswith(SAVED):
+        return SAVED, options.check
     kind, _, model = options.check.partition(":")
     if kind not in CHECKS:
-        raise UsageError(f"--check {options.check}: expected {', '.join(CHECKS[:-1])} or {CHECKS[-1]}")
+        raise UsageError(f"--check {options.check}: expected {', '.join(CHECKS)} or a file{SAVED}")
     if kind == "levels":
         if model or options.start not in (None, *MEANT):
             raise UsageError(f"--check {options.check}: expected the model that is run, an ONNX model or IR at {', '.join(MEANT)}")
@@ -117,6 +121,8 @@ def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, ou
         progress.say(f"check against {kind}")
         if source is None:
             results = compare(outputs, _interpret_ir(session, inputs))
+        elif kind == SAVED:
+            kind, results = source, compare(outputs, _saved(source, outputs))
         elif kind == "reference":
             results = check(source, outputs, inputs, _reference(source))
         else:
@@ -126,6 +132,16 @@ def _check(against: tuple[str, str | None], session: Session, inputs: Arrays, ou
     if wrong:
         print(f"stepwell run: error: {len(wrong)} of {len(results)} outputs differ from {kind}: {', '.join(wrong)}", file=sys.stderr)
     return FAULT if wrong else OK
+
+
+def _saved(file: str, outputs: Arrays) -> Arrays:
+    """What `--save` kept of another run. Raises InputError if that was of a model with other outputs."""
+    if not Path(file).is_file():
+        raise InputError(f"--check {file}: there is no such file; stepwell run --save {file} writes it")
+    expected = read_npz(Path(file))
+    if expected.keys() != outputs.keys():
+        raise InputError(f"--check {file}: expected outputs {', '.join(outputs)}, it has {', '.join(expected) or 'none'}")
+    return {name: as_type(array, outputs[name].dtype) for name, array in expected.items()}
 
 
 def verdict(result: "OutputCheck") -> list[str]:

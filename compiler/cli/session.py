@@ -124,11 +124,11 @@ class Session:
         return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})}))
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
-        """Code for the model; `cache` is whether it may be one that was compiled before."""
+        """Code for the model; `cache` is whether it, or its kernels, may be what was compiled before."""
         if self.options.start is not None:
             from stepwell.driver.lowering import code_level
 
-            return self.build(self.lower(code_level(self.how, self.options.start, watched=self.watches)), threads)
+            return self.build(self.lower(code_level(self.how, self.options.start, watched=self.watches)), threads, cache=cache)
         from stepwell.driver.compilation import compile
 
         with self.watched() as instrumentation:
@@ -136,12 +136,12 @@ class Session:
                 self.options.model, options=self.how, threads=threads, cache=cache, on_level=self.progress.level, instrumentation=instrumentation
             )
 
-    def build(self, lowered: "Lowered", threads: int | None = None) -> "CompiledModel":
+    def build(self, lowered: "Lowered", threads: int | None = None, *, cache: bool = True) -> "CompiledModel":
         """Native code for a model at one of the levels that it is made from."""
         from stepwell.driver.build import build
 
         with Progress(lowered.level) as progress:
-            return build(lowered, threads=threads, on_level=progress.level)
+            return build(lowered, threads=threads, cache=cache, on_level=progress.level)
 
     def read(self) -> "Lowered":
         """The model given with `--from`, at that level. Raises IRError or ModelError."""

@@ -7,7 +7,7 @@ from typing import TypeAlias, Unpack
 
 import numpy as np
 
-from stepwell.cache.disk import Cache, Kept, key_of
+from stepwell.cache.disk import Cache, Kept, chosen_cache, key_of
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.target.cores import thread_count
@@ -31,19 +31,24 @@ Packing: TypeAlias = Future[np.ndarray | Kept]
 @checked
 def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, name: str = "<string>", options: CompileOptions | None = None,
-    on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
+    cache: bool = True, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> CompiledModel:  # fmt: skip
-    """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name."""
+    """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name. `cache` as in `build`."""
     threads = thread_count(threads)
     lowered = read_ir(text, level, weights, name=name, options=CompileOptions.of(options, given, "compile_ir"))
     descend(lowered, code_level(lowered.options, level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
-    return build(lowered, threads=threads, on_level=on_level)
+    return build(lowered, threads=threads, cache=cache, on_level=on_level)
 
 
 @checked
-def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
-    """Code for a model at one of the levels that its backend makes code from; the module is used up."""
+def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None) -> CompiledModel:
+    """Code for a model at one of the levels that its backend makes code from; the module is used up.
+
+    Kernels that were compiled before come from the cache on disk, and those that are compiled now are kept there, unless `cache` is false
+    or STEPWELL_CACHE is 0. The model as a whole is neither looked for nor kept: IR may be anybody's.
+    """
     threads = thread_count(threads)
+    store = chosen_cache(cache)
     texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
     last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
 
@@ -51,7 +56,9 @@ def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | N
         return read_ir(texts[last](), last, lowered.weights, options=below)
 
     again = Snapshots(last, read_again, lowered.options.backend) if last in texts else None
-    artifact = make_artifact(lowered, None, on_level)
+    artifact = make_artifact(lowered, store, on_level, start_packing(lowered, None))
+    if store is not None and artifact.object_keys:
+        store.trim()
     return assemble(artifact, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
-from stepwell.cache.disk import Cache, digest_of, is_switched_off, key_of, user_cache
+from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import everything, model_digest
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.processes import uninterrupted
@@ -54,7 +54,7 @@ def compile(
     load_installed()
     options = CompileOptions.of(options, given, "compile")
     request = _Request(source, options)
-    store = user_cache() if cache and not is_switched_off() else None
+    store = chosen_cache(cache)
     key = request.key() if store is not None else None
     timings = {}
     made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None

@@ -3,16 +3,18 @@
 import os
 import sys
 import sysconfig
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
 from hashlib import sha256
+from importlib.machinery import SourceFileLoader
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, source_from_cache, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from stepwell.dialects.support.errors import InputError, shown
@@ -29,8 +31,10 @@ class Plugin:
     """The name of its module."""
     owned: set[str] = field(default_factory=set)
     """The names of its modules: its own, those of its package, and those beside it that it imported while it was loaded."""
-    reads: set[Path] = field(default_factory=set)
-    """The files that it opened so far, or that it said it depends on."""
+    reads: dict[Path, float] = field(default_factory=dict)
+    """The files that it opened so far, or that it said it depends on, and when it did so first, in seconds since the epoch."""
+    since: float = field(default_factory=time.time)
+    """When it began to be loaded, in seconds since the epoch: a module that was written later may be another one than what runs."""
 
 
 _loaded: dict[str, Plugin] = {}
@@ -78,7 +82,7 @@ def load_file(path: "str | os.PathLike[str]") -> None:
         raise InputError(f"plugin {path}: there is no such file")
     # Two files of one name in different folders are two modules.
     name = f"stepwell_plugin_{file.stem}_{sha256(os.fsencode(key)).hexdigest()[:8]}"
-    spec = spec_from_file_location(name, key)
+    spec = spec_from_file_location(name, key, loader=_Source(name, key)) if file.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path}: expected a Python file (.py)")
     module = module_from_spec(spec)
@@ -89,6 +93,15 @@ def load_file(path: "str | os.PathLike[str]") -> None:
     except Exception as error:  # whatever a plugin raises, the user is told where
         del sys.modules[name]
         raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {_message(error)}") from error
+
+
+class _Source(SourceFileLoader):
+    """Runs the source of a file: Python takes bytecode that it kept for that of any file of the same size and the same second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
 
 
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
@@ -102,7 +115,8 @@ def depends_on(*paths: "str | os.PathLike[str]") -> None:
     plugin = _running()
     if plugin is None:
         raise InputError("depends_on: expected to be called by a plugin, that is from a file given to --load or a module in the entry-point group")
-    plugin.reads.update(Path(frame.f_code.co_filename).parent.absolute() / path for path in paths)
+    for path in paths:
+        plugin.reads.setdefault(Path(frame.f_code.co_filename).parent.absolute() / path, time.time())
 
 
 def own_folder(name: str, path: Path) -> Path | None:
@@ -181,7 +195,7 @@ def _opened(plugin: Plugin, path: Path) -> None:
         path = Path(source_from_cache(str(path)))
     main = module_file(sys.modules.get(plugin.module))
     if not _is_others(path, None if main is None else own_folder(plugin.module, main)):
-        plugin.reads.add(path)
+        plugin.reads.setdefault(path, time.time())
 
 
 def _is_others(path: Path, folder: Path | None) -> bool:
