@@ -59,6 +59,17 @@ class TestRun:
         assert ended.status == 0
         assert re.search(r"against reference.*\n.*\ny .* ok", ended.out)
 
+    def test_against_another_run(self, commands: Commands, conv: Path, tmp_path: Path) -> None:
+        saved, other = tmp_path / "before.npz", tmp_path / "other.npz"
+        assert commands.stepwell("run", conv, "--save", saved).status == 0
+        ended = commands.stepwell("run", conv, "--disable", "simplify-algebra", "--check", saved)
+        assert ended.status == 0
+        assert re.search(r"against .*before\.npz.*\n.*\ny .* ok", ended.out)
+        commands.stepwell("run", conv, "--input", "x=random:9", "--check", saved).refused(1, "1 of 1 outputs differ from", "y")
+        np.savez(other, z=np.zeros(3))
+        commands.stepwell("run", conv, "--check", other).refused(1, "expected outputs y, it has z")
+        commands.stepwell("run", conv, "--check", tmp_path / "none.npz").refused(1, "there is no such file")
+
     def test_data_from_files_and_to_files(self, commands: Commands, conv: Path, tmp_path: Path) -> None:
         x = np.random.default_rng(2).standard_normal((1, 3, 8, 8)).astype(np.float32)
         np.save(tmp_path / "x.npy", x)
