@@ -33,7 +33,7 @@ def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: 
             if name in given:
                 raise UsageError(f"--input {specification}: input '{name}' is given twice")
             given[name] = array
-    return {name: given[name] if name in given else random_array(info, seed, index) for index, (name, info) in enumerate(infos.items())}
+    return {name: given[name] if name in given else _random(info, seed, index) for index, (name, info) in enumerate(infos.items())}
 
 
 def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray]:
