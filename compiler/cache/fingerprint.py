@@ -4,6 +4,7 @@ import importlib.util
 import os
 import sys
 from functools import cache
+from glob import glob
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -101,7 +102,8 @@ def _sources(patterns: tuple[tuple[str, str], ...]) -> bytes | None:
     for package, pattern in patterns:
         spec = importlib.util.find_spec(package)  # of these it imports none but `stepwell`
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            files += [(package, str(file.relative_to(folder)), file) for file in sorted(Path(folder).glob(pattern))]
+            names = sorted(glob(pattern, root_dir=folder, recursive=True))  # through links too, which Path.glob leaves out
+            files += [(package, name, Path(folder, name)) for name in names]
     if any(file.stat().st_mtime > LOADED_AT for _, _, file in files):
         return None
     return _content(tuple(files))
