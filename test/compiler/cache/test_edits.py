@@ -21,7 +21,7 @@ import stepwell
 from stepwell.cache.fingerprint import _CODE_GENERATION
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 FOLD = Path("passes", "graph", "simplification", "fold_batch_norm.py")
 MATCH = "    match = scale_of(op, rw)\n"
 DECLINE = '    if type_of(op.result).shape[1] == {channels}:\n        return NoMatch("it is too small")\n'
