@@ -81,7 +81,7 @@ NETS = {
     "groups and pooling": (pooled("MaxPool", 5, size=68, groups=2), "linalg", SHARED, 2),
     "Winograd and pooling": (pooled("MaxPool", 3, size=66), "linalg", SHARED, 6),
     "Winograd on images, and average": (pooled("AveragePool", 3, size=34, images=2), "linalg", SHARED, 6),
-    "windows that do not fit tiles": (pooled("MaxPool", 3, window=3, size=62), "linalg", SHARED, 5),
+    "windows that do not fit tiles, but every third": (pooled("MaxPool", 3, window=3, size=62), "linalg", SHARED, 6),
     "rows that no window reads": (pooled("MaxPool", 5, size=69), "linalg", SHARED, 0),
 }
 
@@ -106,7 +106,7 @@ def test_agrees_with_onnxruntime(name: str) -> None:
 @pytest.mark.parametrize("operator", ["Mul", "Sub"])
 def test_sums_over_rows_with_an_operand_for_each_column(size: int, operator: str) -> None:
     """What follows the sums has one dimension, along which the sums lie in lanes: each lane has an element of its own."""
-    header = f"g (float[37, {size}] x, float[{size}] b) => (float[{size}] y) <int64[1] sched.axes = {{0}}>"
+    header = f"g (float[37, {size}] x, float[{size}] b) => (float[{size}] y) <int64[1] axes = {{0}}>"
     body = f"{{ s = ReduceSum <keepdims = 0> (x, axes) y = {operator}(s, b) }}"
     model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
     random = np.random.default_rng(size)

@@ -229,7 +229,7 @@ FILL = """func.func @NAME(%x: tensor<64xf32>, %o: tensor<64xf32>) -> tensor<64xf
   } -> tensor<64xf32>
   return %r : tensor<64xf32>
 }"""
-NEST = ", sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 8 : i64}>"
+NEST = ", sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 8 : i64}>"
 
 
 @pytest.mark.parametrize(
