@@ -135,7 +135,7 @@ def test_stepwell_compiles_for_the_target_that_is_asked_for(tiny, tmp_path):
 
 
 def test_ablation_end_to_end(tiny, capsys):
-    options = ["--ablate", "--technique", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
+    options = ["--ablate", "--switch", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
     assert bench.main([str(tiny), *options, *QUICK]) == 0
     shown = capsys.readouterr().out
     assert "fold-batch-norm" in shown
@@ -366,7 +366,7 @@ def test_wrong_usage(arguments, message, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nowhere.onnx"], "is no file"), (["--ablate", "--technique", "luck"], "there is no technique 'luck'"), (["--shape", "x"], "expected NAME")],
+    [(["nowhere.onnx"], "is no file"), (["--ablate", "--switch", "luck"], "there is no switch 'luck'"), (["--shape", "x"], "expected NAME")],
 )
 def test_faults_are_one_line(arguments, message, capsys):
     assert bench.main([*arguments, *QUICK]) == 1

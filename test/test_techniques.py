@@ -1,4 +1,4 @@
-"""Techniques that can be switched off: what the pipelines become, and that the code stays right."""
+"""Passes that can be switched off: what the pipelines become, and that the code stays right."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ def array(*shape: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def network():
-    """Convolution, batch normalisation, ReLU, a sum: something for each technique."""
+    """Convolution, batch normalisation, ReLU, a sum: something for each switch."""
     weights = {"w": array(6, 3, 3, 3), "s": array(6), "b": array(6), "m": array(6), "v": np.abs(array(6)) + 0.5, "y": array(1, 6, 7, 5)}
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
@@ -74,7 +74,7 @@ def test_without_leaves_passes_out_and_changes_options(monkeypatch):
     class One(Pass):
         pass
 
-    @register_pass("two", level="graph", techniques={"fast": "speed=0", "small": "size={1 2}"})
+    @register_pass("two", level="graph", switches={"fast": "speed=0", "small": "size={1 2}"})
     @dataclass
     class Two(Pass):
         speed: int = 9

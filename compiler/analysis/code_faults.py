@@ -141,7 +141,7 @@ def _is_dispensable(step: Step) -> bool:
     cls = find_pass(step.name)
     if cls is None:
         return step.name in ("canonicalize", "cse")
-    return None in cls.techniques.values() or cls.__module__.partition(".")[0] != "stepwell"
+    return None in cls.switches.values() or cls.__module__.partition(".")[0] != "stepwell"
 
 
 def _with(pipeline: Pipeline, old: Stage, new: Stage) -> Pipeline:

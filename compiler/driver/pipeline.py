@@ -210,7 +210,7 @@ class Pipeline:
         """What can be switched off, in order: the name of each switch, and of the pass that has it."""
         found: dict[str, str] = {}
         for cls in self._classes():
-            found.update(dict.fromkeys(cls.techniques, cls.name))
+            found.update(dict.fromkeys(cls.switches, cls.name))
         return found
 
     def relaxed(self) -> tuple[str, ...]:
@@ -390,7 +390,7 @@ def _check(step: Step, stage: str, name: str) -> None:
 
 def _switched(step: Step, names: Collection[str]) -> Step | None:
     cls = find_pass(step.name)
-    off = [options for name, options in cls.techniques.items() if name in names] if cls is not None else []
+    off = [options for name, options in cls.switches.items() if name in names] if cls is not None else []
     if None in off:
         return None
     options = dict(step.element.options)

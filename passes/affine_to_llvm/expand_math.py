@@ -111,7 +111,7 @@ def _patterns(expansions: tuple[Expansion, ...], *, libm: bool) -> tuple[Pattern
     )
 
 
-@register_pass("expand-math", level="affine", techniques={"expand-math": "libm=true"})
+@register_pass("expand-math", level="affine", switches={"expand-math": "libm=true"})
 @dataclass
 class ExpandMath(Pass):
     """Compute exp, log, tanh, erf, sin, pow and the like by polynomials on f32 vectors and scalars, both bit by bit the same.

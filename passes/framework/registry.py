@@ -62,10 +62,10 @@ class Pass:
     name: ClassVar[str]
     level: ClassVar[str]
     anchor: ClassVar[str] = "builtin.module"
-    techniques: ClassVar[Mapping[str, str | None]] = {}
-    """What can be switched off, by name: the options that do so, or None to leave the whole pass out."""
+    switches: ClassVar[Mapping[str, str | None]] = {}
+    """Maps each switch to the options that turn it off; None leaves the whole pass out."""
     relaxed: ClassVar[Sequence[str]] = ()
-    """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
+    """The switches that strict code turns off: what they stand for lets infinities and NaN spread, or rounds more than the direct way."""
 
     converts: ClassVar[Sequence[str]] = ()
     """The dialects and ops of the level `graph-opt` that the pass replaces, so that no lowering is needed for them."""
@@ -126,16 +126,16 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register_pass(
-    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, switches: Mapping[str, str] | None = None,
     relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None, converts: Sequence[type[Dialect] | type[Operation]] = (),
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
-    A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
-    be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
-    `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
-    With `after` or `before` the pass has a place in the default pipeline: behind, or in front of, the pass of that name (`fuse-operators`,
-    `linalg/canonicalize`, `fold-constants#3`); with both, right behind the first. `stepwell pipeline` shows it there.
+    A pass is `optional` if the pipeline is legal without it; then its name is a switch that leaves it out. A pass that must run, or that
+    does several things, lists further `switches` with the options that turn them off: `{"fuse-operators": "max-ops=1"}`.
+    `stepwell.compile(…, disable=…)` takes the names of switches; `strict=True` turns the `relaxed` ones off (docs/numerics.md).
+    `after` or `before` gives the pass a place in the default pipeline, behind or in front of the pass of that name (`fuse-operators`,
+    `linalg/canonicalize`, `fold-constants#3`); with both, it comes right behind the first. `stepwell pipeline` shows it there.
     `converts` are the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
     """
     if level not in LEVELS:
@@ -146,12 +146,12 @@ def register_pass(
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
         cls.name, cls.level, cls.anchor = name, level, anchor
-        cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
+        cls.switches = {**({name: None} if optional else {}), **(switches or {})}
         cls.relaxed = tuple(relaxed)
         cls.after, cls.before = after, before
         cls.converts = tuple(_converted(name, kind) for kind in converts)
-        if not set(cls.relaxed) <= set(cls.techniques):
-            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
+        if not set(cls.relaxed) <= set(cls.switches):
+            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be switches of it: {', '.join(cls.switches) or 'it has none'}")
         _PASSES[name] = cls
         extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
         return cls

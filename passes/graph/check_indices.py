@@ -27,7 +27,7 @@ BY_VECTOR = ("graph.gather_nd", "graph.scatter_nd")
 _SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
 
 
-@register_pass("check-indices", level="graph", techniques={"check-indices": "at-run-time=false"})
+@register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
 @dataclass
 class CheckIndices(Pass):
     """Have gathers and scatters whose indices are out of range raise an error.

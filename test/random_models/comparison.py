@@ -34,7 +34,7 @@ class Example:
     inputs: dict[str, np.ndarray]
     target: str
     disable: tuple[str, ...]
-    """Techniques that are switched off."""
+    """Switches that are off."""
     worst: float = field(default=0.0, compare=False)
     """The largest error found, as a share of what is allowed."""
 

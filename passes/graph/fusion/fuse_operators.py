@@ -249,7 +249,7 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     return fused
 
 
-@register_pass(NAME, level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
+@register_pass(NAME, level="graph", switches={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
 @dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
