@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.cache.disk import Cache, digest_of, is_switched_off, key_of, user_cache
-from stepwell.cache.fingerprint import everything, model_digest
+from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
@@ -64,7 +64,7 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.is_outdated and everything(options.machine) == request.surroundings:
+        if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Artifact):
         return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
@@ -88,8 +88,8 @@ class _Request:
         self.options = options
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
-        self.surroundings: str | None = None
-        """The key of what the result depends on beside the model and its options, as it was when `key` was called."""
+        self.toolchain: str | None = None
+        """The toolchain key, as it was when `key` was called."""
         self._stamp = self._file_stamp()
         self.digest: bytes | None = None
         """Of the model's bytes, when its key was made."""
@@ -98,10 +98,10 @@ class _Request:
 
     def key(self) -> str | None:
         """The key of the result in the cache; None where it cannot be told."""
-        self.surroundings, self.digest = everything(self.options.machine), model_digest(self.source)
-        if self.surroundings is None or self.digest is None:
+        self.toolchain, self.digest = toolchain_key(self.options.machine), model_digest(self.source)
+        if self.toolchain is None or self.digest is None:
             return None
-        return key_of(self.surroundings, self.digest, self.options.key())
+        return key_of(self.toolchain, self.digest, self.options.key())
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
