@@ -69,7 +69,7 @@ def graph(nodes: list[onnx.NodeProto], given: list[int], result: list[int], cons
     return helper.make_graph(nodes, "chain", [value("x", TensorProto.FLOAT, given)], [value("y", TensorProto.FLOAT, result)], constants)
 
 
-SHARED = "sched.shared = #sched.shared<"
+SHARED = "sched.fused = #sched.fused<"
 NETS = {
     **{f"{c} channels, windows of {n}": (normalised(c, n), "graph-opt", '"graph.blocked_lrn"', 2) for c, n in [(32, 5), (27, 3), (16, 7), (43, 5)]},
     **{f"classifier of {n}": (classifier(n), "graph-opt", '"graph.panel_matmul"', 2) for n in (1, 3)},

@@ -27,7 +27,7 @@ from stepwell.passes.framework.rewriting import find_function, ops_below
 from stepwell.passes.framework.runner import PassRunner
 
 Arrays = Mapping[str, np.ndarray]
-SHARED, SCHEDULE = ScheduleInfo.shared.name, ScheduleInfo.nest.name
+FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name
 BUFFERS, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
 PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
@@ -120,10 +120,10 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
     loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
     if loops is not None:
         stage, index = loops
-        if SHARED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(SHARED, SCHEDULE), first=SCHEDULES):
-            return stage.name, LOOPS, "with loops that its ops do not share the kernel is right"
+        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(FUSED, SCHEDULE), first=SCHEDULES):
+            return stage.name, LOOPS, "without fused loops the kernel is right"
         plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
-        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(SHARED, SCHEDULE)):
+        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE)):
             return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
     return *_place(lowered, BUFFERS), "no other pass could be left out or replaced such that the kernel is right"
 

@@ -14,8 +14,8 @@ class NestAttr(Attribute, dialect=Sched, name="nest"):
     knobs: ir.DictAttr
 
 
-class SharedAttr(Attribute, dialect=Sched, name="shared"):
-    """Loops that an op has in common with its neighbours in a kernel, outermost first (see `dialects/sched/shared_loops.py`)."""
+class FusedAttr(Attribute, dialect=Sched, name="fused"):
+    """The loops that an op is fused in with its neighbours in a kernel, outermost first (see `dialects/sched/fused_loops.py`)."""
 
     loops: ir.ArrayAttr
 

@@ -7,8 +7,8 @@ from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
-from stepwell.passes.bufferize.sharing import Sharing
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.stages import stages_on_memrefs
@@ -120,16 +120,16 @@ def _take_scratch(kernel: Any) -> None:
     for o in allocations:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
-    sharing = Sharing(stages_on_memrefs(structured_ops(kernel.operation)))
+    loops = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation)))
     lifetimes, slices = [], []
     for o in allocations:
         size = memref_bytes(o.results[0].type)
-        kept = sharing.slice_of(o.results[0], size)
-        used = [*_users_through_views(o.results[0]), *sharing.alive(o.results[0], kept)]
+        kept = loops.slice_of(o.results[0], size)
+        used = [*_users_through_views(o.results[0]), *loops.alive(o.results[0], kept)]
         steps = [position[_top_level(u, block)] for u in used]
         lifetimes.append(Lifetime(kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
         slices.append(kept)
-    places, total = _pack_slots(lifetimes, slices)
+    places, total = _pack_chunks(lifetimes, slices)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
     for o, (offset, kept) in zip(allocations, places, strict=True):
         with ir.InsertionPoint(o), o.location:
@@ -144,21 +144,21 @@ def _take_scratch(kernel: Any) -> None:
     KernelInfo(kernel).scratch_bytes = total
 
 
-def _pack_slots(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
+def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
     """For each buffer its offset and slice, and the size of all.
 
-    Buffers of one loop in slots are packed together, and each slot has a pack of its own: one slot may be in the loop's first op while
-    another is in its last.
+    Buffers of one parallel fused loop are packed together, and each chunk has its own copy of the pack: one chunk may be in the loop's first
+    op while another is in its last.
     """
     packs: dict[int | None, list[int]] = {}
     for i, kept in enumerate(slices):
-        packs.setdefault(kept.run if kept and kept.slots > 1 else None, []).append(i)
+        packs.setdefault(kept.run if kept and kept.chunks > 1 else None, []).append(i)
     alone = packs.pop(None, [])
     inner = {run: pack([lifetimes[i] for i in members]) for run, members in packs.items()}
     whole = [lifetimes[i] for i in alone]
     for run, members in packs.items():
-        slots = next(kept.slots for i in members if (kept := slices[i]))
-        whole.append(Lifetime(slots * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
+        chunks = next(kept.chunks for i in members if (kept := slices[i]))
+        whole.append(Lifetime(chunks * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
     offsets, total = pack(whole)
     places: dict[int, tuple[int, Slice | None]] = {i: (offset, slices[i]) for i, offset in zip(alone, offsets, strict=False)}
     for (run, members), start in zip(packs.items(), offsets[len(alone) :], strict=True):

@@ -82,8 +82,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
     """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
     if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
         return False
-    if any(loop.dim == dim + 1 for loop in op.shared):
-        return False  # while a shared one takes the one after it in: as many steps, each over all of that
+    if any(loop.dim == dim + 1 for loop in op.fused):
+        return False  # a fused loop may only absorb the dimension after it: its step then covers all of that dimension
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
@@ -133,11 +133,11 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
     mapping: dict[ir.Value, ir.Value] = dict(zip(member.body.arguments, block.arguments, strict=True))
     for inner in member.body.operations:
         clone_into(inner.operation, mapping, ir.InsertionPoint(block))
-    if member.shared:
+    if member.fused:
         place = {d: i for i, g in enumerate(groups) for d in g}
         taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}
-        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.shared)
-        ScheduleInfo(op).shared = loops
+        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.fused)
+        ScheduleInfo(op).fused = loops
     result: ir.Value = op.results[0]
     return result
 

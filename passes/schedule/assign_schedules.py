@@ -58,7 +58,7 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
         cycles = f"{CostModel(op, state.target).cost(nest).cycles:.3g} cycles predicted"
         start, is_start = first(op, state.target)
         note = f", {cycles}"
-        if is_start and not is_given and not op.shared and start != nest:
+        if is_start and not is_given and not op.fused and start != nest:
             note = f", {cycles} in the place of {CostModel(op, state.target).cost(start).cycles:.3g}"
         fixed = why_fixed(op, start)
         if is_start and not is_given and fixed is not None:
@@ -77,7 +77,7 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
 def default_schedule(op: Structured, target: Target | None) -> Nest:
     """What is chosen for an op among its neighbours: inside of a loop that it shares with them, which may be on threads, it is on one."""
     nest = choose(op, target)
-    return replace(nest, parallel=0) if op.shared else nest
+    return replace(nest, parallel=0) if op.fused else nest
 
 
 def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:

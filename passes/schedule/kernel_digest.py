@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
+from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.passes.framework.rewriting import ops_below
 
 DIGITS = 16
@@ -38,4 +38,4 @@ def _lines(op: ir.Operation, numbers: dict[Any, int]) -> Iterator[str]:
 
 
 def _counts(name: str, value: ir.Attribute) -> bool:
-    return name not in _NAMES and not isinstance(value, (NestAttr, SharedAttr))
+    return name not in _NAMES and not isinstance(value, (NestAttr, FusedAttr))
