@@ -75,7 +75,7 @@ if TYPE_CHECKING:
     from stepwell.importer.registry import onnx_rule
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
-    from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
+    from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
     from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -114,7 +114,7 @@ _LAZY = {
     "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions ops_below pattern",
     "stepwell.passes.graph.matching": "has_one_use new_weight producer stored",
     # Layouts
-    "stepwell.passes.graph.layout.channel_blocks": "Form Layout layout_rule",
+    "stepwell.passes.graph.layout.channel_blocks": "BlockedValue Layout layout_rule",
     # Schedules
     "stepwell.passes.schedule.schedulers": "schedule",
     "stepwell.passes.schedule.nest": "Nest",
@@ -149,6 +149,7 @@ __all__ = [
     "Artifact",
     "Attribute",
     "Backend",
+    "BlockedValue",
     "Cache",
     "Caches",
     "Code",
@@ -157,7 +158,6 @@ __all__ = [
     "ElementTypeError",
     "Elementwise",
     "Executable",
-    "Form",
     "Fusion",
     "GraphBuilder",
     "GraphOp",

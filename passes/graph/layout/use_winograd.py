@@ -17,7 +17,7 @@ ERRORS = {2: 5e-6, 4: 2e-5}
 
 
 @dataclass(frozen=True, order=True)
-class Form:
+class Variant:
     """A way to compute a convolution, those that store less first."""
 
     stored: int  # numbers that its filters take
@@ -80,31 +80,31 @@ class UseWinograd(Pass):
         image = type_of(conv.result).static_shape[2:4]
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
         sizes = (x.static_shape[0], *image, channels, filters, values["group"])
-        forms = self.forms(*sizes)
-        if not forms:
+        variants = self.variants(*sizes)
+        if not variants:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        forms.append(Form(w.elements, self.direct_cost(*sizes), 0, False))
-        limit = (1 + self.slack) * min(form.cost for form in forms)
-        form = min(form for form in forms if form.cost <= limit)
-        if form.tile == 0:
+        variants.append(Variant(w.elements, self.direct_cost(*sizes), 0, False))
+        limit = (1 + self.slack) * min(variant.cost for variant in variants)
+        variant = min(variant for variant in variants if variant.cost <= limit)
+        if variant.tile == 0:
             return NoMatch(f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms")
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
-        filling = [-n % form.tile for n in image]
+        filling = [-n % variant.tile for n in image]
         data = conv.x
         if any(filling):
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-        size, (blocks, inputs, _, _, inner, outer) = form.tile + TAPS - 1, w.static_shape
+        size, (blocks, inputs, _, _, inner, outer) = variant.tile + TAPS - 1, w.static_shape
         shape = (size, size, blocks, inputs, inner, outer)
-        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), form.tile)]) if form.transformed else conv.w
-        result: ir.Value = b.winograd_conv(data, u, tile=form.tile, group=values["group"], transformed=form.transformed)
+        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), variant.tile)]) if variant.transformed else conv.w
+        result: ir.Value = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
         if any(filling):
             result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
         return result
 
-    def forms(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Form]":
-        """Winograd's forms whose error is small enough; each filter reads `channels`.
+    def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
+        """Winograd's variants whose error is small enough; each filter reads `channels`.
 
         Groups have their filters transformed now: at run time they would share no loop over filters with what follows.
         """
@@ -112,11 +112,11 @@ class UseWinograd(Pass):
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
             size = tile + TAPS - 1
             cost = self.cost(tile, images, rows, columns, channels, filters, group)
-            out.append(Form(size**2 * channels * filters, cost, tile, True))
+            out.append(Variant(size**2 * channels * filters, cost, tile, True))
             if group == 1 and 4 * size**2 * channels * filters > self.most_bytes:
                 transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
                 read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
-                out.append(Form(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
+                out.append(Variant(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
         return out
 
     def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
