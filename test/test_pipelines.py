@@ -248,6 +248,8 @@ def test_the_pipeline_is_part_of_the_cache_key(sum_model: Path) -> None:
         (("--insert-after", "use-panels"), "--insert-after use-panels: expected NAME=PASS"),
         (("--insert-after", "use-panel=cse"), "did you mean 'use-panels'"),
         (("--pipeline", "nowhere"), "nowhere: No such file"),
+        (("--disable", "block-channels"), "did you mean 'convert-layout'"),
+        (("--insert-after", "block-channels=cse"), "did you mean 'convert-layout'"),
         (("--disable", "use-panel"), "--disable: 'use-panel' cannot be switched off: did you mean 'use-panels'"),
     ],
 )

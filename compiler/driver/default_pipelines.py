@@ -5,7 +5,7 @@ graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, block-channels, canonicalize, use-winograd,
+  attach-target, convert-layout, canonicalize, use-winograd,
   use-panels, canonicalize, cse, remove-identities, narrow-products, check-lowerable, fuse-operators, outline-kernels
 ),
 linalg(

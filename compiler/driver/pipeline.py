@@ -1,6 +1,5 @@
 """Pipelines of the whole compiler: a stage of passes for each level, which can be edited, written and read."""
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS, levels_between
 from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_options, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
-from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
+from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
 PER_FUNCTION = "per-function"
 """What stands in a stage's text around the passes that are run on each function by itself."""
@@ -178,7 +177,7 @@ class Pipeline:
             return places[int(number) - 1]
         if not places:
             names = dict.fromkeys(step.name for _, stage, step in self._places() if wanted in (None, stage.name))
-            close = difflib.get_close_matches(found["name"], names, n=1)
+            close = close_names(found["name"], names)
             hint = f"; did you mean '{close[0]}'?" if close else f"; its passes are: {', '.join(names)}"
             raise PipelineError(f"there is no pass '{name}' in the pipeline{hint}")
         if len(places) > 1:
@@ -230,7 +229,7 @@ class Pipeline:
         known = self.switches()
         for name in names:
             if name not in known:
-                close = difflib.get_close_matches(str(name), known, n=1)
+                close = close_names(str(name), known)
                 hint = f"did you mean '{close[0]}'? " if close else ""
                 raise InputError(f"'{name}' cannot be switched off: {hint}these can: {', '.join(known)}")
         stages = []

@@ -87,7 +87,7 @@ def dumped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["input", "block-channels", "outline-kernels", "remove-boundaries", "assign-schedules", "expand-math", "set-target"])
+@pytest.mark.parametrize("name", ["input", "convert-layout", "outline-kernels", "remove-boundaries", "assign-schedules", "expand-math", "set-target"])
 def test_a_dump_can_be_gone_on_from(commands: Commands, dumped: Path, name: str) -> None:
     file = min(dumped.glob(f"*_{name}.mlir"))
     lines = [line.removeprefix("// ") for line in file.read_text().splitlines() if line.startswith("// ")]

@@ -95,7 +95,7 @@ def test_chains_stay_blocked(build, block):
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([argument.to_mlir()], [result.type]))
         inputs = {"input0": np.random.default_rng(4).standard_normal(argument.shape)}
         (want,) = evaluate(module, weights, inputs).values()
-        PassRunner(PassState(weights=weights)).run(module, f"block-channels{{block={block}}},canonicalize")
+        PassRunner(PassState(weights=weights)).run(module, f"convert-layout{{block={block}}},canonicalize")
         (got,) = evaluate(module, weights, inputs).values()
         names = [op.name for op in ops_below(module.operation)]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-11 * np.abs(want).max())

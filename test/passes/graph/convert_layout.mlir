@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='block-channels{block=8},canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='convert-layout{block=8},canonicalize' --split-input-file | FileCheck %s
 
 // Between two convolutions data stays blocked: no transposition is left inside the chain, and the pad and the ReLU work on blocks.
 // The image of three colours is read as it is.

@@ -15,9 +15,9 @@ from stepwell.passes.graph.layout.layout_rules import elementwise
 from stepwell.passes.graph.matching import is_elementwise
 
 
-@register_pass("block-channels", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
+@register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
 @dataclass
-class BlockChannels(Pass):
+class ConvertLayout(Pass):
     """Keep images channel-blocked, (N, C / b, spatial…, b), from one convolution to the next.
 
     rewrite: conv(x, w)               -> unpack(blocked_conv(pack(x), w packed now))
