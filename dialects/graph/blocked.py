@@ -128,7 +128,7 @@ def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilatio
     return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), block)), image.dtype)
 
 
-class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
+class RelayoutOp(GraphOp, name="relayout", traits=[Pure]):
     """Lanes of blocked images (N, B, spatial…, a) in another order and number, to (N, B', spatial…, block).
 
     The lanes of the operands count on from each other, block after block. Those of the result are stretches of them: `sizes[i]` lanes

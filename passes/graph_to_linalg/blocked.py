@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, ReblockOp, sharing
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, sharing
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
@@ -71,8 +71,8 @@ def lower_blocked_depthwise_conv(op: BlockedDepthwiseConvOp, operands: Operands,
     return contract(b, operands[0], [n, block, *window, c], operands[1], [block, *taps, c], result.dtype, list(result.static_shape), spatial)
 
 
-@lowering(ReblockOp)
-def lower_reblock(op: ReblockOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+@lowering(RelayoutOp)
+def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Each piece that lies in one block on both sides is put into its slice; where zeros are wanted, all is filled with them before."""
     problem = _dynamic(op)
     if problem is not None:

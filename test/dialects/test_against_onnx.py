@@ -22,7 +22,7 @@ PANELS = "no such layout in ONNX: test_panels.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
-    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "masked", "winograd_conv"), BLOCKED),
+    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
     "panel_matmul": PANELS,
     "attention": "several ops in ONNX: lowering/test_attention.py compares it with these",
 }

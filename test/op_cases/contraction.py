@@ -81,8 +81,8 @@ def blocked_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (group * filters, blocks, *kernel, lanes, outer))], {**kept, "group": group})
 
 
-@case("reblock")
-def reblock(r: Random) -> Case:
+@case("relayout")
+def relayout(r: Random) -> Case:
     dtype, block = r.dtype(), r.integer(1, 4)
     shape = (r.size(1, 2), *r.sizes(r.integer(1, 2), 1, 3))
     inputs = [r.array(dtype, (shape[0], r.integer(1, 3), *shape[1:], r.size(1, 4))) for _ in range(r.integer(1, 3))]

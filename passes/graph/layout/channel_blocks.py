@@ -72,7 +72,7 @@ class Layout(GraphBuilder):
         starts, sizes = stretches([source.lanes for source in sources], lanes)
         if len(starts) > MOST_STRETCHES:
             return NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
-        return BlockedValue(self.reblock([source.value for source in sources], starts=starts, sizes=sizes, block=lanes.shape[1]), lanes)
+        return BlockedValue(self.relayout([source.value for source in sources], starts=starts, sizes=sizes, block=lanes.shape[1]), lanes)
 
     def cleaned(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
         """A result whose lanes without a channel may hold anything; with `mask` they become zero."""

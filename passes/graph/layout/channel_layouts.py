@@ -86,7 +86,7 @@ def groups_of(lanes: np.ndarray, group: int) -> np.ndarray | None:
 
 
 def stretches(sources: Sequence[np.ndarray], target: np.ndarray) -> tuple[list[int], list[int]]:
-    """`starts` and `sizes` of the `reblock` that takes the layouts `sources`, their channels numbered one after the other, to `target`."""
+    """`starts` and `sizes` of the `relayout` that takes the layouts `sources`, their channels numbered one after the other, to `target`."""
     offsets = np.cumsum([0, *(int(np.sum(s >= 0)) for s in sources)])
     held = np.concatenate([np.where(s >= 0, s + offset, FILLING).ravel() for s, offset in zip(sources, offsets, strict=False)])
     place = np.full(offsets[-1], FILLING)

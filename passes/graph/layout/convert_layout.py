@@ -33,7 +33,7 @@ class ConvertLayout(Pass):
     rewrite: blocked_conv(x, w)       -> masked(blocked_conv(x, w), 1 or 0 for each lane)      with `mask`, where lanes hold no channel
 
     The filters of a convolution whose result goes on to one in groups are put into such an order that each group finds its
-    channels in neighbouring lanes. Where one layout cannot serve two ops, `reblock` moves channels between lanes.
+    channels in neighbouring lanes. Where one layout cannot serve two ops, `relayout` moves channels between lanes.
     """
 
     block: int = 0  # channels in a block; 0 for the lanes of the target's vectors

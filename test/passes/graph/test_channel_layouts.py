@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.dialects.graph import ReblockOp
+from stepwell.dialects.graph import RelayoutOp
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 
@@ -104,5 +104,5 @@ def test_stretches_lead_from_one_layout_to_another(data):
     images = [RNG.standard_normal((2, n, 3)) for n in counts]
     blocked = [np.moveaxis(take(x, 1, s), 2, -1) + np.where(s == FILLING, np.nan, 0)[:, None] for x, s in zip(images, sources, strict=True)]
     starts, sizes = stretches(sources, target)
-    got = ReblockOp.reference(blocked, starts=starts, sizes=sizes, block=target.shape[1])
+    got = RelayoutOp.reference(blocked, starts=starts, sizes=sizes, block=target.shape[1])
     np.testing.assert_array_equal(got, np.moveaxis(take(np.concatenate(images, axis=1), 1, target), 2, -1))

@@ -103,4 +103,4 @@ def test_chains_stay_blocked(build, block):
     assert names.count("graph.transpose") == 1  # the result's
     # Channels move where 30 and 12 become 3 groups of 14, and where twice 3 groups of 14 become 3 of 28.
     # Channels in 2 groups of 13, of one block each, are brought into one row for the normalisation.
-    assert names.count("graph.reblock") == 2 * (build is shufflenet) + (build is normalised)
+    assert names.count("graph.relayout") == 2 * (build is shufflenet) + (build is normalised)
