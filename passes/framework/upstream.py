@@ -59,7 +59,7 @@ def _explain(step: Step, message: str, context: ir.Context) -> str:
     return f"pass '{name}': {' '.join(message.split())}"
 
 
-RENAMED = {"block-channels": "convert-layout"}
+RENAMED = {"block-channels": "convert-layout", "use-panels": "pack-matmul"}
 """Passes that had another name until November 2026."""
 
 

@@ -56,8 +56,8 @@ def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, s
     return contract(b, lhs, [*batches[0], row, summed], rhs, [*batches[1], summed, column], dtype, sizes, 1)
 
 
-@lowering(graph.PanelMatmulOp)
-def lower_panel_matmul(op: graph.PanelMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+@lowering(graph.PackedMatmulOp)
+def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):

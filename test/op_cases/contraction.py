@@ -114,8 +114,8 @@ def winograd_conv(r: Random) -> Case:
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
-@case("panel_matmul")
-def panel_matmul(r: Random) -> Case:
+@case("packed_matmul")
+def packed_matmul(r: Random) -> Case:
     dtype, (panels, summed, width) = r.dtype(), r.sizes(3, 1, 4)
     rows = r.sizes(r.rank(1, 3), 1, 3)
     return Case([r.array(dtype, (*rows, summed)), r.array(dtype, (panels, summed, width))], {})

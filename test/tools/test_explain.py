@@ -22,7 +22,7 @@ LINES = {
     "layout declined": r"declined +convert-layout, graph\.pad: what it reads is not channel-blocked",
     "winograd": r"did +use-winograd, graph\.blocked_conv: computed by F\(2, 3\), with filters transformed now",
     "winograd declined": r"declined +use-winograd, graph\.blocked_conv: 32 filters of 32 channels on 4x4 positions do not pay for the transforms",
-    "packed matmul": r"did +use-panels, graph\.matmul: computed in \d+ panels of \d+ columns",
+    "packed matmul": r"did +pack-matmul, graph\.matmul: computed in \d+ panels of \d+ columns",
     "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'graph\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
     "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
     "shared loops": r"(did|declined) +share-loops, ",

@@ -15,7 +15,7 @@ from stepwell.dialects.core.weights import WeightTable
 
 SHAPE = ("--shape", "image=1x1x8x8")
 PASSES = {
-    "graph-opt": "use-panels", "linalg": "collapse-dimensions", "scheduled": "assign-schedules", "affine": "lower-to-affine",
+    "graph-opt": "pack-matmul", "linalg": "collapse-dimensions", "scheduled": "assign-schedules", "affine": "lower-to-affine",
     "llvm": "limit-unrolling",
 }  # fmt: skip
 # A mistake in one pass, whose message depends on the weights that are there and on the target.
