@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.analysis.calls import callee
 from stepwell.analysis.code_faults import bisect_code
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret, interpret_module, is_packed
+from stepwell.analysis.kernel_launches import callee
 from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
@@ -84,7 +84,7 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
     found = bisect_code(lowered, inputs, threads=threads, tolerance=tolerance)
     if found is None:
         return None
-    return Culprit([Place(found.stage, found.step)], f"kernel {found.call.kernel}", found.call.nodes, found.outputs, found.note)
+    return Culprit([Place(found.stage, found.step)], f"kernel {found.launch.kernel}", found.launch.nodes, found.outputs, found.note)
 
 
 class _Points(Instrumentation):

@@ -1,4 +1,4 @@
-"""Compare each call of a compiled model with what the IR above says of it; find the pass that made one wrong."""
+"""Compare each launch of a compiled model with what the IR above says of it; find the pass that made one wrong."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.analysis.calls import Call, Operand, callee
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret_module
+from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
 from stepwell.analysis.matching import Entry, Values
 from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
@@ -36,9 +36,9 @@ PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
 
 @dataclass(frozen=True)
 class Fault:
-    """A call of a kernel from which on code does something else than the IR says."""
+    """The first kernel launch at which the code does something else than the IR says."""
 
-    call: Call
+    launch: KernelLaunch
     outputs: Sequence[OutputCheck]
     stage: str
     step: str
@@ -60,23 +60,23 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     model = build(lowered, threads=threads)
     replay = Replay.of(model, inputs, threads)
     rest = iter(range(len(meant)))
-    for place, call in enumerate(replay.calls):
-        index = next((i for i in rest if names[i] == call.kernel), None) if call.kernel in names else None
+    for place, launch in enumerate(replay.launches):
+        index = next((i for i in rest if names[i] == launch.kernel), None) if launch.kernel in names else None
         if index is None:  # a copy, which bufferisation made
             replay.run(place, place + 1)
             continue
         entry = meant[index]
-        sources = _compared(replay, call.sources, entry.operands, "operand", tolerance)
+        sources = _compared(replay, launch.sources, entry.operands, "operand", tolerance)
         if not all(check.ok for check in sources):
-            return Fault(call, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
+            return Fault(launch, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
         replay.run(place, place + 1)
-        results = _compared(replay, call.destinations, entry.results, "result", tolerance)
+        results = _compared(replay, launch.destinations, entry.results, "result", tolerance)
         if not all(check.ok for check in results):
-            return Fault(call, results, *_blame(lowered, texts[call.kernel], entry, tolerance))
+            return Fault(launch, results, *_blame(lowered, texts[launch.kernel], entry, tolerance))
     outputs = compare(model.run(dict(inputs)), expected, tolerance)
     if all(check.ok for check in outputs):
         return None
-    return Fault(replay.calls[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
+    return Fault(replay.launches[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
 
 
 def _read(replay: Replay, operand: Operand, like: Any) -> np.ndarray:

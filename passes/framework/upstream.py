@@ -66,7 +66,7 @@ RENAMED = {"block-channels": "convert-layout", "use-panels": "pack-matmul"}
 def close_names(name: str, among: Collection[str], *, n: int = 1) -> list[str]:
     """Up to `n` of the names that may be meant by an unknown one: what a renamed pass is called now, else names that are spelled alike."""
     new = RENAMED.get(name)
-    return [new] if new in among else difflib.get_close_matches(name, among, n=n)
+    return [new] if new is not None and new in among else difflib.get_close_matches(name, among, n=n)
 
 
 def did_you_mean(name: str, among: Collection[str] = ()) -> str:
