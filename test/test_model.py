@@ -30,7 +30,7 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 
 
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
-    options: dict[str, object] = {"texts": {}, "timings": {}, "kernels": 0, **keywords}
+    options: dict[str, object] = {"snapshots": {}, "timings": {}, "kernels": 0, **keywords}
     sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
@@ -42,8 +42,8 @@ def model() -> CompiledModel:
     """y = erf(x) * table + bias, from 64x8 to 64x8."""
     weights = pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96)
     info = TensorInfo("x", (64, 8), F32)
-    texts = {"llvm": lambda: "the text"}
-    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, texts=texts, timings={"graph": 0.5}, kernels=2)
+    snapshots = {"llvm": lambda: "the text"}
+    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, snapshots=snapshots, timings={"graph": 0.5}, kernels=2)
 
 
 def example(seed: int = 0) -> np.ndarray:

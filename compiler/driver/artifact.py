@@ -47,8 +47,8 @@ class Signature:
     outputs: Infos
 
 
-def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
-    """Load the code of a model and make it ready to run. `texts` gives its IR by level; what its backend can show of code is added to them.
+def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+    """Load the code of a model and make it ready to run. `snapshots` gives its IR by level; the listings of its backend are added to them.
 
     The time it takes counts towards the last of the `timings`.
     """
@@ -60,7 +60,7 @@ def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Cal
     listings = {name: partial(show, artifact) for name, show in backend.listings().items()}
     return CompiledModel(
         inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, weights=weights, workspace_bytes=artifact.workspace_bytes,
-        texts={**texts, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
+        snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
     )  # fmt: skip
 
 

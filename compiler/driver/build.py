@@ -44,15 +44,15 @@ def compile_ir(
 def build(lowered: Lowered, *, threads: int | None = None, on_level: OnLevel | None = None) -> CompiledModel:
     """Code for a model at one of the levels that its backend makes code from; the module is used up."""
     threads = thread_count(threads)
-    texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
+    snapshots: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
     last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
 
     def read_again() -> Lowered:
-        return read_ir(texts[last](), last, lowered.weights, options=below)
+        return read_ir(snapshots[last](), last, lowered.weights, options=below)
 
-    again = Snapshots(last, read_again, lowered.options.backend) if last in texts else None
+    again = Snapshots(last, read_again, lowered.options.backend) if last in snapshots else None
     artifact = make_artifact(lowered, None, on_level)
-    return assemble(artifact, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
+    return assemble(artifact, threads=threads, snapshots={**(again.by_level() if again else {}), **snapshots}, timings=lowered.timings)
 
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:

@@ -67,7 +67,7 @@ def compile(
         if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Artifact):
-        return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
+        return assemble(made, threads=threads, snapshots=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(

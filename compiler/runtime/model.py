@@ -53,7 +53,7 @@ class Memory:
 class CompiledModel:
     """Code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. `executable` is what a backend loaded; `texts` gives the IR of each level it knows, when it is asked for.
+    Made by `stepwell.compile`. `executable` is what a backend loaded; `snapshots` gives the IR of each level it knows, when it is asked for.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CompiledModel:
         executable: Executable,
         weights: np.ndarray,
         workspace_bytes: int,
-        texts: Mapping[str, Callable[[], str]],
+        snapshots: Mapping[str, Callable[[], str]],
         timings: Mapping[str, float],
         kernels: int,
         objects: Mapping[str, bytes] | None = None,
@@ -79,7 +79,7 @@ class CompiledModel:
         self.objects = dict(objects or {})
         """The code by function: `main` and each kernel, to be linked again where one is to be called by itself."""
         self.memory = Memory(weights.nbytes, workspace_bytes)
-        self._texts = dict(texts)
+        self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
         self._slots = [(_TruthSlot if info.dtype == np.bool_ else _Slot)(info, "input") for info in self.inputs]
         self._out_slots = [_Slot(info, "output") for info in self.outputs]
@@ -128,9 +128,9 @@ class CompiledModel:
 
     def ir(self, level: str) -> str:
         """The text of the model at `level`. Raises InputError for a level that it does not have."""
-        if not isinstance(level, str) or level not in self._texts:
-            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._texts)}")
-        return self._texts[level]()
+        if not isinstance(level, str) or level not in self._snapshots:
+            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._snapshots)}")
+        return self._snapshots[level]()
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         try:
