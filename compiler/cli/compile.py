@@ -1,4 +1,4 @@
-"""stepwell compile: writes a model at a level of the stair, or what is made of the last one."""
+"""stepwell compile: writes a model at a level of IR, or what code generation makes of it."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ from stepwell.passes.framework.levels import LEVELS
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
 
-DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
+DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
 
 

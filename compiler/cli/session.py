@@ -108,7 +108,7 @@ class Session:
         if self.options.start is not None:
             first, last = LEVELS.index(self.options.start), LEVELS.index(level)
             if last < first:
-                raise UsageError(f"--emit {level} lies above --from {self.options.start}: data goes down the stair only")
+                raise UsageError(f"--emit {level} lies above --from {self.options.start}: models are only lowered")
         with self.watched() as instrumentation:
             if self.options.start is None:
                 how = replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})})

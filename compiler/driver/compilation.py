@@ -1,4 +1,4 @@
-"""Compiling a model: from the cache if it is there, down the whole stair if not. Loads neither the bindings nor onnx before it must."""
+"""Compiling a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
 
 import os
 import time
@@ -140,7 +140,7 @@ class _Request:
         return artifact, lowered.timings, digests
 
     def start(self) -> "Lowered":
-        """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""
+        """The model at the level graph again. Raises ModelError if it is not what was compiled any more."""
         with uninterrupted():
             from stepwell.driver.lowering import import_source, start
 

@@ -22,7 +22,7 @@ BUFFERS = "affine"  # from this level on @main takes memory for its results and 
 
 @dataclass
 class Lowered:
-    """A model at some level of the stair, with everything needed to go on."""
+    """A model at some level, with everything needed to lower it further."""
 
     module: ir.Module
     level: str

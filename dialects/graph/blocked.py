@@ -82,7 +82,7 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         if x.ndim == 2 + spatial:
             return _convolved(x, w, strides, dilations)
         blocks, lanes = w.shape[1], w.shape[-2]
-        _, side_by_side = sharing(x.shape[1], blocks, group)
+        _, side_by_side = group_sets(x.shape[1], blocks, group)
         parts = []
         for g, filters in enumerate(np.split(w, group)):
             first, lane = g // side_by_side * blocks, g % side_by_side * lanes
@@ -97,8 +97,8 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         return 2 * result.elements * math.prod(w.static_shape[1:-1])
 
 
-def sharing(blocks: int, per_group: int, group: int) -> tuple[int, int]:
-    """How `group` groups that read `per_group` of the `blocks` each share them: (sets of groups with blocks of their own, groups in a set)."""
+def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
+    """How `group` groups, each reading `per_group` of the `blocks`, fall into sets that read the same ones: (sets, groups in a set)."""
     sets = blocks // per_group
     return sets, group // sets
 
@@ -112,7 +112,7 @@ def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
         return
     if not per_group or blocks % per_group or group % (blocks // per_group):
         raise InferenceError(f"dimension 1 of operand 'w' must divide the blocks of operand 'x' ({x}) into parts for {group} groups; got {w}")
-    _, side_by_side = sharing(blocks, per_group, group)
+    _, side_by_side = group_sets(blocks, per_group, group)
     if lanes is not None and x.shape[-1] is not None and side_by_side * lanes > x.shape[-1]:
         raise InferenceError(f"operand 'w' ({w}) reads {side_by_side} x {lanes} lanes of operand 'x' ({x})")
 

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, sharing
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
@@ -28,7 +28,7 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     x = b.staged(x)
     spatial, group, filters = len(attributes["strides"]), attributes["group"], w.type.shape
     is_blocked = x.type.rank == 3 + spatial
-    sets, side_by_side = sharing(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
+    sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
     of_group = {"set": sets, "side": side_by_side, "m": filters[0] // group}
     split = [name for name, size in of_group.items() if size > 1] or ["m"]
     places = [f"o{i}" for i in range(spatial)]

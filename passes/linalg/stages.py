@@ -45,21 +45,21 @@ class Stage:
 
 def stages_on_tensors(function: ir.Operation) -> list[Stage]:
     """The stages below `function`, in the order in which they begin: ops that continue each other's output are one."""
-    chains: list[list[Structured]] = []
+    started: list[list[Structured]] = []
     ends: dict[ir.Value, list[Structured]] = {}
     for operation in ops_below(function):
         if operation.name not in STRUCTURED or len(operation.results) != 1:
             continue
-        chain = ends.pop(operation.operands[len(operation.operands) - 1], None)
-        if chain is None:
-            chain = []
-            chains.append(chain)
-        chain.append(Structured(operation))
-        ends[operation.results[0]] = chain
+        stage = ends.pop(operation.operands[len(operation.operands) - 1], None)
+        if stage is None:
+            stage = []
+            started.append(stage)
+        stage.append(Structured(operation))
+        ends[operation.results[0]] = stage
     out = []
-    for chain in chains:
-        fill = chain[0] if chain[0].is_fill and len(chain) > 1 else None
-        root, *epilogues = chain[1:] if fill else chain
+    for stage in started:
+        fill = stage[0] if stage[0].is_fill and len(stage) > 1 else None
+        root, *epilogues = stage[1:] if fill else stage
         out.append(Stage(fill, root, epilogues))
     return out
 

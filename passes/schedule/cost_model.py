@@ -55,7 +55,7 @@ class Cost:
     traffic: tuple[float, float, float]
     """Transfers into each cache."""
     threads: float = 1.0
-    """How much longer the busiest thread works than an even share; 1 for work that is not shared."""
+    """How much longer the busiest thread works than the average; 1 for one thread."""
     start: float = 0.0
     """Starting threads."""
 
@@ -83,7 +83,7 @@ class CostModel:
     def cost(self, nest: Nest, limit: float = inf) -> Cost:
         """What `nest` costs; infinite if its tile does not fit the registers. Where it is above `limit`, traffic may be left out."""
         compute = self.compute(nest) if self.fits(nest) else inf
-        threads, start = self.sharing(nest)
+        threads, start = self.imbalance(nest)
         known = Cost(compute, (0.0, 0.0, 0.0), threads, start)
         return known if known.cycles >= limit or compute == inf else Cost(compute, self.traffic(nest), threads, start)
 
@@ -252,8 +252,8 @@ class CostModel:
 
     # -- threads ------------------------------------------------------------------------------------------------------------
 
-    def sharing(self, nest: Nest) -> tuple[float, float]:
-        """How uneven the threads' shares are, and what starting them costs; each combination of what is left over starts them anew."""
+    def imbalance(self, nest: Nest) -> tuple[float, float]:
+        """How much longer the busiest thread works than the average, and what starting threads costs; each remainder starts them anew."""
         cores = self.target.cores
         if not nest.parallel:
             return (1.0, 0.0)

@@ -7,7 +7,7 @@ from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.schedule.cost_model import room
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.parallel import shared
+from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
@@ -40,7 +40,7 @@ def best_parallel_vector(op: Structured) -> int:
 
 def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
     """A Nest with the threaded loops chosen by its work."""
-    return shared(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
+    return threaded(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
 
 
 @schedule("any")
@@ -115,10 +115,10 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
     once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
     if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= target.caches.l2:
         return None
-    share = -(-op.sizes[plain.vector] // (target.cores * width)) * width
-    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(share, op.sizes[plain.vector] // width * width)}
+    columns = -(-op.sizes[plain.vector] // (target.cores * width)) * width
+    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(columns, op.sizes[plain.vector] // width * width)}
     block = tuple(blocks.get(d, 0) for d in range(len(op.sizes)))
-    return shared(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
+    return threaded(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:

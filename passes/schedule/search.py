@@ -10,7 +10,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
-from stepwell.passes.schedule.parallel import shared
+from stepwell.passes.schedule.parallel import threaded
 
 GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
 ROUNDS = 4  # of turning every knob, at most
@@ -72,8 +72,8 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
                 yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
     for dim in free if orders else ():  # outermost, and innermost
         rest = tuple(d for d in nest.order if d != dim)
-        yield shared(op, replace(nest, order=(dim, *rest)))
-        yield shared(op, replace(nest, order=(*rest, dim)))
+        yield threaded(op, replace(nest, order=(dim, *rest)))
+        yield threaded(op, replace(nest, order=(*rest, dim)))
     yield from blocked(model, nest) if orders else ()
 
 
@@ -81,7 +81,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
     """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
     op, sizes = model.op, model.sizes
     if nest.block:
-        yield shared(op, replace(nest, block=()))
+        yield threaded(op, replace(nest, block=()))
     sums = [d for d in op.reduction_dims if op.can_block(d) and nest.vector not in op.reduction_dims]
     largest = max(sums, key=lambda d: sizes[d], default=-1)
     for outer in nest.order[:2]:
@@ -89,7 +89,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
             for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
                 if ours or summed:
                     block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
-                    yield shared(op, replace(nest, block=block))
+                    yield threaded(op, replace(nest, block=block))
 
 
 def cuts(size: int, step: int) -> list[int]:
@@ -118,11 +118,11 @@ def steps(size: int, limit: int) -> list[int]:
 
 
 def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
-    """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
+    """`nest` with this tile, threads chosen anew; the steps of dimensions other than `turned` shrink until it fits the registers."""
     while True:
         candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
-            yield shared(model.op, candidate)
+            yield threaded(model.op, candidate)
             return
         largest = max((u for d, u in enumerate(unroll) if d not in (turned, nest.vector)), default=1)
         if largest == 1:
