@@ -1,4 +1,4 @@
-"""Bufferisation of kernel bodies: tensors become memrefs in place, what is left over becomes scratch."""
+"""Bufferisation of kernel bodies: tensors become memrefs in place; other allocations become scratch."""
 
 from dataclasses import replace
 from typing import Any
@@ -27,7 +27,7 @@ _BUFFERISE = (
 
 
 def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
-    """Turn every kernel of `module` (which holds no caller of them) from tensors to memrefs, with scratch as its last argument."""
+    """Convert every kernel of `module` (which has no callers of them) from tensors to memrefs, with scratch as its last argument."""
     kernels = [f for f in functions(module) if KernelInfo(f).is_kernel]
     for kernel in kernels:
         _protect_inputs(kernel)
@@ -57,7 +57,7 @@ def _protect_inputs(kernel: Any) -> None:
 
 
 def _place_views(kernel: Any) -> None:
-    """Have a result that is a view of an input (a slice of it, say) copied to its destination: left alone it is copied to scratch before."""
+    """Copy a result that is a view of an input (a slice, say) straight to its destination; upstream would copy it to scratch first."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     for i, out in enumerate(destinations(kernel.operation)):
@@ -69,7 +69,7 @@ def _place_views(kernel: Any) -> None:
 
 
 def _drop_results(kernel: Any) -> None:
-    """Return nothing: each result is its destination, or a view of it; anything else is copied there."""
+    """Make the kernel return nothing: a result that is not its destination, or a view of it, is copied there."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     outs = destinations(kernel.operation)
@@ -88,7 +88,7 @@ def _copies_to_generics(kernel: Any, state: PassState) -> None:
     """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
     for copy in ops_below(kernel.operation, "memref.copy"):
         source, target = copy.operands
-        if source == target:  # what is left of an insert_slice of something that was computed in the slice
+        if source == target:  # left over from an insert_slice whose source was computed in the slice
             copy.erase()
             continue
         with ir.InsertionPoint(copy), copy.location:
@@ -175,7 +175,7 @@ def set_signature(function: Any) -> None:
 
 
 def _is_shape_only(value: ir.Value) -> bool:
-    """A buffer that only lends its shape (the window of a pooling): no body reads it."""
+    """Whether a buffer is there for its shape alone (the window of a pooling): no body reads it."""
     for user in users(value):
         if user.name != "linalg.generic":
             return False
@@ -217,10 +217,10 @@ def memref_bytes(mlir_type: Any) -> int:
 
 
 def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
-    """The arguments that may share memory with a destination, each with its result: read element by element, just before that is written.
+    """The arguments that may share memory with a destination, each with its result: an element is read just before it is overwritten.
 
-    That is so where the element-wise ops of one nest alone read the argument, with the destination's type and map, where its sums are not left
-    in the destination meanwhile, and nothing else has to do with that.
+    That holds if only element-wise ops of one nest read the argument, with the destination's type and map, if that nest does not keep
+    partial sums in the destination, and if nothing else uses the destination.
     """
     arguments = list(kernel.regions[0].blocks[0].arguments)
     first = KernelInfo(kernel).first_destination(len(arguments))
@@ -247,6 +247,6 @@ def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
 
 
 def _is_permutation_identity(root: Structured) -> bool:
-    """The root writes each element of the output once, in the order of its parallel dimensions."""
+    """Whether the root writes each element of the output once, in the order of its parallel dimensions."""
     results = list(root.outputs[0].map.results)
     return all(isinstance(r, ir.AffineDimExpr) for r in results) and [r.position for r in results] == root.parallel_dims

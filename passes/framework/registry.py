@@ -1,4 +1,4 @@
-"""The registry of passes: what a pass is, its options, and the state that a run of passes shares."""
+"""The registry of passes, the base class of a pass, and the state that the passes of a run share."""
 
 import dataclasses
 import re
@@ -22,23 +22,23 @@ from stepwell.passes.framework.upstream_names import NAMES
 
 @dataclass
 class PassState:
-    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was decided and why."""
+    """What the passes of one run share beside the IR: weights, target, limits, decisions."""
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Target | None = None
     schedules: ScheduleFile | None = None
-    """Schedules that replace those that would be chosen."""
+    """Schedules that replace the default ones."""
     budget: Budget = field(default_factory=Budget)
-    """What the model may cost, and what of that is spent."""
+    """The limits of the compilation, and how much of them is used up."""
     decisions: Decisions | None = None
-    """What was done, declined and why, where somebody asks; None where nobody does, and nothing is kept."""
+    """What was done and declined, and why; None unless somebody asks."""
     running: str = ""
     """The name of the pass that runs."""
     statistics: dict[str, int] = field(default_factory=dict)
 
     @property
     def machine(self) -> Target:
-        """The target, or what is common among machines where none was named."""
+        """The target, or a generic machine if none was named."""
         return self.target or GENERIC
 
     def count(self, what: str, amount: int = 1) -> None:
@@ -51,7 +51,7 @@ class PassState:
             self.decisions.add(self.running, by, op, False, why.reason)
 
     def did(self, by: str, op: Any, what: str) -> None:
-        """Note what a pass or pattern called `by` does to `op`; to be called before the op goes away."""
+        """Note what a pass or pattern called `by` does to `op`; call it before the op is erased."""
         if self.decisions is not None:
             self.decisions.add(self.running, by, op, True, what)
 
@@ -71,7 +71,7 @@ class Pass:
     """The dialects and ops of the level `graph-opt` that the pass replaces, so that no lowering is needed for them."""
     after: ClassVar[str | None] = None
     before: ClassVar[str | None] = None
-    """The passes of the default pipeline behind and in front of which this one has its place; without either it is in none."""
+    """The passes of the default pipeline that this one stands after and before; without either it is not part of it."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
@@ -167,7 +167,7 @@ def passes() -> dict[str, type[Pass]]:
 
 
 def find_pass(name: str) -> type[Pass] | None:
-    """The pass of ours that is called `name`, or None. Imports no more than it has to: a compiler process needs few of them."""
+    """Our pass of that name, or None. Imports as little as possible: a compiler process needs few passes."""
     for folder in () if name in _UPSTREAM else _FOLDERS:
         if name in _PASSES:
             break

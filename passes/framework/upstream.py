@@ -18,7 +18,7 @@ def upstream_passes() -> dict[str, str]:
 
 
 def upstream_summary(name: str) -> str:
-    """What an upstream pass does, in a line; empty for those that nobody described yet."""
+    """What an upstream pass does, in a line; empty for passes that have no description yet."""
     return SUMMARIES.get(name, "")
 
 

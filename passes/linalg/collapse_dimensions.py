@@ -1,4 +1,4 @@
-"""The pass that merges loops which run over contiguous elements together, so that short rows make long vectors."""
+"""The pass that merges loops over contiguous elements, so that short rows make long vectors."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,13 +23,13 @@ class CollapseDimensions(Pass):
 
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
-    A stage (fill, root, in-place epilogues) is merged alike throughout, so that it stays one nest. A 1x1 convolution on 7x7 images
-    gets rows of 49 this way, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
+    All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
+    images gets rows of 49, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for stage in stages_on_tensors(op):
-            members = [Structured(m.operation) for m in stage.members]  # looked at anew: what an earlier stage gave has been replaced
+            members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             groups, first = _stage_groups(members), members[0].operation
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
