@@ -19,7 +19,7 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
 
-    What there is only one of has no loop: groups, filters of a group where there are several groups, taps.
+    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps.
     """
     problem = _dynamic(op)
     if problem is not None:
@@ -73,7 +73,7 @@ def lower_blocked_depthwise_conv(op: BlockedDepthwiseConvOp, operands: Operands,
 
 @lowering(RelayoutOp)
 def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Each piece that lies in one block on both sides is put into its slice; where zeros are wanted, all is filled with them before."""
+    """Inserts each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
     problem = _dynamic(op)
     if problem is not None:
         return problem
@@ -93,7 +93,7 @@ def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def _pieces(
     inputs: Sequence[ir.Value], starts: Sequence[int], sizes: Sequence[int], block: int
 ) -> Iterator[tuple[ir.Value, tuple[int, int], tuple[int, int], int]]:
-    """Stretches of lanes cut at the blocks' ends: (input, its block and lane, block and lane of the result, lanes); without the zeros."""
+    """Stretches of lanes, without zeros, cut at the ends of blocks: (input, its block and lane, block and lane of the result, number of lanes)."""
     ends = list(accumulate(v.type.shape[1] * v.type.shape[-1] for v in inputs))
     into = 0
     for start, left in zip(starts, sizes, strict=True):

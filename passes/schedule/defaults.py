@@ -10,7 +10,7 @@ from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 
-ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
+ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -39,7 +39,7 @@ def best_parallel_vector(op: Structured) -> int:
 
 
 def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
-    """A Nest with the threaded loops chosen by its work."""
+    """A Nest whose threaded loops are chosen by its work."""
     return threaded(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
 
 
@@ -72,7 +72,7 @@ def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
 
 
 def contiguous_inputs(op: Structured, dim: int) -> bool:
-    """Every input moves to the next element along `dim`, or not at all."""
+    """Whether every input moves to the next element along `dim`, or not at all."""
     return all(a.kind(dim) != "strided" for a in op.inputs if a.used and a.is_shaped)
 
 
@@ -92,7 +92,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     width = vector_width(op.sizes[vector], lanes, 2)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
-    # A second dimension that brings more vectors and no more scalars makes the tile wider where one vector is all there is.
+    # If there is only one vector, a second dimension that adds vectors and no scalars makes the tile wider.
     wider = [d for d in op.parallel_dims if d != vector and d not in reused and op.sizes[d] > 1 and moves_with(op, d, vector)]
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
@@ -102,10 +102,10 @@ def contraction(op: Structured, target: Target | None) -> Nest:
 
 
 def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
-    """A nest that reads a large matrix, each element once, a few whole rows at a time; None where `plain` does so anyway.
+    """A nest that reads a large matrix, each element once, a few whole rows at a time; None if `plain` does so anyway.
 
-    With one strip of columns after the other, each row is a jump to another page. In blocks of a few rows each core reads long stretches
-    of all of them, and the sums of a row, which are small, go through its first cache.
+    Read in strips of columns, each row is a jump to another page. In blocks of a few rows, each core reads long stretches
+    of all of them, and the sums of a row, which are small, stay in its first cache.
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
     if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
@@ -122,9 +122,9 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
-    """The parallel loops, with those outside that choose which vectors are loaded: these stay in a cache while the scalars go by.
+    """The parallel loops, those that select the loaded vectors outermost: the vectors stay in a cache while the scalars pass.
 
-    The input with the vectors is as a rule the larger one, the weights, and so it is read from memory once.
+    The input with the vectors is usually the larger one, the weights, and so it is read from memory once.
     """
 
     def place(dim: int) -> int:
@@ -143,7 +143,7 @@ def outer_product(op: Structured, dim: int, vector: int) -> bool:
 
 
 def moves_with(op: Structured, dim: int, vector: int) -> bool:
-    """Whether along `dim` exactly those inputs move that move along `vector`."""
+    """Whether the same inputs move along `dim` as along `vector`."""
     return all((a.kind(dim) != "scalar") == (a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped)
 
 

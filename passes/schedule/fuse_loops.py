@@ -1,4 +1,4 @@
-"""The pass that fuses the loops of a kernel's stages, so that what one leaves for the next stays in a cache."""
+"""The pass that fuses loops of a kernel's stages, so that what one hands to the next stays in a cache."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The pass that computes 3x3 convolutions by Winograd's minimal filtering where that takes fewer operations."""
+"""The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
 ERRORS = {2: 5e-6, 4: 2e-5}
-"""For each tile, by how much of the result's scale f32 rounding may change it; test_winograd.py keeps these bounds."""
+"""For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
 
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """A way to compute a convolution, those that store less first."""
+    """A way to compute a convolution; those that store less come first in order."""
 
     stored: int  # numbers that its filters take
     cost: float  # in floating-point operations
@@ -34,19 +34,19 @@ class UseWinograd(Pass):
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), G w G^T computed now))
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), w))      where G w G^T would be large
 
-    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four; the transforms'
-    share falls with the number of channels, and F(2, 3) fills up less of a small image. Transformed filters take 4 and 1.78 times the
-    memory of plain ones, so those of more than `most_bytes` may also be transformed whenever the kernel runs, a block at a time.
+    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four. The relative cost of the
+    transforms falls with the number of channels, and F(2, 3) pads a small image less. Transformed filters take 4 and 1.78 times the
+    memory of plain ones, so those of more than `most_bytes` may also be transformed at run time, a block at a time.
 
-    Chosen is the form with the smallest filters of those that cost at most `slack` more than the best, among the direct method and the
-    tiles whose stated error, as a share of the result's scale, is at most `error`; the direct method's is 1e-6.
+    The candidates are the direct method and the tiles whose stated error is at most `error` of the result's scale (the direct method's
+    is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters.
 
-    `flops_per_byte` is the arithmetic that one core does in the time by which a byte of filters, which come from memory once, makes a
-    convolution longer. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but a part of the reading goes on beside the
+    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a
+    convolution. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but some of the reading overlaps with
     arithmetic: the ratios of F(4, 3) to F(2, 3) that were measured for 256 to 512 channels on 7x7 to 28x28 positions, on one thread
-    and on two, are those of 2.5 to 5.8, most of them near 4.
+    and on two, correspond to 2.5 to 5.8, most of them near 4.
 
-    An infinity or NaN among what a tile reads makes all of its results NaN, those too whose own windows hold finite numbers only.
+    An infinity or NaN in what a tile reads makes all of its results NaN, even those whose own windows are finite.
     """
 
     error: float = 2e-5
@@ -106,7 +106,7 @@ class UseWinograd(Pass):
     def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
         """Winograd's variants whose error is small enough; each filter reads `channels`.
 
-        Groups have their filters transformed now: at run time they would share no loop over filters with what follows.
+        Filters of groups are transformed at compile time: at run time their loop over filters could not be fused with what follows.
         """
         out = []
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
@@ -161,7 +161,7 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
 
 
 def _told(result: ir.Value) -> str:
-    """What became of a convolution, for who asks."""
+    """What became of a convolution, for `--explain`."""
     cut = producer(result, "slice")
     made = producer(result if cut is None else cut.x, "winograd_conv")
     values = made.attribute_values()
