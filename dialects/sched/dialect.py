@@ -21,7 +21,7 @@ class FusedAttr(Attribute, dialect=Sched, name="fused"):
 
 
 class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
-    """`x`, computed before what reads it and never inside of that: it would be computed again for each of its readers' tiles."""
+    """`x`, kept a separate op: fused into its readers, it would be computed again for each of their tiles."""
 
     x: Operand
     result: Result
