@@ -189,15 +189,15 @@ class Grouping:
         maker = None if source is None else self.group_of.get(source)
         if maker is None or maker.root.name not in sliced.makers:
             made = "an argument" if source is None else f"'{(source if maker is None else maker.root).name}'"
-            return NoMatch(f"it shares no loops with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
+            return NoMatch(f"it is not fused with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
         if maker.tail != source:
-            return NoMatch("it shares no loops with what makes its image: that is read in the middle of a kernel")
+            return NoMatch("it is not fused with what makes its image: that is read in the middle of a kernel")
         if not all(use.owner.operation == group.root for use in sliced.operand.uses):
-            return NoMatch("it shares no loops with what makes its image: that has another user")
+            return NoMatch("it is not fused with what makes its image: that has another user")
         if self.category[maker.tail] == Fusion.PAD:
-            return NoMatch("it shares no loops with what makes its image: that ends with a pad")
+            return NoMatch("it is not fused with what makes its image: that ends with a pad")
         if len(group.members) + len(maker.members) > self.max_ops:
-            return NoMatch(f"it shares no loops with what makes its image: there would be more than max-ops={self.max_ops} ops")
+            return NoMatch(f"it is not fused with what makes its image: there would be more than max-ops={self.max_ops} ops")
         return maker
 
     def _end_with_pad(self, group: Group) -> None:

@@ -54,11 +54,11 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
         if isinstance(image, NoMatch):
             return image
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
-        return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it shares no loops with what makes its image: its windows leave a rest of that out")
+        return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
     if not isinstance(view, BlockedConvOp):
-        return NoMatch(f"it shares no loops with what makes its operands: only pooling and pointwise convolutions do, it is '{root.name}'")
+        return NoMatch(f"it is not fused with what makes its operands: only poolings and pointwise convolutions are, this is '{root.name}'")
     values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
-        return NoMatch("it shares no loops with what makes its image: it is no pointwise convolution, has groups or strides, or reads a plain image")
+        return NoMatch("it is not fused with what makes its image: it is not a pointwise convolution, or has groups or strides, or reads a plain image")
     return Sliced(root.operands[0], DEPTHWISE)
