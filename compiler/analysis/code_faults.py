@@ -31,7 +31,7 @@ FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name
 BUFFERS, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
 PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
-"""What realises structured ops without looking at schedules: upstream's, one scalar after the other."""
+"""Upstream's lowering of structured ops, which ignores schedules and computes scalar by scalar."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Fault:
 
 
 def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Fault | None:
-    """Make code of a model at the last level that has a meaning, whose module is used up, and compare each call with that; the first that differs.
+    """Compile a model at the last level that can be interpreted (its module is used up), and compare each launch with the interpretation.
 
-    Calls are run in order on one workspace: what one reads is compared before it, what it gives behind it. None if all is as it should be.
+    Launches run in order on one workspace; operands are compared before each, results after it. Returns the first difference, or None.
     """
     values = Values()
     expected = interpret_module(lowered.module, lowered, inputs, values)
@@ -106,9 +106,9 @@ def _alone(lowered: Lowered, entry: Entry) -> str:
 
 
 def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:
-    """Which pass below the last meaning makes the code of a kernel wrong: its stage, its name, and how that was found.
+    """Which pass below the last interpretable level makes the code of a kernel wrong: its stage, its name, and how that was found.
 
-    The kernel is compiled by itself, each time in a way that leaves one pass out, or has upstream's plain loops in the place of ours.
+    The kernel is compiled alone, each time without one pass, or with upstream's plain loops instead of ours.
     """
     stages = {level: lowered.pipeline.stage(level) for level in LEVELS[LEVELS.index(MEANT[-1]) + 1 :]}
     whole = _is_right(lowered, text, entry, lowered.pipeline, tolerance)

@@ -1,4 +1,4 @@
-"""Evaluate one kernel: build it with another schedule, run and time it by itself and in its place in the model."""
+"""Evaluate one kernel: build it with another schedule, run and time it alone and in its place in the model."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class Kernel:
 
     name: str
     digest: str
-    """Of what it computes: what schedule files name it by."""
+    """The digest of what it computes, by which schedule files name it."""
     nodes: tuple[str, ...]
     """The ONNX nodes that it computes, over all its launches."""
     launches: int
@@ -97,8 +97,8 @@ class KernelBench:
     """A model, taken to the level scheduled once, whose kernels can be built and timed with other schedules.
 
     `inputs` are those of the runs by name, random ones where it is None. `threads` bounds the cores (default: all that the process may use).
-    How the model is compiled is said by `options` or by their fields, as in `stepwell.compile`. Raises what `lower` raises, and InputError for
-    another backend than that for native code.
+    `options`, or their fields as keywords, say how to compile, as in `stepwell.compile`. Raises what `lower` raises, and InputError for
+    a backend other than the one for native code.
 
     Nothing else should run on the machine. The first evaluation compiles the whole model, later ones compile what differs.
     """

@@ -62,7 +62,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
 
 
 def emits(backend: Backend) -> tuple[str, ...]:
-    """What can be written of a model with a backend: the levels down to the one that it makes code from, and what it makes of that."""
+    """What can be written for a model with a backend: the levels down to the one that code is made from, and the backend's outputs."""
     levels = LEVELS[: LEVELS.index(backend.levels[-1]) + 1]
     return (*levels, *backend.translations(), *backend.listings(), *backend.files())
 

@@ -1,4 +1,4 @@
-"""What a compiled model is made of: put together to run, kept in the cache, found there again."""
+"""The artifact of a compiled model: assembled to run, stored in the cache, and loaded from it."""
 
 import json
 import time
@@ -23,7 +23,7 @@ Infos = Sequence[TensorInfo]
 
 @dataclass
 class Artifact:
-    """All that running a model takes. The keys say where the cache has its code (by name) and its weights, if it has them."""
+    """Everything that running a model needs. The keys say where the cache has its code (by name) and its weights, if it has them."""
 
     inputs: Infos
     outputs: Infos
@@ -41,7 +41,7 @@ class Artifact:
 
 @dataclass
 class Signature:
-    """What is known of a model with free dimensions before it is given shapes."""
+    """The inputs and outputs of a model with free dimensions, before it has shapes."""
 
     inputs: Infos
     outputs: Infos

@@ -1,4 +1,4 @@
-"""From a lowered model to code: its backend makes that, its weights are packed meanwhile."""
+"""From a lowered model to code: the backend makes it while the weights are packed."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +25,7 @@ from stepwell.runtime.buffers import arena_chunks, pack_arena
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
-"""The arena of all weights, once it is there: in memory, or in the cache."""
+"""The arena of all weights when it is ready: in memory, or in the cache."""
 
 
 @checked

@@ -40,14 +40,14 @@ def compile(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    How, is said by `options` or by its fields as keyword arguments: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
+    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
     `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
-    when it is first run; a `schedule` then is refused, as it is for one.
+    when it is first run; a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
-    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
-    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError, LimitError or InputError with
-    one clear message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
+    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
+    `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
+    one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
     """
     begin = time.perf_counter()
     threads = thread_count(threads)
@@ -81,7 +81,7 @@ def compile(
 
 
 class _Request:
-    """A model and how it is to be compiled: what the result depends on."""
+    """A model and its options: what the result depends on."""
 
     def __init__(self, source: Source, options: CompileOptions) -> None:
         self.source = source

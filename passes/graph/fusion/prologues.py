@@ -60,5 +60,5 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
-        return NoMatch("it is not fused with what makes its image: it is not a pointwise convolution, or has groups or strides, or reads a plain image")
+        return NoMatch("it is not fused with what makes its image: it is not pointwise, or has groups or strides, or reads a plain image")
     return Sliced(root.operands[0], DEPTHWISE)
