@@ -1,7 +1,7 @@
-"""What plugins are written with: one module with all that an op, a pass, a schedule or a target of one's own needs.
+"""The API for plugins: one module with everything that an op, a pass, a schedule or a target of your own needs.
 
-What is here stays; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
-importer. docs/architecture.md shows for each thing that one may add the file to copy.
+This module is stable; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
+importer. docs/architecture.md shows which file to copy for each thing that you may add.
 """
 
 from importlib import import_module

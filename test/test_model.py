@@ -110,7 +110,7 @@ def test_arrays_that_cannot_be_read_in_place_are_copied(model: CompiledModel) ->
         before = array.copy()
         assert_right(model(array)[0], x)
         np.testing.assert_array_equal(array, before)
-    assert model._slots[0].fit(misaligned).flags.aligned  # x86 would forgive it
+    assert model._ins[0].fit(misaligned).flags.aligned  # x86 would forgive it
 
 
 def test_broadcast_array_is_read_as_what_it_shows(model: CompiledModel) -> None:

@@ -32,4 +32,4 @@ llvm(
 """
 
 WITH_OPENMP = ("convert-scf-to-openmp", "convert-openmp-to-llvm")
-"""Its passes that make code for threads: where there is no OpenMP runtime it does without them."""
+"""Its passes that make code for threads; without an OpenMP runtime they are left out."""

@@ -19,7 +19,7 @@ from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
 PER_FUNCTION = "per-function"
-"""What stands in a stage's text around the passes that are run on each function by itself."""
+"""In a stage's text, the group of passes that run on each function separately."""
 _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
 
 
@@ -30,7 +30,7 @@ class Stage:
     name: str
     steps: tuple[Step, ...]
     cut: int | None = None
-    """From which step on each function can go its way by itself, in a module of its own beside the others; None if none can."""
+    """The step from which on each function is lowered separately, in a module of its own, in parallel; None if there is no such step."""
 
     @property
     def whole(self) -> tuple[Step, ...]:
@@ -39,7 +39,7 @@ class Stage:
 
     @property
     def per_function(self) -> tuple[Step, ...]:
-        """The steps that are run on each function by itself."""
+        """The steps that run on each function separately."""
         return () if self.cut is None else self.steps[self.cut :]
 
     @cached_property
@@ -61,10 +61,10 @@ class Place:
 
 
 class Pipeline:
-    """The way of a model through the levels, as data: a stage of passes for each of them. What edits one gives a new one.
+    """The pipeline of a model as data: a stage of passes for each level. Editing gives a new one.
 
     Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, where a name comes several times, with a number behind it
-    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for what does not fit, before anything is run.
+    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for anything that does not fit, before anything runs.
     """
 
     def __init__(self, stages: Sequence[Stage], name: str = "pipeline") -> None:
@@ -106,7 +106,7 @@ class Pipeline:
     @staticmethod
     @checked
     def default(target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
-        """The pipeline that models go through for a target and a backend where no other is given, plugins' passes that have a place among them.
+        """The default pipeline for a target and a backend, including plugins' passes that have a place in it.
 
         Raises PipelineError if one of these cannot be put in its place.
         """
@@ -213,7 +213,7 @@ class Pipeline:
         return found
 
     def relaxed(self) -> tuple[str, ...]:
-        """The switches that strict code has off (docs/numerics.md)."""
+        """The switches that strict code turns off (docs/numerics.md)."""
         return tuple(dict.fromkeys(name for cls in self._classes() for name in cls.relaxed))
 
     @checked
@@ -361,7 +361,7 @@ def _stage(element: Element) -> Stage:
 
 
 def _anchored(elements: Sequence[Element]) -> list[Element]:
-    """As the tool of the field does it: a pass that runs on functions, named alone, runs on all functions."""
+    """As in mlir-opt: a pass that runs on functions, named alone, runs on all functions."""
     found = []
     for element in elements:
         cls = find_pass(element.name) if element.nested is None else None

@@ -190,7 +190,7 @@ def test_a_result_must_be_made_in_the_round_that_uses_it():
         loops_of(in_loops(("l", 1, 1, 1)), in_loops(("l", 2, 1, 1)))
 
 
-def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
+def test_chunks_that_are_in_different_ops_of_a_loop_do_not_share_memory():
     one, two, other = Slice(1, 5, 3, 128), Slice(1, 5, 3, 256), Slice(1, 6, 2, 64)
     lifetimes = [Lifetime(128, 0, 1), Lifetime(256, 2, 3), Lifetime(100, 0, 4), Lifetime(64, 5, 6)]
     places, total = _pack_chunks(lifetimes, [one, two, None, other])
