@@ -87,7 +87,7 @@ def test_a_text_replaces_the_stages_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("edit", "stage", "want"),
     [
-        (lambda p: p.insert_after("pack-matmul", "cse"), "graph-opt", lambda n: [*n[:18], "cse", *n[18:]]),
+        (lambda p: p.insert_after("pack-matmul", "cse"), "graph-opt", lambda n: [*n[:19], "cse", *n[19:]]),
         (lambda p: p.insert_before("fold-constants#2", "cse,canonicalize"), "graph-opt", lambda n: [*n[:4], "cse", "canonicalize", *n[4:]]),
         (lambda p: p.remove("canonicalize#4"), "linalg", lambda n: [*n[:3], *n[4:]]),
         (lambda p: p.remove("linalg/canonicalize#2"), "linalg", lambda n: n[:-1]),

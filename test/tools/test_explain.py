@@ -25,7 +25,7 @@ LINES = {
     "packed matmul": r"did +pack-matmul, graph\.matmul: computed in \d+ panels of \d+ columns",
     "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'graph\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
     "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
-    "shared loops": r"(did|declined) +share-loops, ",
+    "fused loops": r"(did|declined) +fuse-loops, ",
     "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
     "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.* cycles predicted",
     "an intrinsic": r"declined +assign-schedules/intrinsics [\w., ]+, linalg\.generic: its body is not a sum of products of two integer inputs",
