@@ -1,6 +1,6 @@
 """Stepwell: a multi-level deep-learning compiler in Python on MLIR.
 
-`stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of the stair.
+`stepwell.compile(model)` gives a CompiledModel; `stepwell.lower(model, level)` stops at a level of IR.
 """
 
 from importlib import import_module

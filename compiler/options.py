@@ -57,9 +57,9 @@ class CompileOptions:
     libm: bool = False
     """Whether exp, tanh and the like come from the system's libm, element by element, and not from our own vector code."""
     strict: bool = False
-    """Whether to use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one (docs/numerics.md)."""
+    """Whether to avoid algorithms that let infinities and NaN spread, or that round more than the direct one (docs/numerics.md)."""
     schedule: "ScheduleSource | None" = None
-    """Schedules for kernels of the model (docs/schedules.md), to be used for those that would be chosen."""
+    """Schedules for kernels of the model (docs/schedules.md), which replace the default ones."""
     limits: Limits = field(default_factory=Limits)
     """What the model may cost before it runs, and the memory of a run (docs/reference/limits.md)."""
 
@@ -69,7 +69,7 @@ class CompileOptions:
             if value is not None or entry.default is not None:
                 check_argument(entry.name, value)
         find_backend(self.backend).check_target(self.machine)
-        # Files are read now: what is compiled is what the key was made of.
+        # Files are read now, so that the compiled content is the one in the key.
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
             normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
@@ -108,7 +108,7 @@ class CompileOptions:
         return None if self.schedule is None else ScheduleFile.of(self.schedule)
 
     def passes(self) -> "Pipeline":
-        """The pipeline with what is to be off switched off. Raises InputError for a switch that it does not have."""
+        """The pipeline with switches turned off as asked. Raises InputError for a switch that it does not have."""
         from stepwell.driver.pipeline import Pipeline  # here, because it loads the passes
 
         pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)

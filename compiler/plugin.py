@@ -1,7 +1,7 @@
-"""What plugins are written with: one module with all that an op, a pass, a schedule or a target of one's own needs.
+"""The API for plugins: one module with everything that an op, a pass, a schedule or a target of your own needs.
 
-What is here stays; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
-importer. docs/architecture.md shows for each thing that one may add the file to copy.
+This module is stable; everything behind it may move. Names are loaded when they are first used, so that a plugin with a pass does not load the
+importer. docs/architecture.md shows which file to copy for each thing that you may add.
 """
 
 from importlib import import_module
@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
     from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
-    from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
+    from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
     from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -119,7 +119,7 @@ _LAZY = {
     "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions ops_below pattern",
     "stepwell.passes.graph.matching": "has_one_use new_weight producer stored",
     # Layouts
-    "stepwell.passes.graph.layout.channel_blocks": "Form Layout layout_rule",
+    "stepwell.passes.graph.layout.channel_blocks": "BlockedValue Layout layout_rule",
     # Schedules
     "stepwell.passes.schedule.schedulers": "schedule",
     "stepwell.passes.schedule.nest": "Nest",
@@ -161,6 +161,7 @@ __all__ = [
     "Artifact",
     "Attribute",
     "Backend",
+    "BlockedValue",
     "Cache",
     "Caches",
     "Code",
@@ -170,7 +171,6 @@ __all__ = [
     "Elementwise",
     "Executable",
     "Floats",
-    "Form",
     "Fusion",
     "GraphBuilder",
     "GraphOp",

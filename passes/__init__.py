@@ -1,1 +1,1 @@
-"""Rewrites and lowerings, one folder per step of the stair. The registry imports them, and with that they register, when it is asked."""
+"""Rewrites and lowerings, one folder per step of the pipeline. The registry imports them when it is asked, which registers them."""

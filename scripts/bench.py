@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its techniques is worth.
+"""Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its switches is worth.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return fork_join(options)
         if options.profile:
             return profile(options)
-        return ablate(options) if options.ablate or options.technique else compare(options)
+        return ablate(options) if options.ablate or options.switch else compare(options)
     except Failure as failure:
         print(f"error: {failure}", file=sys.stderr)
         return 1
@@ -89,8 +89,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--zoo", type=Path, default=ROOT / "build" / "zoo", metavar="DIR", help="where the networks' files are kept (default: build/zoo)")
     add("--json", type=Path, metavar="FILE", help="write everything that was measured")
     add("--plot", type=Path, metavar="FILE.png", help="draw the ratios")
-    add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one technique switched off at a time")
-    add("--technique", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
+    add("--ablate", action="store_true", help="instead of peers compare Stepwell with itself, one switch off at a time")
+    add("--switch", type=listed, action="extend", metavar="A,B", help="only these, with --ablate")
     add("--profile", metavar="NETWORK", help="the time of each kernel of a network, its GFLOP/s, share of the peak, and ONNX nodes")
     add("--fork-join", action="store_true", help="what it costs to start threads, and from what size on a loop gains by them")
     return parser
@@ -133,7 +133,7 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def ablate(options: argparse.Namespace) -> int:
-    """Stepwell with all of its techniques and without each."""
+    """Compare Stepwell with itself, with one switch off at a time."""
     from benchmark.jobs import Contestant, Failure
     from benchmark.models import KNOWN, find
     from benchmark.results import to_json
@@ -142,12 +142,12 @@ def ablate(options: argparse.Namespace) -> int:
     from stepwell.driver.pipeline import Pipeline
 
     known = (Pipeline.of(options.pipeline, options.target) if options.pipeline else Pipeline.default(options.target)).switches()
-    for name in options.technique or ():
+    for name in options.switch or ():
         if name not in known:
-            raise Failure(f"there is no technique '{name}'; there are {', '.join(known)}")
+            raise Failure(f"there is no switch '{name}'; there are {', '.join(known)}")
     pipeline, schedule = given(options)
     base = Contestant("stepwell", target=options.target, plugins=plugins(options), pipeline=pipeline, schedule=schedule)
-    contestants = [base, *(replace(base, disable=(name,)) for name in options.technique or known)]
+    contestants = [base, *(replace(base, disable=(name,)) for name in options.switch or known)]
     protocol = Protocol(
         rounds=options.rounds, runs=options.runs, warm_up=options.warm_up, images=options.images, spin=options.spin == "on",
         pause=options.pause, starts=False,

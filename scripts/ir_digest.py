@@ -25,6 +25,7 @@ from checkouts import linked
 from benchmark.models import KNOWN, Network, find
 
 SCRIPTS = Path(__file__).resolve().parent
+DICTIONARY = re.compile(r"\{([^{}]*)\}")
 KERNEL_DIGEST = re.compile(r"_[0-9a-f]{8}\b")  # at the end of a kernel's name: of its text, names of attributes included
 
 
@@ -42,9 +43,9 @@ def main() -> int:
     networks = find(options.networks or KNOWN, options.zoo)
     if options.write is not None:
         for network in networks:
-            write_levels(network, options.target, options.write)
+            write_levels(network, options.target, options.write, [text.partition("=")[::2] for text in options.rename])
         return 0
-    renames = [text.partition("=")[::2] for text in options.rename]
+    renames = [f"--rename={text}" for text in options.rename]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environments = {folder / "ours": dict(os.environ)}
@@ -55,12 +56,13 @@ def main() -> int:
             for out, environment in environments.items():
                 out.mkdir(exist_ok=True)
                 command = [sys.executable, __file__, str(network.path.absolute()), "--target", options.target, "--write", str(out)]
+                command += renames if out.name == "theirs" else []
                 subprocess.run(command, check=True, env=environment, cwd=folder)
-            differing += report(network.name, *environments, renames=renames)
+            differing += report(network.name, *environments)
     return int(differing > 0)
 
 
-def report(network: str, ours: Path, theirs: Path | None = None, *, renames: Sequence[tuple[str, str]] = ()) -> int:
+def report(network: str, ours: Path, theirs: Path | None = None) -> int:
     """Print a line for each level of a network, and what differs; returns how many levels do. Takes the files away."""
     differing = 0
     for file in sorted(ours.iterdir()):
@@ -70,7 +72,7 @@ def report(network: str, ours: Path, theirs: Path | None = None, *, renames: Seq
         line = f"{network:14} {level:10} {digest}  {len(mine):7} operations"
         if theirs is not None:
             other = theirs / file.name
-            lines = [renamed(text, renames) for text in other.read_text().splitlines()] if other.is_file() else []
+            lines = other.read_text().splitlines() if other.is_file() else []
             other.unlink(missing_ok=True)
             first = next((pair for pair in zip_longest(mine, lines) if pair[0] != pair[1]), None)
             differing += first is not None
@@ -87,24 +89,29 @@ def renamed(line: str, renames: Sequence[tuple[str, str]]) -> str:
     return line
 
 
-def write_levels(network: Network, target: str, folder: Path) -> None:
+def in_order(text: str) -> str:
+    """An attribute's text with the entries of its innermost dictionaries in alphabetical order, which new names may change."""
+    return DICTIONARY.sub(lambda found: "{" + ", ".join(sorted(re.split(r", (?=[\w.]+ = )", found[1]))) + "}", text)
+
+
+def write_levels(network: Network, target: str, folder: Path, renames: Sequence[tuple[str, str]]) -> None:
     """Write the IR of each level as text to a numbered file of the level's name, an operation a line."""
     import stepwell
 
     lowered = stepwell.lower(network.path, "llvm", target=target)
     for number, (level, op) in enumerate(lowered.snapshots.items()):
-        (folder / f"{number}-{level}").write_text("".join(f"{line}\n" for line in lines(op, {})))
+        (folder / f"{number}-{level}").write_text("".join(f"{line}\n" for line in lines(op, {}, renames)))
 
 
-def lines(op: Any, numbers: dict[Any, str]) -> Iterator[str]:
-    """Each operation below `op`: its name, what it uses, the values of its attributes in alphabetical order, its types."""
+def lines(op: Any, numbers: dict[Any, str], renames: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Each operation below `op`: its name, its operands, the values of its attributes in alphabetical order, its types."""
     inputs = " ".join(numbers[operand] for operand in op.operands)
     for result in op.results:
         numbers[result] = f"%{len(numbers)}"
-    attributes = sorted(KERNEL_DIGEST.sub("_", str(op.attributes[name])) for name in attribute_names(op))
+    attributes = sorted(in_order(renamed(KERNEL_DIGEST.sub("_", str(op.attributes[name])), renames)) for name in attribute_names(op))
     kinds = ", ".join(str(result.type) for result in op.results)
     blocks = " ".join(numbers[block] for block in op.successors)
-    yield f"{op.name}({inputs}) [{blocks}] {{{', '.join(attributes)}}} : {kinds}"
+    yield f"{renamed(op.name, renames)}({inputs}) [{blocks}] {{{', '.join(attributes)}}} : {kinds}"
     for region in op.regions:
         for block in region.blocks:
             numbers[block] = f"^{len(numbers)}"
@@ -113,7 +120,7 @@ def lines(op: Any, numbers: dict[Any, str]) -> Iterator[str]:
         for block in region.blocks:
             yield f"{numbers[block]}({', '.join(str(argument.type) for argument in block.arguments)})"
             for inner in block.operations:
-                yield from lines(inner.operation, numbers)
+                yield from lines(inner.operation, numbers, renames)
 
 
 def attribute_names(op: Any) -> list[str]:

@@ -3,7 +3,7 @@
 
     .venv/bin/python scripts/onnx_suite.py [--filter REGEX] [--every N] [--variant NAME]... [--form NAME]... [--json OUT] [-v]
 
-A variant is a way to compile: `default`, `plain` (all techniques switched off), `one` and `two` threads, or the name of a target that
+A variant is a way to compile: `default`, `plain` (all switches off), `one` and `two` threads, or the name of a target that
 runs here. A form is what is known when compiling: `given`, `constants` or `folded` (test/support/backend_suite/forms.py). All of both unless some
 are named. Anything but a right result or an UnsupportedError is printed, and makes the exit status 1.
 test/end_to_end/test_onnx_suite.py runs the default variant and holds the unsupported cases against a list.

@@ -1,1 +1,1 @@
-"""Looking at models: the plan of memory, the calls of kernels, the levels interpreted, results compared."""
+"""Analyses of models: memory plan, kernel launches, interpretation of levels, comparison of results."""

@@ -1,4 +1,4 @@
-"""Find the pass, then the kernel or op, from which on a model gives other results: by what the IR means between passes, then by its code."""
+"""Find the pass, then the kernel or op, that changes a model's results: by interpreting the IR between passes, then by its code."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.analysis.calls import callee
 from stepwell.analysis.code_faults import bisect_code
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret, interpret_module, is_packed
+from stepwell.analysis.kernel_launches import callee
 from stepwell.analysis.matching import Values, first_departure
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
@@ -41,16 +41,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Culprit:
-    """From where on a model gives other results."""
+    """The pass and the kernel or op that change a model's results."""
 
     places: Sequence[Place]
-    """The pass; several where the IR between them cannot be run."""
+    """The pass; several if the IR between them cannot be run."""
     where: str
-    """The kernel or op of the result, or "" where it cannot be told."""
+    """The kernel or op of the result, or "" if it cannot be determined."""
     nodes: Sequence[str]
     """The ONNX nodes that these compute."""
     outputs: Sequence[OutputCheck]
-    """How far the model's outputs, or what the kernel gives, are from what they should be."""
+    """How far the model's outputs, or the kernel's results, are from the expected ones."""
     note: str = ""
     """What else was found out."""
 
@@ -64,10 +64,10 @@ class Culprit:
 def bisect(
     lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None, instrumentation: Instrumentation | None = None
 ) -> Culprit | None:
-    """The first pass after which a model no longer means, for `inputs`, what it means now, and the kernel or op that it is about; None if none.
+    """The first pass that changes what a model computes for `inputs`, with the kernel or op that changes; None if no pass does.
 
-    The passes down to the last level that has a meaning are halved again and again by running the IR between them; then native code is made, and
-    each of its kernels compared with what it should give. `tolerance` replaces the one for each dtype, `instrumentation` watches the passes of
+    Bisects the passes down to the last level that can be interpreted, by running the IR between them; then makes native code and compares each of its
+    kernels with the expected results. `tolerance` replaces the one for each dtype, `instrumentation` watches the passes of
     the first half too. Raises InputError for a model below those levels and for inputs that do not fit, and what passes raise.
     """
     if lowered.level not in MEANT:
@@ -84,7 +84,7 @@ def _in_code(lowered: Lowered, inputs: Arrays, threads: int | None, tolerance: f
     found = bisect_code(lowered, inputs, threads=threads, tolerance=tolerance)
     if found is None:
         return None
-    return Culprit([Place(found.stage, found.step)], f"kernel {found.call.kernel}", found.call.nodes, found.outputs, found.note)
+    return Culprit([Place(found.stage, found.step)], f"kernel {found.launch.kernel}", found.launch.nodes, found.outputs, found.note)
 
 
 class _Points(Instrumentation):
@@ -114,7 +114,7 @@ class _Search:
     def passes(self) -> tuple[int, int] | None:
         """The last point that is known to be right, and the first that is known to be wrong; None if the last one is right.
 
-        Halving takes it that what is wrong stays wrong: what it gives is a pass before which all is well, and after which it is not.
+        Bisection assumes that what is wrong stays wrong: it finds a pass before which all is right, and after which it is not.
         """
         good, bad = 0, len(self.points.modules) - 1
         if self._is_right(bad):
@@ -132,7 +132,7 @@ class _Search:
         return good, bad
 
     def _is_right(self, point: int) -> bool | None:
-        """Whether the model gives what it should there; None if the IR has no meaning that can be run."""
+        """Whether the model's outputs are right there; None if the IR cannot be interpreted."""
         try:
             return all(check.ok for check in self._checks(point))
         except NoMeaningError:
@@ -173,7 +173,7 @@ class _Search:
         return values
 
     def _first_kernel(self, good: int, bad: int, before: Values, after: Values) -> tuple[str, list[str], list[OutputCheck]] | None:
-        """The first call of @main whose kernel, given the same operands, gives something else after the passes than before."""
+        """The first launch in @main whose kernel, for the same operands, gives other results after the passes than before."""
         calls = [[entry for entry in values.entries if entry.op.name == "func.call"] for values in (before, after)]
         if not calls[0] or len(calls[0]) != len(calls[1]):
             return None

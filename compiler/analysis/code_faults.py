@@ -1,4 +1,4 @@
-"""Compare each call of a compiled model with what the IR above says of it; find the pass that made one wrong."""
+"""Compare each launch of a compiled model with what the IR above says of it; find the pass that made one wrong."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.analysis.calls import Call, Operand, callee
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret_module
+from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
 from stepwell.analysis.matching import Entry, Values
 from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
@@ -27,18 +27,18 @@ from stepwell.passes.framework.rewriting import find_function, ops_below
 from stepwell.passes.framework.runner import PassRunner
 
 Arrays = Mapping[str, np.ndarray]
-SHARED, SCHEDULE = ScheduleInfo.shared.name, ScheduleInfo.nest.name
+FUSED, SCHEDULE = ScheduleInfo.fused.name, ScheduleInfo.nest.name
 BUFFERS, LOOPS = "bufferize", "lower-to-affine"
 SCHEDULES = "func.func(assign-schedules)"
 PLAIN_LOOPS = Step(Element("convert-linalg-to-affine-loops"), ("func.func",))
-"""What realises structured ops without looking at schedules: upstream's, one scalar after the other."""
+"""Upstream's lowering of structured ops, which ignores schedules and computes scalar by scalar."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A call of a kernel from which on code does something else than the IR says."""
+    """The first kernel launch at which the code does something else than the IR says."""
 
-    call: Call
+    launch: KernelLaunch
     outputs: Sequence[OutputCheck]
     stage: str
     step: str
@@ -47,9 +47,9 @@ class Fault:
 
 
 def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None, tolerance: float | None = None) -> Fault | None:
-    """Make code of a model at the last level that has a meaning, whose module is used up, and compare each call with that; the first that differs.
+    """Compile a model at the last level that can be interpreted (its module is used up), and compare each launch with the interpretation.
 
-    Calls are run in order on one workspace: what one reads is compared before it, what it gives behind it. None if all is as it should be.
+    Launches run in order on one workspace; operands are compared before each, results after it. Returns the first difference, or None.
     """
     values = Values()
     expected = interpret_module(lowered.module, lowered, inputs, values)
@@ -60,23 +60,23 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     model = build(lowered, threads=threads, cache=False)
     replay = Replay.of(model, inputs, threads)
     rest = iter(range(len(meant)))
-    for place, call in enumerate(replay.calls):
-        index = next((i for i in rest if names[i] == call.kernel), None) if call.kernel in names else None
+    for place, launch in enumerate(replay.launches):
+        index = next((i for i in rest if names[i] == launch.kernel), None) if launch.kernel in names else None
         if index is None:  # a copy, which bufferisation made
             replay.run(place, place + 1)
             continue
         entry = meant[index]
-        sources = _compared(replay, call.sources, entry.operands, "operand", tolerance)
+        sources = _compared(replay, launch.sources, entry.operands, "operand", tolerance)
         if not all(check.ok for check in sources):
-            return Fault(call, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
+            return Fault(launch, sources, *_place(lowered, BUFFERS), "what it reads is not what was computed: memory is shared by what lives at once")
         replay.run(place, place + 1)
-        results = _compared(replay, call.destinations, entry.results, "result", tolerance)
+        results = _compared(replay, launch.destinations, entry.results, "result", tolerance)
         if not all(check.ok for check in results):
-            return Fault(call, results, *_blame(lowered, texts[call.kernel], entry, tolerance))
+            return Fault(launch, results, *_blame(lowered, texts[launch.kernel], entry, tolerance))
     outputs = compare(model.run(dict(inputs)), expected, tolerance)
     if all(check.ok for check in outputs):
         return None
-    return Fault(replay.calls[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
+    return Fault(replay.launches[-1], outputs, *_place(lowered, BUFFERS), "each kernel gives what it should, but not the model")
 
 
 def _read(replay: Replay, operand: Operand, like: Any) -> np.ndarray:
@@ -106,9 +106,9 @@ def _alone(lowered: Lowered, entry: Entry) -> str:
 
 
 def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:
-    """Which pass below the last meaning makes the code of a kernel wrong: its stage, its name, and how that was found.
+    """Which pass below the last interpretable level makes the code of a kernel wrong: its stage, its name, and how that was found.
 
-    The kernel is compiled by itself, each time in a way that leaves one pass out, or has upstream's plain loops in the place of ours.
+    The kernel is compiled alone, each time without one pass, or with upstream's plain loops instead of ours.
     """
     stages = {level: lowered.pipeline.stage(level) for level in LEVELS[LEVELS.index(MEANT[-1]) + 1 :]}
     whole = _is_right(lowered, text, entry, lowered.pipeline, tolerance)
@@ -120,10 +120,10 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
     loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
     if loops is not None:
         stage, index = loops
-        if SHARED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(SHARED, SCHEDULE), first=SCHEDULES):
-            return stage.name, LOOPS, "with loops that its ops do not share the kernel is right"
+        if FUSED in text and _is_right(lowered, text, entry, lowered.pipeline, tolerance, without=(FUSED, SCHEDULE), first=SCHEDULES):
+            return stage.name, LOOPS, "without fused loops the kernel is right"
         plain = Stage(stage.name, (*stage.steps[:index], PLAIN_LOOPS, *stage.steps[index + 1 :]), stage.cut)
-        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(SHARED, SCHEDULE)):
+        if _is_right(lowered, text, entry, _with(lowered.pipeline, stage, plain), tolerance, without=(FUSED, SCHEDULE)):
             return stage.name, LOOPS, "with plain loops in the place of its schedules the kernel is right"
     return *_place(lowered, BUFFERS), "no other pass could be left out or replaced such that the kernel is right"
 
@@ -141,7 +141,7 @@ def _is_dispensable(step: Step) -> bool:
     cls = find_pass(step.name)
     if cls is None:
         return step.name in ("canonicalize", "cse")
-    return None in cls.techniques.values() or cls.__module__.partition(".")[0] != "stepwell"
+    return None in cls.switches.values() or cls.__module__.partition(".")[0] != "stepwell"
 
 
 def _with(pipeline: Pipeline, old: Stage, new: Stage) -> Pipeline:

@@ -1,4 +1,4 @@
-"""What passes did to each ONNX node, what they declined, and why: the answer to `--explain`."""
+"""The report of `--explain`: what passes did to each ONNX node, what they declined, and why."""
 
 import difflib
 from collections import Counter
@@ -21,16 +21,16 @@ SHOWN_NODES = 6  # of those that share a kernel
 
 
 class Explanation(Instrumentation):
-    """Collects what passes decide while it watches them, and tells it node by node and kernel by kernel.
+    """Collects the decisions of the passes that it watches, and reports them node by node and kernel by kernel.
 
-    A node is an ONNX node's name or, in IR that was written by hand, a place in its text. What happens in kernels is told of these: one may
-    stand for several groups of nodes.
+    A node is an ONNX node's name or, in hand-written IR, a place in its text. Decisions inside kernels are reported by kernel, since one may
+    compute several groups of nodes.
     """
 
     def __init__(self) -> None:
         self.decisions = Decisions()
         self.kernels: dict[str, list[str]] = {}
-        """The nodes that each kernel computes, in order of its calls."""
+        """The nodes that each kernel computes, in order of its launches."""
         self._nodes: list[str] = []
 
     def begin(self, state: PassState) -> None:
@@ -44,7 +44,7 @@ class Explanation(Instrumentation):
 
     @property
     def nodes(self) -> list[str]:
-        """All nodes that there is something to say of, in the model's order."""
+        """All nodes with decisions, in the model's order."""
         known = dict.fromkeys([*self._told(), *(node for nodes in self.kernels.values() for node in nodes)])
         return list(dict.fromkeys([*(node for node in self._nodes if node in known), *known]))
 

@@ -1,4 +1,4 @@
-"""Run a model by what its IR at a level means, without native code; find between which levels its meaning changed."""
+"""Interpret a model's IR at a level, without native code; find the levels between which results change."""
 
 import itertools
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ NATIVE = "native code"
 
 @checked
 def interpret(lowered: Lowered, inputs: Arrays, *, level: str | None = None) -> dict[str, np.ndarray]:
-    """The outputs by name that a model's IR means for `inputs`: at its level, or at one passed before of which there is a snapshot.
+    """The outputs, by name, of interpreting a model's IR for `inputs`: at its level, or at an earlier one that has a snapshot.
 
     At `graph` and `graph-opt` by the reference of each op, at `linalg` and `scheduled` op by op over numpy. Slow, simple, and independent
     of everything below that level. Raises IndexRangeError as native code does, InputError for inputs that do not fit and for a level
@@ -68,7 +68,7 @@ def is_packed(module: Any) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """How far what a level means is from what the level above means; of the last step, how far native code is."""
+    """How far the results of a level are from those of the level above; for the last step, how far native code is."""
 
     above: str
     below: str

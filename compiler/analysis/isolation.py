@@ -1,4 +1,4 @@
-"""A module of one kernel: its own `@main` hands the kernel's operands in and its results out."""
+"""A module of one kernel, with a `@main` that passes the kernel's operands in and its results out."""
 
 from stepwell.dialects.core.mlir import func, ir, tensor
 from stepwell.dialects.core.module_info import ModuleInfo
@@ -11,7 +11,7 @@ _KEPT = (TargetInfo.target.name, ModuleInfo.nodes.name)
 
 
 def isolated(module: ir.Module, name: str) -> None:
-    """Leave nothing of a module at level linalg or scheduled but the kernel `name`, and a `@main` that calls it once.
+    """Reduce a module at level linalg or scheduled to the kernel `name` and a `@main` that calls it once.
 
     Operands of the kernel, weights too, become the inputs `operand0`, `operand1`, …, its results the outputs `result0`, ….
     """

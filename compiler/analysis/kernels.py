@@ -1,4 +1,4 @@
-"""Evaluate one kernel: build it with another schedule, run and time it by itself and in its place in the model."""
+"""Evaluate one kernel: build it with another schedule, run and time it alone and in its place in the model."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -8,10 +8,10 @@ from typing import Any, TypeAlias, Unpack, cast
 
 import numpy as np
 
-from stepwell.analysis.calls import Call, kernel_calls
 from stepwell.analysis.compare import compare
 from stepwell.analysis.flops import kernel_flops
 from stepwell.analysis.isolation import isolated
+from stepwell.analysis.kernel_launches import KernelLaunch, kernel_launches
 from stepwell.analysis.random_inputs import random_array
 from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
@@ -48,7 +48,7 @@ class Kernel:
 
     name: str
     digest: str
-    """Of what it computes: what schedule files name it by."""
+    """The digest of what it computes, by which schedule files name it."""
     nodes: tuple[str, ...]
     """The ONNX nodes that it computes, over all its launches."""
     launches: int
@@ -86,9 +86,9 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class _Native:
-    """A module as native code: its calls, the object of each function, and the workspace they need."""
+    """A module as native code: its kernel launches, the object of each function, and the workspace they need."""
 
-    calls: list[Call]
+    launches: list[KernelLaunch]
     objects: dict[str, bytes]
     workspace_bytes: int
 
@@ -97,8 +97,8 @@ class KernelBench:
     """A model, taken to the level scheduled once, whose kernels can be built and timed with other schedules.
 
     `inputs` are those of the runs by name, random ones where it is None. `threads` bounds the cores (default: all that the process may use).
-    How the model is compiled is said by `options` or by their fields, as in `stepwell.compile`. Raises what `lower` raises, and InputError for
-    another backend than that for native code.
+    `options`, or their fields as keywords, say how to compile, as in `stepwell.compile`. Raises what `lower` raises, and InputError for
+    a backend other than the one for native code.
 
     Nothing else should run on the machine. The first evaluation compiles the whole model, later ones compile what differs.
     """
@@ -124,19 +124,19 @@ class KernelBench:
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels of the model by name, in the order of the module."""
-        lowered, calls = self._lowered, self._chosen.calls
+        lowered = self._lowered
         flops = kernel_flops(lowered.snapshots["graph-opt"])
         with lowered.module.context:
             chosen = schedules_of(lowered.module.operation, lowered.target).kernels
-        launches: dict[str, list[Call]] = {}
-        for call in calls:
-            launches.setdefault(call.kernel, []).append(call)
+        launches: dict[str, list[KernelLaunch]] = {}
+        for launch in self._chosen.launches:
+            launches.setdefault(launch.kernel, []).append(launch)
         found = {}
         for function in functions(lowered.module.operation):
             name, digest = function.sym_name.value, kernel_digest(function.operation)
             if name != "main":
                 own = launches.get(name, [])
-                nodes = tuple(dict.fromkeys(node for call in own for node in call.nodes))
+                nodes = tuple(dict.fromkeys(node for launch in own for node in launch.nodes))
                 ops = chosen[digest].ops if digest in chosen else {}
                 found[name] = Kernel(name, digest, nodes, len(own), ops, flops.get(name))
         return found
@@ -178,7 +178,7 @@ class KernelBench:
             replay.run()
             errors.append(_error(replay.outputs, self._reference.outputs))
             samples, _ = replay.times(repeats)
-            own = [times for call, times in zip(replay.calls, samples, strict=True) if call.kernel == chosen.name]
+            own = [times for launch, times in zip(replay.launches, samples, strict=True) if launch.kernel == chosen.name]
             seconds_in_place, whole = [sum(rounds) for rounds in zip(*own, strict=True)], [sum(rounds) for rounds in zip(*samples, strict=True)]
         return Evaluation(chosen, tuple(seconds_alone), tuple(seconds_in_place), tuple(whole), max(errors))
 
@@ -206,7 +206,7 @@ class KernelBench:
 
     def _replay(self, native: _Native, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray], weights: np.ndarray) -> Replay:
         return Replay(
-            native.calls, native.objects, inputs=inputs, outputs=outputs, weights=weights, workspace_bytes=native.workspace_bytes,
+            native.launches, native.objects, inputs=inputs, outputs=outputs, weights=weights, workspace_bytes=native.workspace_bytes,
             threads=self.threads,
         )  # fmt: skip
 
@@ -214,12 +214,12 @@ class KernelBench:
         """What the first launch of a kernel reads in the model, and what it gives there, in memory of their own."""
         inputs, outputs = self._lowered_types(kernel)
         replay = self._replay(self._chosen, self._inputs, self._empty_outputs(), self._arena)
-        first = next(i for i, call in enumerate(replay.calls) if call.kernel == kernel.name)
-        call = replay.calls[first]
+        first = next(i for i, launch in enumerate(replay.launches) if launch.kernel == kernel.name)
+        launch = replay.launches[first]
         replay.run(0, first)
-        read = [_copy(replay.bytes(source), info) for source, info in zip(call.sources, inputs, strict=True)]
+        read = [_copy(replay.bytes(source), info) for source, info in zip(launch.sources, inputs, strict=True)]
         replay.run(first, first + 1)
-        return read, [_copy(replay.bytes(target), info) for target, info in zip(call.destinations, outputs, strict=True)]
+        return read, [_copy(replay.bytes(target), info) for target, info in zip(launch.destinations, outputs, strict=True)]
 
     def _lowered_types(self, kernel: Kernel) -> tuple[list[TensorInfo], list[TensorInfo]]:
         module = self._read(self._text(kernel, None, only=True), WeightTable())
@@ -243,13 +243,13 @@ class KernelBench:
         """Code for a module at level scheduled: of each function that is not there yet, or of one `only`."""
         descend(lowered, LLVMOnCPU.levels[0], keep=False)
         with lowered.module.context:
-            calls = kernel_calls(lowered.module.operation)
+            launches = kernel_launches(lowered.module.operation)
         workspace = lowered.info.workspace_bytes
         units = [unit for unit in LLVMOnCPU().units(lowered) if only in (None, unit.name)]
         new = [unit for unit in units if unit not in self._objects]
         made = compile_units(new)
         self._objects.update((unit, made[unit.name]) for unit in new)
-        return _Native(calls, {unit.name: self._objects[unit] for unit in units}, workspace)
+        return _Native(launches, {unit.name: self._objects[unit] for unit in units}, workspace)
 
 
 def _replace(function: ir.Operation, kernel: Kernel, schedule: Schedule, model: Lowered) -> None:

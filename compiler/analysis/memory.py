@@ -1,9 +1,9 @@
-"""The memory plan of a model: what lies where, and when. Read from the calls of @main, so it is what runs, not what was meant to."""
+"""The memory plan of a model: what lies where, and when. It is read from the launches in @main, so it shows what runs, not what was intended."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from stepwell.analysis.calls import Call, Operand, kernel_calls
+from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import IRError
@@ -13,7 +13,7 @@ from stepwell.passes.framework.rewriting import find_function
 
 @dataclass(eq=False)
 class Buffer:
-    """A stretch of memory from the call that writes it to the last that reads it; steps are the numbers of calls in @main."""
+    """A piece of memory from the launch that writes it to the last one that reads it, as their numbers in @main."""
 
     where: Operand
     first: int
@@ -22,7 +22,7 @@ class Buffer:
     nodes: tuple[str, ...]
     scratch: bool = False
     in_place_of: "Buffer | None" = None
-    """The buffer that the call read and overwrote."""
+    """The buffer that the launch read and overwrote."""
     joined: Operand | None = None
     """What it is a part of for who reads it together with others: the result of a concatenation."""
     read_as: set[str] = field(default_factory=set)
@@ -33,7 +33,7 @@ class Buffer:
 class MemoryPlan:
     """All buffers, inputs first, then in the order of their first step. Sizes are in bytes."""
 
-    calls: list[Call]
+    launches: list[KernelLaunch]
     buffers: list[Buffer]
     names: list[str]
     """Of the arguments of @main: inputs, outputs."""
@@ -60,7 +60,7 @@ class MemoryPlan:
 def memory_plan(module: ir.Operation) -> MemoryPlan:
     """The plan of a module at level affine.
 
-    Raises IRError where a call reads bytes of the workspace or of an output that no call wrote, or that another one overwrote.
+    Raises IRError if a launch reads bytes of the workspace or of an output that no launch wrote, or that another one overwrote.
     """
     main = find_function(module, "main")
     arguments = ValueInfo.arguments(main)
@@ -70,12 +70,12 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
     if len(sizes) != 2:
         raise IRError(f"@main is expected to end in weights and workspace, arguments with {ValueInfo.byte_count.name}")
     names = ValueInfo.names(arguments[:-2], "argument ")
-    calls = kernel_calls(module)
-    outputs = {destination.argument for call in calls for destination in call.destinations}
+    launches = kernel_launches(module)
+    outputs = {destination.argument for launch in launches for destination in launch.destinations}
     inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]
-    buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(calls), key=lambda b: b.first)]
+    buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(launches), key=lambda b: b.first)]
     workspace = [b for b in buffers if b.where.argument == count - 1]
-    return MemoryPlan(calls, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(calls)))
+    return MemoryPlan(launches, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(launches)))
 
 
 def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
@@ -95,24 +95,24 @@ def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
 
 
 class _Reader:
-    """Goes through the calls and keeps, for each argument of @main, the buffers whose content is there now."""
+    """Goes through the launches and keeps, for each argument of @main, the buffers that it holds now."""
 
     def __init__(self, inputs: Sequence[Buffer], weights: int) -> None:
         self.content = {buffer.where.argument: [buffer] for buffer in inputs}
         self.weights = weights
 
-    def buffers(self, calls: Sequence[Call]) -> Iterator[Buffer]:
-        """What each call writes."""
-        for step, call in enumerate(calls):
-            read = [b for source in call.sources if source.argument != self.weights for b in self._read(source, call, step)]
-            if call.scratch is not None:
-                yield self._write(Buffer(call.scratch, step, step, call.kernel, call.nodes, scratch=True))
-            for destination in call.destinations:
-                made = Buffer(destination, step, step, call.kernel, call.nodes)
+    def buffers(self, launches: Sequence[KernelLaunch]) -> Iterator[Buffer]:
+        """The buffers that each launch writes."""
+        for step, launch in enumerate(launches):
+            read = [b for source in launch.sources if source.argument != self.weights for b in self._read(source, launch, step)]
+            if launch.scratch is not None:
+                yield self._write(Buffer(launch.scratch, step, step, launch.kernel, launch.nodes, scratch=True))
+            for destination in launch.destinations:
+                made = Buffer(destination, step, step, launch.kernel, launch.nodes)
                 made.in_place_of = next((b for b in read if b.where.overlaps(made.where)), None)
                 yield self._write(made)
 
-    def _read(self, source: Operand, call: Call, step: int) -> list[Buffer]:
+    def _read(self, source: Operand, launch: KernelLaunch, step: int) -> list[Buffer]:
         """The buffers that a source consists of, which live until now at least."""
         found = sorted((b for b in self.content.get(source.argument, []) if b.where.overlaps(source)), key=lambda b: b.where.offset)
         reached = source.offset
@@ -126,7 +126,7 @@ class _Reader:
             elif source.type != buffer.where.type:
                 buffer.read_as.add(source.type)
         if reached < source.end:
-            raise IRError(f"call {step} of @{call.kernel} reads {source.type} at byte {source.offset}, but byte {reached} is not written then")
+            raise IRError(f"call {step} of @{launch.kernel} reads {source.type} at byte {source.offset}, but byte {reached} is not written then")
         return found
 
     def _write(self, buffer: Buffer) -> Buffer:

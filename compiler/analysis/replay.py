@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from stepwell.analysis.calls import Call, Operand, kernel_calls
+from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
 from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.support.errors import CodegenError, InputError
 from stepwell.runtime.buffers import address, aligned_empty
@@ -15,37 +15,37 @@ from stepwell.runtime.loader import load
 from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.openmp import openmp
 
-Launch = Callable[[], None]
+Runner = Callable[[], None]
 
 
 class Replay:
-    """A model's calls, bound to memory of their own.
+    """A model's kernel launches, bound to memory of their own.
 
     `inputs`, `outputs` (those that tell how far indices reach behind the model's own), `weights` and a workspace are the arguments of `@main`;
-    `objects` is the code of `main` and of each kernel. In order, each call finds the caches as it does in the model, and data that is real:
-    a kernel run again and again on its own result would drift towards infinities or denormal numbers.
+    `objects` is the code of `main` and of each kernel. Run in order, each launch finds the caches as in the model, and real data:
+    a kernel that runs again and again on its own result would drift towards infinities or denormal numbers.
     """
 
     def __init__(
-        self, calls: Sequence[Call], objects: Mapping[str, bytes], *, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
+        self, launches: Sequence[KernelLaunch], objects: Mapping[str, bytes], *, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray],
         weights: np.ndarray, workspace_bytes: int, threads: int,
     ) -> None:  # fmt: skip
-        self.calls = tuple(calls)
+        self.launches = tuple(launches)
         self.inputs, self.outputs, self.weights, self.workspace = tuple(inputs), tuple(outputs), weights, aligned_empty(workspace_bytes)
         self.arrays = (*self.inputs, *self.outputs, weights, self.workspace)
         self.threads = threads
         self._code = load(objects, exports=list(objects))
         addresses = [address(array) for array in self.arrays]
-        self._launches = [self._bind(call, addresses) for call in calls]
+        self._runners = [self._bind(launch, addresses) for launch in launches]
 
-    def _bind(self, call: Call, addresses: Sequence[int]) -> Launch:
-        function = self._code.function(call.kernel, len(call.operands))
-        operands = [addresses[operand.argument] + operand.offset for operand in call.operands]
+    def _bind(self, launch: KernelLaunch, addresses: Sequence[int]) -> Runner:
+        function = self._code.function(launch.kernel, len(launch.operands))
+        operands = [addresses[operand.argument] + operand.offset for operand in launch.operands]
         return lambda: function(*operands)
 
     @staticmethod
     def of(model: CompiledModel, inputs: Mapping[str, np.ndarray], threads: int | None = None) -> "Replay":
-        """The calls of a compiled model, on these inputs by name. Raises InputError for a model that is no native code, or without these inputs.
+        """The launches of a compiled model, on these inputs by name. Raises InputError for a model that is not native code, or other inputs.
 
         Raises IRError for a @main that is more than a list of calls.
         """
@@ -56,13 +56,13 @@ class Replay:
         # Outputs and workspace of its own, so that the replay cannot find there what it fails to compute.
         outputs = [*map(np.zeros_like, want.values()), *model.checks.parts(model.checks.buffer())]
         return Replay(
-            calls_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights,
+            launches_of(model.ir("affine")), model.objects, inputs=given, outputs=outputs, weights=model.weights,
             workspace_bytes=model.memory.workspace_bytes, threads=threads or model.threads,
         )  # fmt: skip
 
     @contextmanager
     def on_threads(self) -> "Iterator[None]":
-        """Have the calls inside of the block use as many threads as the replay is for."""
+        """Have launches inside the block use as many threads as the replay is for."""
         runtime = openmp()
         before = runtime.set_threads(self.threads) if runtime is not None else None
         try:
@@ -72,15 +72,15 @@ class Replay:
                 runtime.set_threads(before)
 
     def run(self, first: int = 0, end: int | None = None) -> None:
-        """The calls from `first` to before `end`, once."""
+        """Run the launches from `first` to before `end`, once."""
         with self.on_threads():
-            for launch in self._launches[first:end]:
-                launch()
+            for run in self._runners[first:end]:
+                run()
 
-    def times(self, repeats: int, beside: Launch | None = None) -> tuple[list[list[float]], list[float]]:
-        """Seconds of each call, in turns with the whole model if `beside` runs that: `repeats` times each."""
+    def times(self, repeats: int, beside: Runner | None = None) -> tuple[list[list[float]], list[float]]:
+        """Seconds of each launch, `repeats` times each; in turns with `beside`, which runs the whole model, if given."""
         clock = time.perf_counter
-        samples: list[list[float]] = [[] for _ in self._launches]
+        samples: list[list[float]] = [[] for _ in self._runners]
         whole = []
         with self.on_threads():
             for _ in range(max(1, repeats)):
@@ -88,16 +88,16 @@ class Replay:
                     start = clock()
                     beside()
                     whole.append(clock() - start)
-                for launch, seconds in zip(self._launches, samples, strict=True):
+                for run, seconds in zip(self._runners, samples, strict=True):
                     start = clock()
-                    launch()
+                    run()
                     seconds.append(clock() - start)
         return samples, whole
 
     def alone(self, index: int, repeats: int) -> list[float]:
-        """Seconds of one call, run again and again: what it reads is in the caches. What it overwrites of that is put back before each."""
-        call, launch, clock = self.calls[index], self._launches[index], time.perf_counter
-        own = [source for source in call.sources if any(source.overlaps(target) for target in call.destinations)]
+        """Seconds of one launch, run again and again with its inputs in the caches; inputs that it overwrites are restored before each."""
+        launch, run, clock = self.launches[index], self._runners[index], time.perf_counter
+        own = [source for source in launch.sources if any(source.overlaps(target) for target in launch.destinations)]
         kept = [self.bytes(source).copy() for source in own]
         seconds = []
         with self.on_threads():
@@ -105,7 +105,7 @@ class Replay:
                 for source, content in zip(own, kept, strict=True):
                     self.bytes(source)[:] = content
                 start = clock()
-                launch()
+                run()
                 if number:  # the first one warms up
                     seconds.append(clock() - start)
         return seconds
@@ -114,8 +114,8 @@ class Replay:
         """The memory of an operand."""
         return self.arrays[operand.argument].reshape(-1).view(np.uint8)[operand.offset : operand.end]
 
-    def main(self) -> Launch:
-        """What runs the whole of `@main`, in memory of its own beside that of the calls."""
+    def main(self) -> Runner:
+        """A function that runs all of `@main`, in memory of its own."""
         arrays = [*self.inputs, *map(np.zeros_like, self.outputs), self.weights, aligned_empty(self.workspace.nbytes)]
         function, addresses = self._code.packed_function("main", len(arrays)), [address(array) for array in arrays]
 
@@ -126,15 +126,15 @@ class Replay:
         return run
 
 
-def calls_of(text: str) -> list[Call]:
-    """The calls of @main, from the text of a model at level affine. Raises IRError for a @main that is more than a list of calls."""
+def launches_of(text: str) -> list[KernelLaunch]:
+    """The launches in @main, from the text of a model at level affine. Raises IRError for a @main that is more than a list of calls."""
     context = make_context()
     with context:
-        return kernel_calls(parse_module(text, context, "affine").operation)
+        return kernel_launches(parse_module(text, context, "affine").operation)
 
 
 def check_same(got: Sequence[np.ndarray], expected: Sequence[np.ndarray]) -> None:
-    """Raise CodegenError unless a replay gave what the model gives, bit by bit: its times would be of other work. More outputs are hidden ones."""
+    """Raise CodegenError unless a replay gave what the model gives, bit by bit. Outputs beyond `expected` are hidden ones."""
     for mine, other in zip(got, expected, strict=False):
         if not np.array_equal(mine, other, equal_nan=mine.dtype.kind == "f"):
-            raise CodegenError("the replayed calls give another result than the model: their times would not be of the same work")
+            raise CodegenError("the replayed launches give another result than the model: their times would be of other work")

@@ -1,1 +1,1 @@
-"""What is kept of compiled models on disk, and the keys it is found by."""
+"""The cache of compiled models and kernels on disk, and its keys."""

@@ -66,13 +66,13 @@ class Kept:
 class Cache:
     """Entries of several kinds by key (hexadecimal digits) in a folder, at most `limit` bytes of them.
 
-    A file is written under another name and then renamed, so that what is there is whole; it ends in a digest of its kind, key and
-    content, and one that does not fit (the disk or the machine failed, somebody edited or moved it) is taken away and counts as not
-    there. What is read lies in memory of its own: nothing that happens to the file later matters. Processes need no lock: whoever
-    renames last wins, and both have written the same. A folder that cannot be written to is read all the same.
+    A file is written under another name and then renamed, so entries are always complete. It ends in a digest of its kind, key and
+    content; a file that does not match (the disk or the machine failed, somebody edited or moved it) is removed and counts as
+    missing. Content is read into memory of its own, so later changes of the file do not matter. Processes need no lock: the last
+    rename wins, and both have written the same. A read-only folder can still be read.
 
-    What is in here is run as code. So nothing is read from or written to a folder that others own (the superuser excepted) or may
-    write to, links inside of it are not followed, and only plain files are opened.
+    Entries are run as code. So a folder that others own (except the superuser) or may write to is neither read nor
+    written, links in it are not followed, and only plain files are opened.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
@@ -103,7 +103,7 @@ class Cache:
         return sorted(found, key=lambda entry: entry.used)
 
     def trim(self) -> int:
-        """Take the least recently used entries away until the rest is within the limit; returns how many went."""
+        """Remove the least recently used entries until the rest is within the limit; returns how many were removed."""
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - self.limit
         removed = 0
@@ -119,7 +119,7 @@ class Cache:
         return removed
 
     def clear(self) -> tuple[int, int]:
-        """Take everything away, also what other releases left; returns the number of entries and of bytes.
+        """Remove everything, also entries of other releases; returns the number of entries and of bytes.
 
         Raises OSError if something cannot be removed, InputError if the folder is not one to work in.
         """
@@ -133,7 +133,7 @@ class Cache:
         return len(files), sum(size for _, size, _ in files)
 
     def refused(self) -> str | None:
-        """Why the folder, or one inside of it, must not be used; None if nothing speaks against it."""
+        """Why the folder, or one in it, must not be used; None if it may be."""
         for names in ((), _FORMATS[-1:], *((_FORMATS[-1], kind) for kind in (*KINDS, "new"))):
             try:
                 os.close(self._open_folder(names))
@@ -195,7 +195,7 @@ class Cache:
             os.close(top)
 
     def _remove(self, path: Path, *, loudly: bool = False) -> None:
-        """Take a file away. What fails is told only `loudly`: it is gone, or we may not."""
+        """Remove a file. Failures (it is gone, or permission is missing) raise only if `loudly`."""
         try:
             folder = self._open_folder(path.relative_to(self.folder).parts[:-1])
             try:

@@ -56,13 +56,13 @@ def file_digest(path: Path) -> bytes | None:
         return None
 
 
-def everything(target: str | Target) -> str | None:
-    """A key of all that a model's code depends on beside the model and its options; None if that cannot be told."""
+def toolchain_key(target: str | Target) -> str | None:
+    """The toolchain key: all that a model's code depends on beside the model and its options. None if that cannot be told."""
     return _key("model", _ALL, target)
 
 
 def code_generation(target: Target) -> str | None:
-    """As `everything`, for the code of a kernel whose IR and pipeline are given: changes to other passes of ours do not change it."""
+    """The toolchain key for the code of one kernel whose IR and pipeline are given: our other passes have no part in it."""
     return _key("object", _CODE_GENERATION, target)
 
 
@@ -70,7 +70,7 @@ def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target)
     sources, extensions = _sources(patterns), _extensions(code_generation=kind == "object")
     if sources is None or extensions is None:
         return None
-    return key_of(kind, sources, extensions, *_surroundings(), described(target))
+    return key_of(kind, sources, extensions, *_toolchain(), described(target))
 
 
 def described(target: str | Target) -> str:
@@ -82,8 +82,8 @@ def described(target: str | Target) -> str:
 
 
 @cache
-def _surroundings() -> tuple[str, ...]:
-    """Versions, the OpenMP runtime and the machine, for which the code is where the target does not ask for less."""
+def _toolchain() -> tuple[str, ...]:
+    """Versions of libraries, the OpenMP runtime, and the machine, which code is made for unless the target asks for less."""
     runtime = openmp()
     versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())

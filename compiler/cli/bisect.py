@@ -11,10 +11,10 @@ from stepwell.cli.session import Session, add_model_options
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
 
-DESCRIPTION = """Find the pass, then the kernel or op, from which on a model gives other results than its ops mean.
+DESCRIPTION = """Find the pass, then the kernel or op, that makes a model's results differ from the definitions of its ops.
 
-The IR between passes is run by what it means, down to the last level that has a meaning; then the code of each kernel is compared with
-that. Exit status: 0 nothing is wrong, 1 something is (or the model is at fault), 2 the command line is at fault."""
+The IR between passes is interpreted, down to the last level for which that is possible; then the code of each kernel is compared with
+the interpretation. Exit status: 0 nothing is wrong, 1 something is (or the model is at fault), 2 the command line is at fault."""
 
 
 def add_options(parser: Parser) -> None:
@@ -24,7 +24,7 @@ def add_options(parser: Parser) -> None:
     add("--input", action="append", default=[], metavar="NAME=DATA", help=HELP)
     add("--seed", type=number(0, 2**31), default=0, metavar="N", help="what the random data of other inputs begin with (default: 0)")
     add("--threads", type=number(1, MAX_THREADS), metavar="N", help="how many cores the code uses (default: all)")
-    add("--tolerance", type=float, metavar="X", help="how far results may be apart, as a share of their scale (default: by their type)")
+    add("--tolerance", type=float, metavar="X", help="how far results may be apart, relative to their scale (default: by their type)")
 
 
 def run(options: argparse.Namespace) -> int:

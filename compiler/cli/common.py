@@ -1,4 +1,4 @@
-"""What both command lines share: how errors end a program, options that several commands have."""
+"""Common parts of both command lines: how errors end a program, options that several commands have."""
 
 import argparse
 import itertools
@@ -25,7 +25,7 @@ class UsageError(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser without abbreviations, so that a new option never changes what an old command line means."""
+    """An argument parser without abbreviations, so that a new option never changes the meaning of an old command line."""
 
     def __init__(self, **options: Any) -> None:
         self.option_names: set[str] = set()
@@ -58,7 +58,7 @@ def parse_limits(texts: list[str]) -> Limits:
 
 
 def check_target(name: str | None) -> None:
-    """Raise UsageError unless `--target`, if it is given, names a target: said once plugins, which may bring some, are loaded."""
+    """Raise UsageError unless `--target`, if given, names a target; called after plugins, which may register some, are loaded."""
     try:
         check_name("host" if name is None else name)
     except InputError as error:
@@ -66,7 +66,7 @@ def check_target(name: str | None) -> None:
 
 
 def check_backend(name: str) -> None:
-    """Raise UsageError unless `--backend` names a backend: said once plugins, which may bring some, are loaded."""
+    """Raise UsageError unless `--backend` names a backend; called after plugins, which may register some, are loaded."""
     try:
         backends.check_backend(name)
     except InputError as error:
@@ -175,7 +175,7 @@ def _prepare_streams() -> None:
 
 
 def report(program: str, error: Exception, *, show_traceback: bool = False) -> int:
-    """Tell the user of an error in one line; returns the exit status."""
+    """Print an error as one line; returns the exit status."""
     with suppress(OSError):  # standard error may be as full as anything
         if show_traceback or os.environ.get("STEPWELL_TRACEBACK") == "1":
             traceback.print_exception(error)

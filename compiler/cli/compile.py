@@ -1,4 +1,4 @@
-"""stepwell compile: writes a model at a level of the stair, or what is made of the last one."""
+"""stepwell compile: writes a model at a level of IR, or what code generation makes of it."""
 
 import argparse
 import sys
@@ -16,7 +16,7 @@ from stepwell.passes.framework.levels import LEVELS
 if TYPE_CHECKING:
     from stepwell.driver.lowered import Lowered
 
-DESCRIPTION = "Compile a model as far as a level of the stair and write what is there. Weights go to FILE.safetensors beside IR."
+DESCRIPTION = "Compile a model down to a level and write the result. Weights go to FILE.safetensors beside IR."
 STDOUT = "-"
 
 
@@ -62,7 +62,7 @@ def _write_ir(lowered: "Lowered", output: str) -> None:
 
 
 def emits(backend: Backend) -> tuple[str, ...]:
-    """What can be written of a model with a backend: the levels down to the one that it makes code from, and what it makes of that."""
+    """What can be written for a model with a backend: the levels down to the one that code is made from, and the backend's outputs."""
     levels = LEVELS[: LEVELS.index(backend.levels[-1]) + 1]
     return (*levels, *backend.translations(), *backend.listings(), *backend.files())
 

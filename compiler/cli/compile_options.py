@@ -1,4 +1,4 @@
-"""The options of every command that compiles, and the `CompileOptions` that they say."""
+"""The options of every command that compiles, and the `CompileOptions` made from them."""
 
 import argparse
 import shlex
@@ -70,7 +70,7 @@ def load_plugins(options: argparse.Namespace) -> None:
 
 
 def compile_options(options: argparse.Namespace) -> CompileOptions:
-    """What the command line says of how to compile, once plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
+    """The `CompileOptions` of the command line; call it after plugins are loaded. Raises UsageError, and StepwellError for wrong files."""
     check_target(options.target)
     check_backend(options.backend)
     made = CompileOptions(
@@ -106,7 +106,7 @@ def given_pipeline(options: argparse.Namespace) -> "Pipeline | None":
 
 
 def plugin_flags(options: argparse.Namespace) -> list[tuple[str, str]]:
-    """The options of both tools that say what a pass may do, where they are given."""
+    """The options of both tools that say what a pass may do, if given."""
     flags = [*(("--load", file) for file in options.load), *(("--limit", text) for text in options.limit)]
     return [*flags, ("--target", options.target)] if options.target is not None else flags
 

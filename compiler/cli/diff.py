@@ -1,11 +1,11 @@
-"""stepwell diff: shows how the IR of two files differs, numbers of values and locations aside."""
+"""stepwell diff: shows how the IR of two files differs, ignoring numbers of values and locations."""
 
 import argparse
 
 from stepwell.cli.common import FAULT, OK, Parser, number, write_text
 from stepwell.cli.compile_options import add_common_options, load_plugins
 
-DESCRIPTION = """Show how the IR of two files differs, function by function. Numbers of values, labels of blocks and locations make no difference.
+DESCRIPTION = """Show how the IR of two files differs, function by function, ignoring numbers of values, labels of blocks and locations.
 
 Exit status: 0 no difference, 1 a difference (or a file is at fault), 2 the command line is at fault."""
 

@@ -1,4 +1,4 @@
-"""How the `stepwell` command shows things: tables on standard output, progress on standard error."""
+"""Output of the `stepwell` command: tables on standard output, progress on standard error."""
 
 import sys
 from collections.abc import Mapping, Sequence

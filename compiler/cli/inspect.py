@@ -1,4 +1,4 @@
-"""stepwell inspect: shows what a model consists of, and all that is not supported."""
+"""stepwell inspect: shows what a model consists of, and everything in it that is not supported."""
 
 import argparse
 import collections

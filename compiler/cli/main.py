@@ -8,7 +8,7 @@ from stepwell.cli.common import OK, Parser, apart_from_explain, command_line, gu
 
 COMMANDS = {
     "run": "compile a model, run it, show its outputs; check and time it",
-    "compile": "write a model at a level of the stair, or as LLVM IR, assembly or an object",
+    "compile": "write a model at a level of IR, or as LLVM IR, assembly or an object",
     "inspect": "show a model's inputs, outputs, operators, arithmetic and weights, and all that is not supported; or its plan of memory",
     "pipeline": "show the passes that a model goes through, and write them to a file to be edited",
     "bisect": "find the pass, then the kernel or op, that makes a model give other results",
@@ -16,7 +16,7 @@ COMMANDS = {
     "cache": "show what is kept of compiled models on disk, say where, or clear it",
 }
 
-DESCRIPTION = """A deep learning compiler: ONNX models down the stair of graph, linalg, affine and llvm to native code.
+DESCRIPTION = """A deep learning compiler: ONNX models through levels of IR (graph, linalg, affine, llvm) to native code.
 
 Exit status: 0 fine, 1 the model or the data is at fault, 2 the command line is."""
 

@@ -27,7 +27,7 @@ def show_memory(plan: "MemoryPlan") -> None:
     out = console(sys.stdout)
     lines = drawing(plan, ROWS, min(COLUMNS, out.width - 10))
     if lines:
-        out.print(f"workspace over {plural(len(plan.calls), 'call')} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, calls to the right")
+        out.print(f"workspace over {plural(len(plan.launches), 'call')} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, calls to the right")
         for line in lines:
             out.print(line)
         out.print()
@@ -36,7 +36,7 @@ def show_memory(plan: "MemoryPlan") -> None:
 
 def drawing(plan: "MemoryPlan", rows: int, columns: int) -> list[str]:
     """The workspace over time, offset 0 at the bottom: a column for one or several calls, a row for a stretch of bytes."""
-    steps, size = len(plan.calls), plan.workspace_bytes
+    steps, size = len(plan.launches), plan.workspace_bytes
     if not steps or not size or columns < 1:
         return []
     per_column = -(-steps // columns)
@@ -56,7 +56,7 @@ def _show_totals(plan: "MemoryPlan") -> None:
     from stepwell.passes.bufferize.bufferize import COPY
 
     busiest = max(range(len(plan.live)), key=plan.live.__getitem__, default=None)
-    where = f" (call {busiest}, {plan.calls[busiest].kernel})" if busiest is not None else ""
+    where = f" (call {busiest}, {plan.launches[busiest].kernel})" if busiest is not None else ""
     print(f"workspace: {plan.workspace_bytes} bytes, {plan.ratio:.3f} times the {plan.lower_bound} that live at the busiest call{where}")
     held = [b for b in plan.buffers if plan.is_in_workspace(b)]
     print(f"without sharing memory its buffers would take {quantity(sum(b.where.size for b in held), 'B')}")
@@ -66,7 +66,7 @@ def _show_totals(plan: "MemoryPlan") -> None:
         print(f"{kind}: {quantity(sum(b.where.size for b in some), 'B')} in the caller's arrays")
     results = [b for b in plan.buffers if b.kernel and not b.scratch]
     in_place, joined = sum(b.in_place_of is not None for b in results), sum(b.joined is not None for b in results)
-    copied = sum(call.kernel.startswith(COPY) for call in plan.calls)
+    copied = sum(launch.kernel.startswith(COPY) for launch in plan.launches)
     kinds = f"{in_place} in place of what they are computed from, {joined} in their place of a larger one, {copied} plainly copied"
     print(f"{plural(len(results), 'result')}: {kinds}")
 

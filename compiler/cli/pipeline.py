@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
             own = [*_measures(measured.get((s, i)))] if measured else []
             where = "".join(f"{name}(" for name in step.path) + step.name + ")" * len(step.path)
             values = option_values(cls, step.element.options) if cls is not None else _written(step.element.options)
-            switches = ", ".join(cls.techniques) if cls is not None else ""
+            switches = ", ".join(cls.switches) if cls is not None else ""
             by = _by(cls.__module__) if cls is not None else "MLIR"
             rows.append([where, *own, values, summary(cls) if cls is not None else upstream_summary(step.name), switches, by])
             if stage.cut == i + 1:

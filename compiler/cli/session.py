@@ -1,4 +1,4 @@
-"""What `run` and `compile` share: their options, where the model comes from, what watches the passes."""
+"""Common parts of `run` and `compile`: options, the source of the model, instrumentation."""
 
 import argparse
 import sys
@@ -39,7 +39,7 @@ def add_model_options(parser: Parser) -> None:
 
 @dataclass
 class Session:
-    """One command's way from a model to IR or code, watched as its options say."""
+    """One command's compilation, with the instrumentation that its options ask for."""
 
     options: argparse.Namespace
     progress: Progress = field(default_factory=Progress)
@@ -81,7 +81,7 @@ class Session:
                 sys.stderr.write(statistics_text(counts.counts))
 
     def _flags(self) -> "Flags":
-        """What the commands need that are written to dumped files."""
+        """The options of the commands that are written to dumped files."""
         from stepwell.passes.framework.instrumentation import Flags
 
         def run(level: str) -> str:
@@ -108,7 +108,7 @@ class Session:
         if self.options.start is not None:
             first, last = LEVELS.index(self.options.start), LEVELS.index(level)
             if last < first:
-                raise UsageError(f"--emit {level} lies above --from {self.options.start}: data goes down the stair only")
+                raise UsageError(f"--emit {level} lies above --from {self.options.start}: models are only lowered")
         with self.watched() as instrumentation:
             if self.options.start is None:
                 how = replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})})

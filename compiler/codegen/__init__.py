@@ -1,1 +1,1 @@
-"""Machine code: objects out of llvm-dialect modules, by processes of their own, and disassembly."""
+"""Machine code: compiles llvm-dialect modules to objects in separate processes, and disassembles them."""

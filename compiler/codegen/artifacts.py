@@ -1,4 +1,4 @@
-"""What can be read out of compiled code: LLVM IR, disassembly with node names, one object for the whole model."""
+"""Readable artifacts of compiled code: LLVM IR, disassembly with node names, one object for the whole model."""
 
 from collections.abc import Mapping, Sequence
 

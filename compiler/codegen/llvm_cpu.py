@@ -1,4 +1,4 @@
-"""The backend that is built in: machine code by LLVM for the CPU, an object for each function, linked in memory."""
+"""The built-in backend: machine code by LLVM for the CPU, an object for each function, linked in memory."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @register_backend(DEFAULT)
 class LLVMOnCPU(Backend):
-    """Code is made from the level llvm, or from affine: then each function is taken down by itself, in processes beside each other."""
+    """Code generation starts at the level llvm, or at affine: then each function is lowered separately, in parallel processes."""
 
     levels = LEVELS[-2:]
     description = "machine code by LLVM for the CPU"
 
     def pipeline(self, target: "str | Target") -> str:
-        """Without an OpenMP runtime loops that run on threads are plain ones."""
+        """Without an OpenMP runtime, parallel loops become sequential ones."""
         text = CPU
         for name in () if openmp() is not None else WITH_OPENMP:
             text = text.replace(f"{name}, ", "").replace(f"{name},", "")

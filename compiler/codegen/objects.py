@@ -25,16 +25,16 @@ _NOWHERE = 0x1000
 
 @dataclass(frozen=True)
 class Unit:
-    """What one object is compiled from: plain data, so that it can be hashed, kept and sent to another process."""
+    """The input of one object: plain data, so that it can be hashed, stored and sent to another process."""
 
     name: str
     """The function that the object defines."""
     bytecode: bytes
     """The module as MLIR bytecode, locations included: the function, its private helpers and constants, declarations of its callees."""
     pipeline: str = ""
-    """The passes that it still has to go through down to the llvm dialect."""
+    """The remaining passes down to the llvm dialect."""
     target: Target | None = None
-    """What these passes lower for."""
+    """The target of these passes."""
 
 
 def split_module(module: ir.Module, pipeline: str = "", target: Target | None = None) -> list[Unit]:

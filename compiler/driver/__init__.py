@@ -1,1 +1,1 @@
-"""From a model to code: the levels and the pipelines between them, lowering, compiling, what is kept of a compiled model."""
+"""The driver: pipelines, lowering, compilation, snapshots, and the artifacts of a compiled model."""

@@ -1,4 +1,4 @@
-"""What the public functions take: each argument is checked by its name, and what Python or the system raise comes out as a StepwellError."""
+"""Checks of the public functions' arguments, by name; exceptions of Python and the system become StepwellErrors."""
 
 import functools
 import inspect
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Have a public function check what it is given, by the names of its parameters.
+    """Decorator: a public function checks its arguments by the names of its parameters.
 
     It then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError where the machine gives it
     no memory, stack or file.

@@ -1,4 +1,4 @@
-"""What a compiled model is made of: put together to run, kept in the cache, found there again."""
+"""The artifact of a compiled model: assembled to run, stored in the cache, and loaded from it."""
 
 import json
 import time
@@ -23,7 +23,7 @@ Infos = Sequence[TensorInfo]
 
 @dataclass
 class Artifact:
-    """All that running a model takes. The keys say where the cache has its code (by name) and its weights, if it has them."""
+    """Everything that running a model needs. The keys say where the cache has its code (by name) and its weights, if it has them."""
 
     inputs: Infos
     outputs: Infos
@@ -41,14 +41,14 @@ class Artifact:
 
 @dataclass
 class Signature:
-    """What is known of a model with free dimensions before it is given shapes."""
+    """The inputs and outputs of a model with free dimensions, before it has shapes."""
 
     inputs: Infos
     outputs: Infos
 
 
-def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
-    """Load the code of a model and make it ready to run. `texts` gives its IR by level; what its backend can show of code is added to them.
+def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
+    """Load the code of a model and make it ready to run. `snapshots` gives its IR by level; the listings of its backend are added to them.
 
     The time it takes counts towards the last of the `timings`.
     """
@@ -60,7 +60,7 @@ def assemble(artifact: Artifact, *, threads: int | None, texts: Mapping[str, Cal
     listings = {name: partial(show, artifact) for name, show in backend.listings().items()}
     return CompiledModel(
         inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, weights=weights, workspace_bytes=artifact.workspace_bytes,
-        texts={**texts, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
+        snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""What a backend is: the way down from linalg, code, and what runs it. Subclass `Backend`, and register it."""
+"""The interface of backends: pipeline, code generation, loading and execution. Subclass `Backend`, and register it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,20 +41,20 @@ class Backend:
     """What it is, in a line."""
 
     def pipeline(self, target: "str | Target") -> str:
-        """The text of the pipeline that models go through by default; stages below the last of `levels` are not gone through."""
+        """The text of the default pipeline; stages below the last of `levels` do not run."""
         return CPU
 
     def check_target(self, target: "str | Target") -> None:
         """Raise InputError for a machine that the backend makes no code for."""
 
     def prepare(self) -> None:
-        """Begin what takes a while and is needed for code, beside the passes that are still to come."""
+        """Start slow preparations for code generation, in parallel with the remaining passes."""
 
     def generate(self, lowered: "Lowered", store: "Cache | None", reached: Callable[[], None]) -> Code:
         """Code for a model at one of `levels`, whose module may be used up.
 
-        `store` is the cache, for who keeps parts of the code; the driver keeps the rest. A backend that gets a model further down by itself
-        calls `reached` when it is at the last of its levels. Raises CodegenError, naming the function, for what it cannot translate.
+        `store` is the cache, for backends that store parts of the code themselves; the driver stores the rest. A backend that lowers a model further
+        itself calls `reached` at the last of its levels. Raises CodegenError, naming the function, for what it cannot translate.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Backends by name: the one that is built in, and those that plugins register. What compiles asks here for the one of its options."""
+"""The registry of backends: the built-in one, and those of plugins."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -16,7 +16,7 @@ B = TypeVar("B", bound=type[Any])
 
 
 class Described(Protocol):
-    """What options and pipelines ask of a backend; `stepwell.driver.backend.Backend` is the whole of it."""
+    """The part of a backend that options and pipelines use; `stepwell.driver.backend.Backend` is the whole interface."""
 
     name: str
     levels: Sequence[str]
@@ -50,7 +50,7 @@ def register_backend(name: str) -> Callable[[B], B]:
             raise InputError(f"backend '{name}': expected levels to make code from, among {below}, highest first; got {shown(cls.levels)}")
         cls.name = name
         _REGISTERED[name] = cls()
-        extension(cls)  # of no interest to who keeps parts of the code of another backend
+        extension(cls)  # it does not affect cached code of other backends
         return cls
 
     return add

@@ -1,4 +1,4 @@
-"""From a lowered model to code: its backend makes that, its weights are packed meanwhile."""
+"""From a lowered model to code: the backend makes it while the weights are packed."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +25,7 @@ from stepwell.runtime.buffers import arena_chunks, pack_arena
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
-"""The arena of all weights, once it is there: in memory, or in the cache."""
+"""The arena of all weights when it is ready: in memory, or in the cache."""
 
 
 @checked
@@ -49,17 +49,17 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     """
     threads = thread_count(threads)
     store = chosen_cache(cache)
-    texts: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
+    snapshots: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
     last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
 
     def read_again() -> Lowered:
-        return read_ir(texts[last](), last, lowered.weights, options=below)
+        return read_ir(snapshots[last](), last, lowered.weights, options=below)
 
-    again = Snapshots(last, read_again, lowered.options.backend) if last in texts else None
+    again = Snapshots(last, read_again, lowered.options.backend) if last in snapshots else None
     artifact = make_artifact(lowered, store, on_level, start_packing(lowered, None))
     if store is not None and artifact.object_keys:
         store.trim()
-    return assemble(artifact, threads=threads, texts={**(again.by_level() if again else {}), **texts}, timings=lowered.timings)
+    return assemble(artifact, threads=threads, snapshots={**(again.by_level() if again else {}), **snapshots}, timings=lowered.timings)
 
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:

@@ -1,4 +1,4 @@
-"""Compiling a model: from the cache if it is there, down the whole stair if not. Loads neither the bindings nor onnx before it must."""
+"""Compiling a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
 
 import os
 import time
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
-from stepwell.cache.fingerprint import everything, model_digest
+from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.support.errors import InputError, ModelError
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
@@ -40,14 +40,14 @@ def compile(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    How, is said by `options` or by its fields as keyword arguments: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
+    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
     `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
-    when it is first run; a `schedule` then is refused, as it is for one.
+    when it is first run; a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
-    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model that was found; with
-    `instrumentation`, which watches the passes, it is not looked for. Raises ModelError, UnsupportedError, LimitError or InputError with
-    one clear message if the model cannot be compiled, ResourceError if the machine does not give what it takes.
+    `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
+    `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
+    one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
     """
     begin = time.perf_counter()
     threads = thread_count(threads)
@@ -64,10 +64,10 @@ def compile(
             on_level("cache", timings["cache"])
     else:
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
-        if store is not None and key is not None and not request.is_outdated and everything(options.machine) == request.surroundings:
+        if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
             keep(store, key, made, files, request.folder)
     if isinstance(made, Artifact):
-        return assemble(made, threads=threads, texts=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
+        return assemble(made, threads=threads, snapshots=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
         model = compile(
@@ -81,15 +81,15 @@ def compile(
 
 
 class _Request:
-    """A model and how it is to be compiled: what the result depends on."""
+    """A model and its options: what the result depends on."""
 
     def __init__(self, source: Source, options: CompileOptions) -> None:
         self.source = source
         self.options = options
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
-        self.surroundings: str | None = None
-        """The key of what the result depends on beside the model and its options, as it was when `key` was called."""
+        self.toolchain: str | None = None
+        """The toolchain key, as it was when `key` was called."""
         self._stamp = self._file_stamp()
         self.digest: bytes | None = None
         """Of the model's bytes, when its key was made."""
@@ -98,10 +98,10 @@ class _Request:
 
     def key(self) -> str | None:
         """The key of the result in the cache; None where it cannot be told."""
-        self.surroundings, self.digest = everything(self.options.machine), model_digest(self.source)
-        if self.surroundings is None or self.digest is None:
+        self.toolchain, self.digest = toolchain_key(self.options.machine), model_digest(self.source)
+        if self.toolchain is None or self.digest is None:
             return None
-        return key_of(self.surroundings, self.digest, self.options.key())
+        return key_of(self.toolchain, self.digest, self.options.key())
 
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
@@ -140,7 +140,7 @@ class _Request:
         return artifact, lowered.timings, digests
 
     def start(self) -> "Lowered":
-        """The model at the top of the stair again. Raises ModelError if it is not what was compiled any more."""
+        """The model at the level graph again. Raises ModelError if it is not what was compiled any more."""
         with uninterrupted():
             from stepwell.driver.lowering import import_source, start
 

@@ -5,8 +5,8 @@ graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, block-channels, canonicalize, use-winograd,
-  use-panels, canonicalize, cse, remove-identities, narrow-products, check-lowerable, fuse-operators, outline-kernels
+  attach-target, convert-layout, canonicalize, use-winograd,
+  pack-matmul, canonicalize, cse, remove-identities, narrow-products, check-lowerable, fuse-operators, outline-kernels
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
@@ -32,4 +32,4 @@ llvm(
 """
 
 WITH_OPENMP = ("convert-scf-to-openmp", "convert-openmp-to-llvm")
-"""Its passes that make code for threads: where there is no OpenMP runtime it does without them."""
+"""Its passes that make code for threads; without an OpenMP runtime they are left out."""

@@ -18,9 +18,9 @@ _Key = tuple[tuple[int, ...], ...]
 class DynamicModel:
     """The interface of a `CompiledModel`, over one such model for each combination of input shapes.
 
-    `compile_shapes` compiles for the shapes of all inputs by name. At most `capacity` models are kept: the one that was not used for
-    the longest time goes first. Safe to call from several threads; shapes that another thread is compiling are waited for.
-    What is told about the code (`timings`, `kernels`, `memory`, `ir`) is about the model that was used last.
+    `compile_shapes` compiles for the shapes of all inputs by name. At most `capacity` models are kept; the least recently
+    used one is dropped first. Safe to call from several threads; a call waits for shapes that another thread is compiling.
+    `timings`, `kernels`, `memory` and `ir` are those of the model that was used last.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a kernel looks like at each level (docs/kernels.md), and the check that it does: plugins and people write kernels too."""
+"""Verifies the contract of kernels at each level (docs/kernels.md): plugins and people write kernels too."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,9 +22,9 @@ _END = "func.return"
 
 
 def kernel_problems(module: ir.Operation, level: str) -> list[str]:
-    """What is wrong with the kernels of a module that is at `level`, a line each, naming kernel, op and node; none where all keep the contract.
+    """The violations in the kernels of a module at `level`, a line each, naming kernel, op and node; none if all keep the contract.
 
-    It looks at ops of the levels above `affine`; of kernels there, and of loops, at their signatures only, for a walk would take too long.
+    Above `affine` it checks ops; from there on, and in loops, only signatures, since a walk would take too long.
     """
     if level not in CHECKED:
         return []

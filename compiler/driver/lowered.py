@@ -1,4 +1,4 @@
-"""A model at some level between import and code, and what is kept on its module about the whole of it."""
+"""A model at some level between import and code, and the attributes of its module."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +17,12 @@ from stepwell.passes.framework.levels import LEVELS, PACKED
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
 
-BUFFERS = "affine"  # from this level on @main takes memory for its results and for what lies between
+BUFFERS = "affine"  # from this level on @main takes memory for its results and a workspace
 
 
 @dataclass
 class Lowered:
-    """A model at some level of the stair, with everything needed to go on."""
+    """A model at some level, with everything needed to lower it further."""
 
     module: ir.Module
     level: str
@@ -46,12 +46,12 @@ class Lowered:
 
     @property
     def info(self) -> ModuleInfo:
-        """What the module says about the whole of the model."""
+        """The attributes of the module about the whole model."""
         return ModuleInfo(self.module)
 
 
 def check_main(lowered: Lowered) -> None:
-    """Raise IRError where @main takes or returns something else than the module's attributes and the level say: code reads what it is given."""
+    """Raise IRError if @main's arguments or results differ from what the module's attributes and the level require: code would read other memory."""
     kind, info = find_function(lowered.module.operation, "main").type, lowered.info
     hidden = widths(info.checks)
     sides = [[_plain(t) for _, t in side] for side in (info.inputs, info.outputs)]

@@ -1,4 +1,4 @@
-"""Import a model, or read its IR, and take it down from level to level."""
+"""Import a model, or read its IR, and lower it level by level."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
-    """Import an ONNX model and take it down to `to_level`. As `compile`, but without native code; free dimensions must be given."""
+    """Import an ONNX model and lower it to `to_level`. Like `compile`, but without native code; free dimensions must be given."""
     options = CompileOptions.of(options, given, "lower")
     check_level(to_level)
     passes = options.passes()
@@ -100,7 +100,7 @@ def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -
 
 
 def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
-    """How far down a model at `level` goes as a whole before its backend makes code of it: all the way if somebody watches the passes.
+    """The level that a model at `level` is lowered to as a whole before its backend makes code: the last one if its passes are watched.
 
     Raises InputError if the level is below all that the backend makes code from.
     """
@@ -115,7 +115,7 @@ def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
 def descend(
     lowered: Lowered, to_level: str, *, keep: bool = True, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None
 ) -> Lowered:
-    """Take a model further down, level by level; returns it. `keep` is whether it is to have a snapshot of each level."""
+    """Lower a model further, level by level; returns it. `keep` says whether to take a snapshot of each level."""
     runner = PassRunner(lowered.state, instrumentation=instrumentation, optimistic=True)
     with lowered.module.context, ir.Location.file("model.onnx", 1, 1):
         for level in levels_between(lowered.level, to_level):
@@ -133,7 +133,7 @@ def descend(
 
 
 def foreign(lowered: Lowered, level: str) -> bool:
-    """Whether others than us may have had a say in the IR of a level: a plugin, or who edited the stage that leads to it."""
+    """Whether a plugin, or an edited stage, may have changed the IR of a level."""
     return bool(extending_modules()) or lowered.pipeline.stage(level) != Pipeline.default(lowered.target).stage(level)
 
 

@@ -1,6 +1,5 @@
 """Pipelines of the whole compiler: a stage of passes for each level, which can be edited, written and read."""
 
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,10 +16,10 @@ from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.passes.framework.levels import LEVELS, levels_between
 from stepwell.passes.framework.pipeline import Element, Step, flatten, parse_options, parse_pipeline, plain_value
 from stepwell.passes.framework.registry import Pass, find_pass, passes
-from stepwell.passes.framework.upstream import did_you_mean, upstream_passes
+from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
 PER_FUNCTION = "per-function"
-"""What stands in a stage's text around the passes that are run on each function by itself."""
+"""In a stage's text, the group of passes that run on each function separately."""
 _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
 
 
@@ -31,7 +30,7 @@ class Stage:
     name: str
     steps: tuple[Step, ...]
     cut: int | None = None
-    """From which step on each function can go its way by itself, in a module of its own beside the others; None if none can."""
+    """The step from which on each function is lowered separately, in a module of its own, in parallel; None if there is no such step."""
 
     @property
     def whole(self) -> tuple[Step, ...]:
@@ -40,7 +39,7 @@ class Stage:
 
     @property
     def per_function(self) -> tuple[Step, ...]:
-        """The steps that are run on each function by itself."""
+        """The steps that run on each function separately."""
         return () if self.cut is None else self.steps[self.cut :]
 
     @cached_property
@@ -62,10 +61,10 @@ class Place:
 
 
 class Pipeline:
-    """The way of a model through the levels, as data: a stage of passes for each of them. What edits one gives a new one.
+    """The pipeline of a model as data: a stage of passes for each level. Editing gives a new one.
 
     Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, where a name comes several times, with a number behind it
-    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for what does not fit, before anything is run.
+    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for anything that does not fit, before anything runs.
     """
 
     def __init__(self, stages: Sequence[Stage], name: str = "pipeline") -> None:
@@ -107,7 +106,7 @@ class Pipeline:
     @staticmethod
     @checked
     def default(target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
-        """The pipeline that models go through for a target and a backend where no other is given, plugins' passes that have a place among them.
+        """The default pipeline for a target and a backend, including plugins' passes that have a place in it.
 
         Raises PipelineError if one of these cannot be put in its place.
         """
@@ -178,7 +177,7 @@ class Pipeline:
             return places[int(number) - 1]
         if not places:
             names = dict.fromkeys(step.name for _, stage, step in self._places() if wanted in (None, stage.name))
-            close = difflib.get_close_matches(found["name"], names, n=1)
+            close = close_names(found["name"], names)
             hint = f"; did you mean '{close[0]}'?" if close else f"; its passes are: {', '.join(names)}"
             raise PipelineError(f"there is no pass '{name}' in the pipeline{hint}")
         if len(places) > 1:
@@ -210,11 +209,11 @@ class Pipeline:
         """What can be switched off, in order: the name of each switch, and of the pass that has it."""
         found: dict[str, str] = {}
         for cls in self._classes():
-            found.update(dict.fromkeys(cls.techniques, cls.name))
+            found.update(dict.fromkeys(cls.switches, cls.name))
         return found
 
     def relaxed(self) -> tuple[str, ...]:
-        """The switches that strict code has off (docs/numerics.md)."""
+        """The switches that strict code turns off (docs/numerics.md)."""
         return tuple(dict.fromkeys(name for cls in self._classes() for name in cls.relaxed))
 
     @checked
@@ -230,7 +229,7 @@ class Pipeline:
         known = self.switches()
         for name in names:
             if name not in known:
-                close = difflib.get_close_matches(str(name), known, n=1)
+                close = close_names(str(name), known)
                 hint = f"did you mean '{close[0]}'? " if close else ""
                 raise InputError(f"'{name}' cannot be switched off: {hint}these can: {', '.join(known)}")
         stages = []
@@ -362,7 +361,7 @@ def _stage(element: Element) -> Stage:
 
 
 def _anchored(elements: Sequence[Element]) -> list[Element]:
-    """As the tool of the field does it: a pass that runs on functions, named alone, runs on all functions."""
+    """As in mlir-opt: a pass that runs on functions, named alone, runs on all functions."""
     found = []
     for element in elements:
         cls = find_pass(element.name) if element.nested is None else None
@@ -390,7 +389,7 @@ def _check(step: Step, stage: str, name: str) -> None:
 
 def _switched(step: Step, names: Collection[str]) -> Step | None:
     cls = find_pass(step.name)
-    off = [options for name, options in cls.techniques.items() if name in names] if cls is not None else []
+    off = [options for name, options in cls.switches.items() if name in names] if cls is not None else []
     if None in off:
         return None
     options = dict(step.element.options)

@@ -25,7 +25,7 @@ GROUP = "stepwell.plugins"
 
 @dataclass
 class Plugin:
-    """A plugin that was loaded, and what its effect depends on."""
+    """A loaded plugin, and the files that its effect depends on."""
 
     module: str
     """The name of its module."""
@@ -46,7 +46,7 @@ def loaded() -> list[Plugin]:
 
 
 def of_code_generation() -> list[Plugin]:
-    """Those that may have a say in what becomes of a kernel after the level `affine`: they registered something for it, or nothing at all."""
+    """The plugins that may affect a kernel below the level `affine`: they registered something for it, or nothing at all."""
     generating, extending = set(extending_modules(code_generation=True)), set(extending_modules())
     return [plugin for plugin in _loaded.values() if plugin.owned & generating or not plugin.owned & extending]
 
@@ -105,7 +105,7 @@ class _Source(SourceFileLoader):
 
 
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
-    """Say that what the calling plugin does depends on the content of these files: compiled models are kept with it, and made anew if it changes.
+    """Declare that the calling plugin depends on the content of these files: it becomes part of the cache's key.
 
     Files that a plugin opens with Python's own functions are noticed without this. It is for files that a library opens in native
     code, that another process reads, or that a module opens which is no plugin. Relative paths are beside the file that calls.
@@ -170,7 +170,7 @@ def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
 
 @cache
 def _watch_opens() -> None:
-    """From now on notice which files plugins open. There is no way to take such a hook away, so it is there for whoever has plugins only."""
+    """From now on record which files plugins open. Such a hook cannot be removed, so it is installed only if there are plugins."""
     sys.addaudithook(_on_event)
 
 

@@ -1,4 +1,4 @@
-"""The IR of a compiled model at each level, made when it is asked for: code is kept, IR is not."""
+"""IR snapshots of a compiled model at each level, made on request: code is kept, IR is not."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """Lowers a model again, as far down as somebody wants to see it. `start` gives it at the level `first`."""
+    """Lowers a model again, down to the requested level. `start` gives it at the level `first`."""
 
     def __init__(self, first: str, start: "Callable[[], Lowered]", backend: str) -> None:
         self.backend = find_backend(backend)

@@ -22,7 +22,7 @@ _BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the
 def aligned_empty(size: int) -> np.ndarray:
     """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`, a large one on huge pages where the system has them.
 
-    On small pages, which lie anywhere in physical memory, how much of the cache a buffer gets is a matter of luck.
+    Small pages lie anywhere in physical memory, so how much of the cache a buffer can use is a matter of luck.
     """
     if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         raw = np.empty(size + ALIGNMENT, np.uint8)

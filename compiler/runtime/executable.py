@@ -1,4 +1,4 @@
-"""What runs a model: the interface of loaded code, and native code behind it."""
+"""The interface of loaded code, and its implementation for native code."""
 
 import collections
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class Executable(Protocol):
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
 
-        Behind the model's own outputs come those that tell how far indices reach, if it has such (`IndexCheck`). May raise MemoryError.
+        After the model's outputs come hidden results that say how far indices reach, if there are any (`IndexCheck`). May raise MemoryError.
         """
 
 
@@ -35,7 +35,7 @@ class NativeExecutable:
         self._weights_address = address(weights)
         self._openmp = openmp()
         self.workspaces: collections.deque[np.ndarray] = collections.deque()
-        """Those that no call is using: as many come to be as calls run at the same time. Taking and giving back are atomic."""
+        """Free workspaces: one is made for each concurrent call. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """See `Executable`."""

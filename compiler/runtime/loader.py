@@ -1,4 +1,4 @@
-"""Link objects into the running process, without a linker, and unload them when nobody needs them any more."""
+"""Link objects into the running process, without a linker, and unload them when they are no longer needed."""
 
 import ctypes
 import platform
@@ -17,7 +17,7 @@ _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dyl
 
 
 class LoadedCode:
-    """Objects that are linked and mapped executable, until `close` or the garbage collector takes them away.
+    """Objects that are linked and mapped executable, until `close` or garbage collection unloads them.
 
     Each is linked by itself, so that two models may define the same names, and unloading gives all memory back.
     The addresses are valid as long as this object is open: keep it as long as anything may call them.

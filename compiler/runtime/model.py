@@ -1,4 +1,4 @@
-"""A compiled model: checks the arrays it is given, has a backend's code run on them, tells what it is made of."""
+"""A compiled model: checks arrays, runs a backend's code on them, and shows its IR, memory and timings."""
 
 import bisect
 import itertools
@@ -53,7 +53,7 @@ class Memory:
 class CompiledModel:
     """Code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. `executable` is what a backend loaded; `texts` gives the IR of each level it knows, when it is asked for.
+    Made by `stepwell.compile`. `executable` is what a backend loaded; `snapshots` gives the IR of each level on request.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CompiledModel:
         executable: Executable,
         weights: np.ndarray,
         workspace_bytes: int,
-        texts: Mapping[str, Callable[[], str]],
+        snapshots: Mapping[str, Callable[[], str]],
         timings: Mapping[str, float],
         kernels: int,
         objects: Mapping[str, bytes] | None = None,
@@ -79,14 +79,14 @@ class CompiledModel:
         self.objects = dict(objects or {})
         """The code by function: `main` and each kernel, to be linked again where one is to be called by itself."""
         self.memory = Memory(weights.nbytes, workspace_bytes)
-        self._texts = dict(texts)
+        self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
-        self._slots = [(_TruthSlot if info.dtype == np.bool_ else _Slot)(info, "input") for info in self.inputs]
-        self._out_slots = [_Slot(info, "output") for info in self.outputs]
+        self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
+        self._outs = [_Binding(info, "output") for info in self.outputs]
         self.weights = weights
         """The arena of all weights, read-only."""
         self.checks = IndexChecks(checks)
-        """What is looked at when a run is over."""
+        """The checks after each run."""
         self._checked = bool(checks)
         self.executable = executable
         self._execute = executable.run
@@ -106,8 +106,8 @@ class CompiledModel:
         Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range,
         ResourceError if there is no memory for it.
         """
-        if len(arrays) != len(self._slots):
-            raise InputError(f"expected {len(self._slots)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
+        if len(arrays) != len(self._ins):
+            raise InputError(f"expected {len(self._ins)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
         return self._run(arrays, None)
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
@@ -115,7 +115,7 @@ class CompiledModel:
 
         `out` gives arrays for some or all outputs to be written to: contiguous, writeable, of the right dtype and shape.
         Raises InputError for a missing or unknown name and for an array that does not fit, IndexRangeError for an index out of range;
-        what then is in `out` means nothing.
+        the content of `out` is then undefined.
         """
         try:
             arrays = [inputs[name] for name in self._names]
@@ -128,15 +128,15 @@ class CompiledModel:
 
     def ir(self, level: str) -> str:
         """The text of the model at `level`. Raises InputError for a level that it does not have."""
-        if not isinstance(level, str) or level not in self._texts:
-            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._texts)}")
-        return self._texts[level]()
+        if not isinstance(level, str) or level not in self._snapshots:
+            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._snapshots)}")
+        return self._snapshots[level]()
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         try:
-            given = [slot.fit(array) for slot, array in zip(self._slots, arrays, strict=True)]
+            given = [binding.fit(array) for binding, array in zip(self._ins, arrays, strict=True)]
             if out is None:
-                results = [slot.empty() for slot in self._out_slots]
+                results = [binding.empty() for binding in self._outs]
             else:
                 results = self._destinations(out)
                 given = _apart(given, results)
@@ -146,7 +146,7 @@ class CompiledModel:
             hidden = self.checks.buffer()
             self._execute(given, [*results, *self.checks.parts(hidden)])
         except MemoryError as error:
-            sizes = f"{sum(slot.nbytes for slot in self._out_slots)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
+            sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
         self.checks.raise_any(hidden)
         return results
@@ -155,7 +155,7 @@ class CompiledModel:
         names = [info.name for info in self.outputs]
         if not isinstance(out, Mapping) or not set(out) <= set(names):
             raise names_error(out, names, "output", some=True)
-        results = [slot.check_destination(out[slot.info.name]) if slot.info.name in out else slot.empty() for slot in self._out_slots]
+        results = [binding.check_destination(out[binding.info.name]) if binding.info.name in out else binding.empty() for binding in self._outs]
         for (_, end, i), (start, _, j) in itertools.pairwise(_spans(results)):
             if start < end:
                 raise InputError(f"output '{names[max(i, j)]}': expected memory of its own, got memory shared with output '{names[min(i, j)]}'")
@@ -163,7 +163,7 @@ class CompiledModel:
 
 
 class IndexChecks:
-    """What a model looks at when a run is over: how far its indices reached."""
+    """The checks of a model after each run: how far its indices reached."""
 
     def __init__(self, checks: Sequence[IndexCheck]) -> None:
         self.checks = tuple(checks)
@@ -189,7 +189,7 @@ class IndexChecks:
             raise IndexRangeError(next(problem for problem in problems if problem is not None))
 
 
-class _Slot:
+class _Binding:
     """The place of one input or output: what fits."""
 
     def __init__(self, info: TensorInfo, kind: str) -> None:
@@ -228,7 +228,7 @@ class _Slot:
         return array
 
 
-class _TruthSlot(_Slot):
+class _BooleanBinding(_Binding):
     """The place of a boolean input. The code takes a byte for 0 or 1, while numpy takes any but 0 for true: a view of other data may hold such."""
 
     def fit(self, array: Any) -> np.ndarray:

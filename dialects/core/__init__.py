@@ -1,1 +1,1 @@
-"""What every dialect is made with: the bindings (imported in `mlir` alone), types, attributes, locations, the weights beside a module."""
+"""The basis of every dialect: the bindings (imported in `mlir` alone), types, attributes, locations, the weights beside a module."""

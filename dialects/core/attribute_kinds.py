@@ -1,4 +1,4 @@
-"""The forms that the values of carried attributes have: what is read from an attribute, checked, and how it is written."""
+"""The kinds of values of carried attributes: how each is read from an attribute, checked and written."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Kind(Generic[T]):
-    """A form of values.
+    """A kind of values.
 
-    `decode` takes the value from an attribute and raises ValueError where it is of another form, with what is wrong if there is more to
-    say than what was `expected`; `encode` makes the attribute of a value.
+    `decode` reads the value from an attribute and raises ValueError if it is of another kind, with a message if there is more to
+    say than what was `expected`; `encode` makes an attribute from a value.
     """
 
     expected: str
@@ -131,7 +131,7 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
 
 
 def record(cls: type[T]) -> Kind[T]:
-    """The form of a dataclass as a dictionary of its fields; one that has its default need not be there."""
+    """The kind of a dataclass, written as a dictionary of its fields; fields with their default may be left out."""
     names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
     def encode(value: T) -> ir.Attribute:

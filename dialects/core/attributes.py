@@ -1,4 +1,4 @@
-"""Translation between Python values and MLIR attributes: one rule for every field of every dialect of ours."""
+"""Translation between Python values and MLIR attributes: one rule for every field of our dialects."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from stepwell.dialects.support.errors import InferenceError, StepwellError
 
 
 def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
-    """The attribute for a Python value; `kind` (the field's attribute class) settles what the value alone leaves open.
+    """The attribute for a Python value; `kind` (the field's attribute class) decides what the value alone leaves open.
 
     int -> i64, float -> f64, bool -> BoolAttr, str -> StringAttr (TypeAttr for a dtype field), ints -> DenseI64ArrayAttr,
     other sequences -> ArrayAttr, dict -> DictAttr, ndarray -> DenseElementsAttr. Raises StepwellError for anything else.

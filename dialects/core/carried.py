@@ -1,7 +1,7 @@
-"""What the levels tell each other: attributes of operations, each with a name, a form and a place, behind typed classes.
+"""Attributes that carry facts from level to level, each with a name, a kind of value and a place, behind typed classes.
 
-A class for each kind of operation that carries some (`ModuleInfo`, `KernelInfo`, …) has a field for each attribute: its name is spelled there and
-nowhere else, reading checks its value, and `parse_module` checks all that a text holds. docs/levels.md says who tells whom what.
+For each kind of operation that carries some, a class (`ModuleInfo`, `KernelInfo`, …) has a field per attribute. Its name is spelled there and
+nowhere else; reading checks its value; `parse_module` checks all of them in a text. docs/levels.md lists who writes and reads what.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,14 @@ from stepwell.dialects.support.errors import IRError, StepwellError
 
 T = TypeVar("T")
 PREFIXES = ("stepwell.", "sched.", "target.")
-"""How the names of our attributes begin, as MLIR wants it: with the name of the dialect, or of the project, that they belong to."""
+"""The prefixes of our attributes' names: as MLIR requires, the dialect or project that they belong to."""
 _NEEDED: Any = object()
 
 
 class Carried(Generic[T]):
     """An attribute as a field of a `Carrier`. It reads as `default` where it is absent, or raises `error` if it has none.
 
-    Setting it to None or False takes it away.
+    Setting it to None or False removes it.
     """
 
     def __init__(self, name: str, kind: Kind[Any], default: Any = _NEEDED, error: type[StepwellError] = IRError) -> None:
@@ -63,7 +63,7 @@ class Carried(Generic[T]):
 
 
 class Carrier:
-    """An operation, seen as what it tells other levels. A subclass has a `Carried` field for each attribute."""
+    """An operation with the attributes that it carries. A subclass has a `Carried` field for each."""
 
     on: ClassVar[tuple[str, ...]] = ()
     """The names of the operations; a whole dialect's as "linalg."."""
@@ -88,7 +88,7 @@ class Carrier:
         return {field.name: field for field in vars(cls).values() if isinstance(field, Carried)}
 
     def problems(self) -> Iterator[str]:
-        """What is wrong with attributes that are of the right form each."""
+        """What is wrong with attributes that are each valid by themselves."""
         yield from ()
 
 

@@ -1,4 +1,4 @@
-"""What MLIR says about IR, as records with their place in the text that was read."""
+"""MLIR's diagnostics about IR, as records with their place in the text that was read."""
 
 import re
 from collections.abc import Sequence
@@ -48,5 +48,5 @@ def line_of(text: str) -> tuple[int | None, int]:
 
 
 def summary(found: Sequence[Diagnostic], file: str) -> str:
-    """All of them in one line, each with its place; errors do not say that they are errors."""
+    """All of them in one line, each with its place; errors without the word `error`."""
     return "; ".join(f"{d.where(file)}: {d.message}" if d.kind == "error" else d.show(file) for d in found)

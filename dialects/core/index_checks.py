@@ -1,9 +1,9 @@
-"""What is known of indices that only a run has: which hidden result of @main tells how far they reach, and how far they may.
+"""Checks of indices that are known at run time only: which hidden result of @main says how far they reach, and how far they may.
 
 @main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
 column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
-whose codes are those below 2n. Where the model declares the sizes of a result and the data ask for some, it is the code of how many more
-they ask for: 0 is right. A module lists its checks in `ModuleInfo.checks`.
+whose codes are those below 2n. If the model declares the sizes of a result and the data ask for others, the result is the code of the
+difference: 0 is right. A module lists its checks in `ModuleInfo.checks`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ class IndexCheck:
     """The ONNX nodes that the indices are used by, for messages."""
     op: str
     result: int
-    """Which of the hidden results tells about it; several checks may share one."""
+    """Which of the hidden results it is about; several checks may be about the same."""
     dims: tuple[int, ...]
     """The dimensions that the indices, or the columns of index vectors, go along."""
     sizes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""What a kernel says about itself, and what the views of its scratch say about the buffers that they are."""
+"""The attributes of kernels, and of the views of scratch memory that are their buffers."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
 
 NO_INLINE = "llvm.no_inline"
-"""Upstream's attribute of functions that stay functions of their own, as kernels do."""
+"""Upstream's attribute for functions that are never inlined; kernels have it."""
 
 
 class KernelInfo(Carrier):
-    """What a function says that is, or may be, a kernel."""
+    """The attributes of a function that is, or may be, a kernel."""
 
     on, what = ("func.func", "llvm.func"), "a function"
 
     is_kernel: Carried[bool] = Carried("stepwell.kernel", FLAG, False)
     """Whether it computes a fusion group in destination-passing style: its last arguments are where its results go."""
     results: Carried[int] = Carried("stepwell.results", COUNT, 1)
-    """On memory: how many of the arguments are destinations, the last ones before its scratch."""
+    """On memrefs: how many of the arguments are destinations; they come last, before the scratch."""
     in_place: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.in_place", PAIRS, ())
     """Arguments, each with the result (by number) whose destination may share its memory."""
     scratch_bytes: Carried[int | None] = Carried("stepwell.scratch_bytes", COUNT, None)
@@ -46,19 +46,19 @@ class KernelInfo(Carrier):
 
 @dataclass(frozen=True)
 class Slice:
-    """What is kept of a buffer that only ops in common loops use: for the first `loops` of them, one step; in each slot its own."""
+    """What is kept of a buffer that only ops in the same fused loops use: one step of each of the first `loops`, once per chunk."""
 
     loops: int
     run: int
-    """The number of the outermost of these loops."""
-    slots: int
+    """The number of the outermost loop."""
+    chunks: int
     """Of the outermost loop."""
     bytes: int
-    """Of one slice; on a view, from a slot's slice to that of the next."""
+    """The size of a slice; on a view, the distance from one chunk's slice to the next."""
 
 
 class BufferInfo(Carrier):
-    """What the view of scratch memory says about the buffer that it is."""
+    """The attributes of a view of scratch memory that is a buffer."""
 
     on, what = ("memref.view",), "a memref.view"
 

@@ -10,7 +10,7 @@ MODEL_FILE = "model.onnx"
 def node_location(name: str, index: int, context: ir.Context | None = None) -> ir.Location:
     """The location of ops made for the node `name`, which is number `index` (from 0) of the module's `stepwell.nodes`.
 
-    The index travels as a line number (one more, as lines count from 1) because only files and lines survive into debug information.
+    The index is stored as a line number (plus one, since lines count from 1), because only files and lines survive into debug information.
     """
     return ir.Location.name(name, childLoc=ir.Location.file(MODEL_FILE, index + 1, 0, context=context), context=context)
 
@@ -28,7 +28,7 @@ def nodes_text(location: ir.Location) -> str:
 def leading(location: ir.Location) -> ir.Location:
     """The first of the locations that a fused one is made of, or the location itself.
 
-    A line table has one line for an instruction: LLVM would give what is of several nodes the line 0, which is no node's.
+    A line table has one line per instruction: LLVM would give an instruction of several nodes the line 0, which is no node's.
     """
     while isinstance(location, ir.FusedLoc):
         location = location.locations[0]

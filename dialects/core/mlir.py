@@ -1,4 +1,4 @@
-"""The one module that imports the MLIR bindings: names for everybody else, contexts made right, repairs of `ext`."""
+"""The one module that imports the MLIR bindings: it re-exports their names, makes contexts, and repairs `ext`."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ from stepwell.dialects.support.errors import IRError, StepwellError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.support.processes import Lock, uninterrupted
 
-with uninterrupted():  # native code that an interrupt leaves half set up cannot be set up again
+with uninterrupted():  # an interrupt would leave native code half initialised, for good
     from torch_mlir import ir, passmanager, rewrite
     from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
     from torch_mlir.dialects import ext as _ext
@@ -85,7 +85,7 @@ TYPE_RUNS = 64  # how many times the type may change along a variadic group
 
 
 def _in_runs(define: Any) -> Any:
-    """IRDL gives all values of a variadic group one type: so define a variadic group as many, each for a run of values of one type."""
+    """IRDL requires one type for all values of a variadic group; so a group is defined as many, each for a run of values of one type."""
 
     def define_in_runs(constraints: Any, names: Any, variadicities: Any, **where: Any) -> Any:
         groups = []
@@ -99,7 +99,7 @@ def _in_runs(define: Any) -> Any:
 
 
 class _TypeRuns:
-    """Gives IRDL's verifier the lengths of the runs while it looks at an op, and takes them away again: nobody else sees them.
+    """Gives IRDL's verifier the lengths of the runs while it verifies an op, and removes them afterwards: nothing else sees them.
 
     For ops with one variadic field of operands or of results, whose length follows from the others; it must be the last one.
     """
@@ -160,7 +160,7 @@ def _repair_ext() -> None:
 with uninterrupted():
     _repair_ext()
 _loading = Lock()
-"""Of whoever makes a context: a dialect that is being loaded is kept in its class, and registered in tables of the whole process."""
+"""Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
 _BUILT_IN = (  # importing them registers our dialects and what operations carry
     "stepwell.dialects.graph", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info", "stepwell.dialects.core.kernel_info",
     "stepwell.dialects.target.dialect",
@@ -170,9 +170,9 @@ _checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}
 
 
 def register_dialect(dialect: Any) -> Any:
-    """Have `dialect` (a subclass of `Dialect`) loaded into every context made from now on; returns it.
+    """Load `dialect` (a subclass of `Dialect`) into every context made from now on; returns it.
 
-    Raises StepwellError if there is one of its name: contexts would hold neither.
+    Raises StepwellError if another one has its name: contexts would hold neither.
     """
     name, ours = dialect.DIALECT_NAMESPACE, dialect.__module__.startswith("stepwell.")
     known = next((d for d in (_dialects if ours else registered_dialects()) if name == d.DIALECT_NAMESPACE), None)
@@ -184,7 +184,7 @@ def register_dialect(dialect: Any) -> Any:
         raise StepwellError(f"dialect '{name}' is one of MLIR's; choose another name")
     _dialects.append(dialect)
     extension(dialect)
-    # Whenever they make the view of an op, the bindings try to import a module of its dialect's name and never give up: here it is.
+    # For each view of an op the bindings try to import a module with its dialect's name, again and again: so provide one.
     module = f"{_ext.__package__}.{name}"
     sys.modules.setdefault(module, types.ModuleType(module))
     return dialect
@@ -208,7 +208,7 @@ def registered_dialects() -> list[Any]:
 
 
 def bare_context() -> ir.Context:
-    """A context with upstream's dialects alone. May be called from several threads at once.
+    """A context with only upstream's dialects. May be called from several threads at once.
 
     Multithreading is off: with threads on, verifiers written in Python deadlock on the GIL.
     """
@@ -251,7 +251,7 @@ def _diagnostic_text(diagnostic: Any) -> str:
 
 
 def on_parse(check: Callable[[ir.Operation], Sequence[Diagnostic]]) -> Callable[[ir.Operation], Sequence[Diagnostic]]:
-    """Have `parse_module` refuse a module in which `check` finds something: a decorator. Python cannot verify a dialect's attributes otherwise."""
+    """Decorator: `parse_module` rejects a module in which `check` finds problems. Python has no other way to verify a dialect's attributes."""
     _checks[check.__qualname__] = check
     return check
 
@@ -274,11 +274,11 @@ def _told(error: ir.MLIRError) -> list[Diagnostic]:
 
 
 def _silently_refused(text: str, context: ir.Context) -> Diagnostic:
-    """Where and why the parser stopped without a word: it does so at an op of a dialect that was defined at run time, written without quotes."""
+    """Where and why the parser stopped without a diagnostic: it does so at an unquoted op of a dialect that was defined at run time."""
     names = {op.OPERATION_NAME for dialect in registered_dialects() for op in dialect.operations}
     for found in re.finditer(r'(?<!["\w.])[A-Za-z_]\w*\.[\w.]+', text):
         if found.group() in names:
-            try:  # the text up to here: if this is where an op is expected, nothing is said of it either
+            try:  # parse the text up to here: if an op is expected next, this gives no diagnostic either
                 ir.Module.parse(text[: found.end()], context)
             except ir.MLIRError as error:
                 if not _told(error):
@@ -354,8 +354,8 @@ def _group(op: ir.Operation, fields: list[tuple[str, str]], name: str, values: l
 def create_operation(cls: Any, operands: Sequence[Any], results: Sequence[Any], attributes: dict[str, ir.Attribute], **where: Any) -> Any:
     """Build an op of `cls` from operands and result types by field (None absent, list variadic); returns its view.
 
-    Segment sizes are written only where two or more fields vary in length: elsewhere they follow from the number of operands, and
-    IR that people write by hand stays free of them.
+    Segment sizes are written only if two or more fields vary in length: otherwise they follow from the number of operands, and
+    hand-written IR does not need them.
     """
     attributes = dict(attributes)
     flat = []

@@ -1,4 +1,4 @@
-"""What a module says about the whole of a model, and its @main about each argument and result."""
+"""The attributes of a module about the whole model, and of @main about each argument and result."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -32,7 +32,7 @@ INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
 
 
 class ModuleInfo(Carrier):
-    """What a module says about the whole of a model."""
+    """The attributes of a module about the whole model."""
 
     on, what = ("builtin.module",), "a module"
 
@@ -42,15 +42,15 @@ class ModuleInfo(Carrier):
     nodes: Carried[Sequence[str]] = Carried("stepwell.nodes", TEXTS, ())
     """The names of the ONNX nodes: that of number i is line i + 1 of a location."""
     checks: Carried[Sequence[IndexCheck]] = Carried("stepwell.checks", INDEX_CHECKS, ())
-    """What is to be checked of the hidden results of @main, which come after the outputs."""
+    """The checks of @main's hidden results, which come after the outputs."""
     arena: Carried[Mapping[str, int]] = Carried("stepwell.arena", COUNTS, {})
-    """The offset in bytes of each weight among all."""
+    """The offset in bytes of each weight in the arena."""
     weights_bytes: Carried[int] = Carried("stepwell.weights_bytes", COUNT, 0)
     """The size of all weights together."""
     workspace_bytes: Carried[int] = Carried("stepwell.workspace_bytes", COUNT, 0)
     """The size of the memory that a run needs for intermediate results."""
     workspace_lower_bound: Carried[int] = Carried("stepwell.workspace_lower_bound", COUNT, 0)
-    """What no assignment of these intermediate results takes less than, in bytes."""
+    """A lower bound in bytes of that size, whatever the assignment of offsets."""
 
     @property
     def has_signature(self) -> bool:
@@ -66,7 +66,7 @@ class ModuleInfo(Carrier):
 
 
 class ValueInfo(Carrier):
-    """What a function says about one of its arguments or results. Lists of them are read from a function, changed, and written back."""
+    """The attributes of one argument or result of a function. Lists of them are read from a function, changed, and written back."""
 
     what = "an argument or a result of a function"
 
@@ -96,12 +96,12 @@ class ValueInfo(Carrier):
 
     @staticmethod
     def set_arguments(function: Any, values: "Sequence[ValueInfo]") -> None:
-        """Say this about the arguments of a function."""
+        """Write these to the arguments of a function."""
         function.attributes[_ARGUMENTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
 
     @staticmethod
     def set_results(function: Any, values: "Sequence[ValueInfo]") -> None:
-        """Say this about the results of a function."""
+        """Write these to the results of a function."""
         function.attributes[_RESULTS] = ir.ArrayAttr.get([ir.DictAttr.get(value.attributes) for value in values])
 
     @staticmethod
@@ -110,7 +110,7 @@ class ValueInfo(Carrier):
         return [f"{prefix}{i}" if value.name is None else value.name for i, value in enumerate(values)]
 
 
-_ARGUMENTS, _RESULTS = "arg_attrs", "res_attrs"  # MLIR's names for what a function says about them
+_ARGUMENTS, _RESULTS = "arg_attrs", "res_attrs"  # MLIR's names for the attributes of a function's arguments and results
 
 
 def _values(function: Any, attribute: str, word: str) -> list[ValueInfo]:

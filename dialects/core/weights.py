@@ -15,12 +15,12 @@ from stepwell.dialects.support.files import replacing
 
 @dataclass(frozen=True)
 class Deferred:
-    """An array that is computed when it is wanted, from others: transformed weights, which would otherwise lie in memory for nobody."""
+    """An array that is computed from others on demand, such as transformed weights, which otherwise would occupy memory too early."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
     make: Callable[[], Iterable[np.ndarray]]
-    """Gives the array in parts from its first element to its last. Called from any thread, perhaps several times, perhaps never."""
+    """Gives the array in parts from first element to last. May be called from any thread, several times, or never."""
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +47,7 @@ class Deferred:
 class WeightTable(Mapping[str, np.ndarray]):
     """Arrays by name, read-only once added. A `graph.parameter` names an entry; passes add entries, never change one.
 
-    An entry that was added as Deferred is computed, and kept, when it is looked at; `entry` gives it as it is.
+    An entry that was added as Deferred is computed, and kept, when it is read; `entry` gives it uncomputed.
     """
 
     def __init__(self, arrays: "Mapping[str, np.ndarray | Deferred] | None" = None) -> None:
@@ -69,16 +69,16 @@ class WeightTable(Mapping[str, np.ndarray]):
         return name in self._arrays
 
     def entry(self, name: str) -> np.ndarray | Deferred:
-        """An entry, of which dtype, shape and bytes are known, without its being computed. Raises KeyError if there is none."""
+        """An entry with known dtype, shape and bytes, without computing it. Raises KeyError if there is none."""
         return self._arrays[name]
 
     def parts(self, name: str) -> Iterator[np.ndarray]:
-        """An entry in parts that follow each other; one that is to be computed is not kept. Raises KeyError if there is none."""
+        """An entry in successive parts; a deferred one is computed but not kept. Raises KeyError if there is none."""
         found = self._arrays[name]
         return found.parts() if isinstance(found, Deferred) else iter([found])
 
     def source(self, name: str) -> Callable[[], np.ndarray]:
-        """A function that gives an entry, from any thread and also once it is dropped; one that is to be computed is not kept."""
+        """A function that gives an entry, from any thread and even after it is dropped; a deferred one is computed but not kept."""
         found = self._arrays[name]
         return found.array if isinstance(found, Deferred) else lambda: found
 
@@ -105,7 +105,7 @@ class WeightTable(Mapping[str, np.ndarray]):
         return sum(array.nbytes for array in self._arrays.values())
 
     def keep_all(self) -> None:
-        """Never drop the entries that are there now: somebody may still want them whom `keep_only` does not know of."""
+        """Never drop the current entries: they may have users that `keep_only` does not know of."""
         self._kept = set(self._arrays)
         self.unsettled_bytes = 0
 
@@ -115,12 +115,12 @@ class WeightTable(Mapping[str, np.ndarray]):
         self.unsettled_bytes = 0
 
     def keep_only(self, names: set[str]) -> None:
-        """Drop every entry that is not in `names`, but for those that `keep_all` found."""
+        """Drop every entry that is not in `names`, except those present at `keep_all`."""
         self._arrays = {name: array for name, array in self._arrays.items() if name in names or name in self._kept}
         self.unsettled_bytes = 0
 
     def save(self, path: str | os.PathLike[str], names: Collection[str] | None = None) -> None:
-        """Write all entries, or those of the `names`, to a safetensors file, atomically. What is computed for it is not kept."""
+        """Write all entries, or those of the `names`, to a safetensors file, atomically. Deferred entries are computed but not kept."""
         arrays = {name: self.source(name)() for name in self if names is None or name in names}
         with replacing(path) as temporary:
             save_file({name: np.ascontiguousarray(array) if array.ndim else array for name, array in arrays.items()}, temporary)
@@ -134,7 +134,7 @@ class WeightTable(Mapping[str, np.ndarray]):
             arrays = load_file(path)
         except (OSError, SafetensorError, ValueError) as error:  # a zero byte in the path
             raise ModelError(f"weights {path}: {error}") from None
-        # Code takes the byte of a boolean for 0 or 1, and another program may have written others.
+        # Compiled code expects 0 or 1 in the byte of a boolean; other programs may write others.
         return WeightTable({name: array.view(np.uint8) != 0 if array.dtype == np.bool_ else array for name, array in arrays.items()})
 
 

@@ -2,7 +2,7 @@
 
 from stepwell.dialects.graph.attention import AttentionOp
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, ReblockOp
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, RelayoutOp
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
@@ -61,7 +61,7 @@ from stepwell.dialects.graph.logic import (
     XorOp,
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
-from stepwell.dialects.graph.panels import PanelMatmulOp
+from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.reduction import ArgMaxOp, ArgMinOp, CumsumOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp, SoftmaxOp, TopKOp
 from stepwell.dialects.graph.resize import ResizeOp
@@ -116,6 +116,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "ReblockOp", "MaskedOp", "WinogradConvOp", "PanelMatmulOp", "YieldOp", "FusedOp",
+    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

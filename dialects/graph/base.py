@@ -53,7 +53,7 @@ def one_per_element(*operands: Any, result: TensorType, **attributes: Any) -> in
 
 @register_dialect
 class Graph(Dialect, name="graph"):
-    """What a network computes: pure operations on ranked tensors, without a word on how."""
+    """What a network computes: pure operations on ranked tensors. It does not say how."""
 
 
 class GraphOp(Operation, dialect=Graph):
@@ -69,11 +69,11 @@ class GraphOp(Operation, dialect=Graph):
 
     `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
 
-    What passes ask of an op stands here too: its traits (see `traits`), how it is fused, and what its padding holds.
+    What passes need to know of an op is here too: its traits (see `traits`), how it is fused, and what its padding holds.
     """
 
     fusion = Fusion.OPAQUE
-    """How ops of the class may be fused; of element-wise ones it need not be said. Where it depends on the op, override `fusion_category`."""
+    """How ops of the class may be fused; element-wise ops need not set it. If it depends on the op, override `fusion_category`."""
 
     if TYPE_CHECKING:  # annotations in the class body would become fields
         infer: ClassVar[Any]
@@ -111,7 +111,7 @@ class GraphOp(Operation, dialect=Graph):
         return Fusion.INJECTIVE if self.has_trait(Elementwise) else type(self).fusion
 
     def padding_value(self) -> float | None:
-        """What may be put around the image of an op with `pads` so that its result stays what it is; None for an op without."""
+        """The padding value that leaves the result of an op with `pads` unchanged; None for an op without."""
         return None
 
     def operand_groups(self) -> list[Any]:
@@ -142,7 +142,7 @@ class GraphOp(Operation, dialect=Graph):
         try:
             with np.errstate(all="ignore"):
                 out = function(*operands, **self.attribute_values(), **extra)
-        except (ValueError, IndexError, OverflowError) as error:  # what numpy says of sizes that are only known now
+        except (ValueError, IndexError, OverflowError) as error:  # numpy's errors about sizes that are known only now
             raise StepwellError(f"{self.OPERATION_NAME}: {error}") from error
         results = out if isinstance(out, tuple) else (out,)
         return tuple(np.asarray(r).astype(to_numpy(t.dtype), copy=False) for r, t in zip(results, self.result_types(), strict=True))
@@ -225,7 +225,7 @@ def compatible(a: TensorType, b: TensorType) -> bool:
 
 
 def fits_kind(attribute: ir.Attribute, kind: Any) -> bool:
-    """Whether an attribute is of the kind that a field was declared with (a kind that we have no name for is the bindings' to check)."""
+    """Whether an attribute is of the kind that a field was declared with (the bindings check kinds that have no name here)."""
     if kind is ir.DenseElementsAttr:
         return isinstance(attribute, kind) and isinstance(attribute.type, ir.RankedTensorType)
     return kind not in KIND_NAMES or isinstance(attribute, kind)

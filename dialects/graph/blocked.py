@@ -1,4 +1,4 @@
-"""Convolutions and other ops on channel-blocked data: images (N, C / b, spatial…, b), so that the b channels of a block lie side by side."""
+"""Convolutions and other ops on channel-blocked images (N, C / b, spatial…, b): the b channels of a block lie side by side."""
 
 import math
 from collections.abc import Sequence
@@ -40,12 +40,12 @@ def blocked(x: np.ndarray, block: int) -> np.ndarray:
 class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     """The convolution of `x` with filters `w`, to a blocked result (N, M / b, spatial…, b).
 
-    `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), as where an image
-    of three colours comes in, and `w` is (M / b, C, taps…, b). There is no padding: it is an op of its own.
+    `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
+    of three colours, and `w` is (M / b, C, taps…, b). There is no padding: that is a separate op.
 
     The blocks of filters fall into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
-    neighbouring blocks of `x`: C / a / K runs of blocks serve as many sets of groups, and the groups of a set read stretches of lanes side
-    by side, beginning at lane 0. With one group that is the plain convolution of the first `s` lanes of all blocks.
+    neighbouring blocks of `x`: each of C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
+    stretches of lanes, beginning at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
     """
 
     fusion = Fusion.COMPLEX
@@ -82,7 +82,7 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         if x.ndim == 2 + spatial:
             return _convolved(x, w, strides, dilations)
         blocks, lanes = w.shape[1], w.shape[-2]
-        _, side_by_side = sharing(x.shape[1], blocks, group)
+        _, side_by_side = group_sets(x.shape[1], blocks, group)
         parts = []
         for g, filters in enumerate(np.split(w, group)):
             first, lane = g // side_by_side * blocks, g % side_by_side * lanes
@@ -97,14 +97,14 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         return 2 * result.elements * math.prod(w.static_shape[1:-1])
 
 
-def sharing(blocks: int, per_group: int, group: int) -> tuple[int, int]:
-    """How `group` groups that read `per_group` of the `blocks` each share them: (sets of groups with blocks of their own, groups in a set)."""
+def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
+    """How `group` groups, each reading `per_group` of the `blocks`, fall into sets that read the same ones: (sets, groups in a set)."""
     sets = blocks // per_group
     return sets, group // sets
 
 
 def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
-    """The blocks and lanes of blocked `x` and the filters `w` can be dealt out to the groups."""
+    """Check that the blocks and lanes of blocked `x` and the filters `w` divide among the groups."""
     blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], w.shape[-2]
     if group < 1 or (filters or 0) % group:
         raise InferenceError(f"attribute 'group' must divide the blocks of filters of operand 'w' ({w}), got {group}")
@@ -112,7 +112,7 @@ def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
         return
     if not per_group or blocks % per_group or group % (blocks // per_group):
         raise InferenceError(f"dimension 1 of operand 'w' must divide the blocks of operand 'x' ({x}) into parts for {group} groups; got {w}")
-    _, side_by_side = sharing(blocks, per_group, group)
+    _, side_by_side = group_sets(blocks, per_group, group)
     if lanes is not None and x.shape[-1] is not None and side_by_side * lanes > x.shape[-1]:
         raise InferenceError(f"operand 'w' ({w}) reads {side_by_side} x {lanes} lanes of operand 'x' ({x})")
 
@@ -128,11 +128,11 @@ def _convolved(image: np.ndarray, w: np.ndarray, strides: Sequence[int], dilatio
     return narrow(np.ascontiguousarray(blocked(np.moveaxis(product, -1, 1), block)), image.dtype)
 
 
-class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
+class RelayoutOp(GraphOp, name="relayout", traits=[Pure]):
     """Lanes of blocked images (N, B, spatial…, a) in another order and number, to (N, B', spatial…, block).
 
-    The lanes of the operands count on from each other, block after block. Those of the result are stretches of them: `sizes[i]` lanes
-    from lane `starts[i]` on, or as many zeros where `starts[i]` is -1.
+    The lanes of all operands are numbered one after the other, block after block. Those of the result are stretches of them: `sizes[i]` lanes
+    from lane `starts[i]` on, or as many zeros if `starts[i]` is -1.
     """
 
     fusion = Fusion.COMPLEX
@@ -177,7 +177,7 @@ class ReblockOp(GraphOp, name="reblock", traits=[Pure]):
 
 
 class MaskedOp(NumericBinary, name="masked"):
-    """`lhs` where `rhs` is not 0, else 0, whatever `lhs` is there: infinities and NaN too."""
+    """`lhs` where `rhs` is not 0, else 0, even if `lhs` is infinite or NaN there."""
 
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""GraphBuilder: makes graph operations with inferred types, and evaluates what is constant."""
+"""GraphBuilder: builds graph operations with inferred types, and evaluates constant values."""
 
 from collections.abc import Callable
 from functools import partial
@@ -67,7 +67,7 @@ class GraphBuilder:
         return value
 
     def constant_value(self, value: ir.Value) -> np.ndarray | None:
-        """The array that `value` is known to hold, or None.
+        """The array of a value that is known at compile time, or None.
 
         Looks through constants, parameters, shapes of statically shaped tensors, and small pure ops of these (evaluated by their
         reference), so that shape arithmetic is known without rewriting anything.

@@ -105,8 +105,8 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
 class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
     """The transpose of a convolution: each element of `x` (N, C, spatial…) adds a multiple of the filters `w` (C, M / group, spatial…).
 
-    `pads` is cut off the result, `output_padding` is added after it. The filters are taken to be finite: compiled code may multiply them
-    by zeros between the elements. Where they may not be, a matmul and a col2im say the same.
+    `pads` is cut off the result, `output_padding` is added after it. The filters are assumed to be finite: compiled code may multiply them
+    by zeros between the elements. If they may be infinite, use a matmul and a col2im.
     """
 
     fusion = Fusion.COMPLEX
@@ -181,9 +181,9 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
 
 
 class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
-    """Windows added up where they lay in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
+    """Windows added up at their places in an image: `x` is (N, C * taps, positions), the result (N, C, image…).
 
-    Taps and positions count row by row. The windows were taken of the image with `pads` around it, which is cut off.
+    Taps and positions count row by row. The windows are those of the image with `pads` around it, which is cut off.
     """
 
     fusion = Fusion.COMPLEX
@@ -244,7 +244,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
 
 
 def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> None:
-    """What both convolutions ask of their operands and attributes."""
+    """Checks of operands and attributes that both convolutions need."""
     expect_same_dtype(x=x, w=w)
     expect_dtype("x", x, NUMERIC)
     expect_rank_at_least("x", x, 3)

@@ -1,4 +1,4 @@
-"""Operations with regions: fused groups, conditionals and loops, and the terminator they share."""
+"""Operations with regions: fused groups, conditionals and loops, and their terminator."""
 
 from stepwell.dialects.core.attribute_kinds import TEXT
 from stepwell.dialects.core.carried import Carried, Carrier
@@ -9,17 +9,17 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class ControlInfo(Carrier):
-    """What a conditional or a loop says about itself."""
+    """The attributes of a conditional or a loop."""
 
     on, what = ("graph.if", "graph.loop"), "a graph.if or a graph.loop"
 
     reason: Carried[str | None] = Carried("stepwell.reason", TEXT, None)
-    """Why there is not something simpler in its place, for the message should it not be lowered."""
+    """Why the importer could not resolve it, for the error if it cannot be lowered."""
 
 
 
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
-    """Ends the region of a graph op and hands over its results."""
+    """Ends the region of a graph op and yields its results."""
 
     fusion = Fusion.FREE
 
@@ -86,7 +86,7 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
         problem = region_problem(self.operation, 0, [count, condition, *results], [condition, *results])
         if problem is None:
             inside = [type_of(a) for a in self.body.blocks[0].arguments][2:]
-            if inside != results:  # a size that one knows and the other does not is not the same in every round
+            if inside != results:  # a size that only one of them knows may change from round to round
                 problem = f"carries {spell(inside)} through its body, but its results are {spell(results)}"
         return report(self, problem)
 

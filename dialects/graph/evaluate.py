@@ -1,4 +1,4 @@
-"""Runs graph-level IR by the reference meanings of its ops: slow, simple, and what everything else is compared with."""
+"""The interpreter of graph-level IR: runs ops by their references. Slow and simple; everything else is compared with it."""
 
 from collections import ChainMap
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -22,11 +22,11 @@ Observer = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
 
 
 class NoMeaningError(StepwellError):
-    """An op that cannot be run by what it means, whatever its data."""
+    """An op that has no reference meaning for any data."""
 
 
 def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.ndarray], observe: Observer | None = None) -> dict[str, np.ndarray]:
-    """What `@main` of a module at level `graph` or `graph-opt` gives for `inputs`, by the names of its arguments and results.
+    """The outputs of `@main` of a module at level `graph` or `graph-opt` for `inputs`, both by name.
 
     `observe` is called for each op. Raises InputError for inputs that do not fit, ModelError for an entry that the weight table lacks,
     IndexRangeError for an index out of range, NoMeaningError for an op without one, and StepwellError where else an op has no meaning for its
@@ -67,7 +67,7 @@ class Evaluator:
         self.observe = observe
 
     def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
-        """What the block's terminator hands over, for these arguments; `captured` holds the values of enclosing blocks."""
+        """What the block's terminator yields for these arguments; `captured` holds the values of enclosing blocks."""
         own: dict[ir.Value, Any] = dict(zip(block.arguments, arguments, strict=True))
         values = ChainMap(own, captured)
         ops = list(block.operations)
@@ -126,7 +126,7 @@ class Evaluator:
 
 
 def last_uses(ops: Sequence[Any]) -> list[set[ir.Value]]:
-    """For each op of a block the values that no later one uses, so that their arrays can be let go."""
+    """For each op of a block the values that no later op uses, so that their arrays can be freed."""
     seen: set[ir.Value] = set()
     dead: list[set[ir.Value]] = []
     for op in reversed(ops):

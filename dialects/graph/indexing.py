@@ -107,7 +107,7 @@ def slice_bounds(start: int, end: int, step: int, size: int) -> tuple[int, int]:
         raise StepwellError("a step of a slice is 0")
     low, high = (0, size) if step > 0 else (-1, size - 1)
     start, end = (b + size if b < 0 else b for b in (start, end))
-    # Unlike numpy, ONNX has a slice that goes backwards from before the first element begin at the first.
+    # Unlike numpy's, ONNX's slice that goes backwards from before the first element begins at the first.
     return min(max(start, 0), high), min(max(end, low), high)
 
 

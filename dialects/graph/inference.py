@@ -1,4 +1,4 @@
-"""Checks that the inference functions share: each raises InferenceError saying which operand or attribute, what was expected, what came."""
+"""Checks for inference functions: each raises InferenceError naming the operand or attribute, what was expected and what came."""
 
 from collections.abc import Sequence
 from typing import Any

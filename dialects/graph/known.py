@@ -1,4 +1,4 @@
-"""Which values are known at compile time: constants, weights, shapes, and small ops of these, evaluated by their reference meaning."""
+"""Values known at compile time: constants, weights, shapes, and small ops on these, evaluated by their references."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +17,10 @@ FOLD_ELEMENTS = 1 << 16  # no op with a larger result is evaluated here: this is
 
 
 class KnownValues:
-    """Finds what values are known to hold, each once, for as long as the ops that it saw are left alone.
+    """Finds the arrays of values that are known at compile time, and keeps each, as long as the ops that it saw do not change.
 
-    `limit` bounds the elements of an evaluated result. What is evaluated, and kept here, counts in `budget` until `release`; beyond it
-    nothing is evaluated, and `objection` says why a value is not known then.
+    `limit` bounds the elements of an evaluated result. Evaluated arrays count in `budget` until `release`; beyond it
+    nothing is evaluated, and `objection` says why a value is unknown.
     """
 
     def __init__(self, weights: WeightTable, limit: int = FOLD_ELEMENTS, budget: Budget | None = None) -> None:
@@ -32,7 +32,7 @@ class KnownValues:
         self._held = 0
 
     def value(self, value: ir.Value) -> np.ndarray | None:
-        """The array that `value` is known to hold, or None. Walks with its own stack: a chain of ops may be long."""
+        """The array of `value` if it is known, or None. Walks with its own stack, since sequences of ops may be long."""
         waiting: list[tuple[ir.Value, Iterator[ir.Value] | None]] = [(value, None)]
         while waiting:
             current, operands = waiting.pop()
@@ -48,7 +48,7 @@ class KnownValues:
                 operands = iter(list(op.operands))
             for operand in operands:
                 if operand not in self._found:
-                    # Back to this operand once it is looked at: it stands first again.
+                    # Come back to this operand when it is done: it stands first again.
                     waiting += [(current, _before(operand, operands)), (operand, None)]
                     break
                 if self._found[operand] is None:
@@ -65,7 +65,7 @@ class KnownValues:
         return self._refused.get(value)
 
     def release(self) -> None:
-        """Forget everything, and give back what of the budget it takes."""
+        """Forget everything, and return its part of the budget."""
         self._found.clear()
         self._refused.clear()
         if self.budget is not None:

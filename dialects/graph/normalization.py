@@ -1,4 +1,4 @@
-"""Normalisations that networks of old use; newer ones are decomposed into reductions and element-wise ops."""
+"""Normalisations of older networks; newer ones are decomposed into reductions and element-wise ops."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Numpy helpers that the reference functions share: how types narrower than f32 are computed, integer division, erf, indices."""
+"""Numpy helpers for reference functions: arithmetic of types narrower than f32, integer division, erf, indices."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -55,8 +55,8 @@ def widened(function: Callable[..., Any]) -> Callable[..., Array]:
 def contract(a: Array, b: Array, axes: tuple[Sequence[int], Sequence[int]]) -> Array:
     """The products of the elements of `a` and `b`, summed over pairs of axes: its other axes, then those of `b`.
 
-    As `np.tensordot`, which adds multiples of `a` where `b` has a single element, and none at all where that is 0: of NaN and infinities
-    in `a` it then makes 0. A product of matrices multiplies whatever there is.
+    Like `np.tensordot`, which however skips the product if `b` has a single element that is 0, and so turns NaN and infinities in `a`
+    into 0. A matrix product multiplies everything.
     """
     rest_a, rest_b = ([i for i in range(x.ndim) if i not in own] for x, own in zip((a, b), axes, strict=True))
     summed = math.prod(a.shape[i] for i in axes[0])
@@ -100,7 +100,7 @@ def checked_indices(indices: Array, size: int) -> Array:
 
 
 def first_out_of_range(indices: Array, size: int) -> tuple[int, ...] | None:
-    """The place of the first index that a dimension of `size` does not have."""
+    """The place of the first index that is out of range of a dimension of `size`."""
     bad = (indices < -size) | (indices >= size)
     return tuple(int(i) for i in np.unravel_index(np.argmax(bad), bad.shape)) if bad.any() else None
 

@@ -157,8 +157,8 @@ def sampling_taps(
 ) -> tuple[np.ndarray, np.ndarray]:
     """How one dimension is resampled: the sources that count for each place, ascending, and their factors in f64; both (result, taps).
 
-    Sources outside count as the outermost ones, or not at all. A place with fewer taps than others has its first one again, with the
-    factor 0: such a tap is to be left out, as an infinite element times 0 would not be nothing.
+    Sources outside count as the outermost ones, or not at all. A place with fewer taps than others repeats its first one with the
+    factor 0: skip such a tap, since an infinite element times 0 is NaN.
     """
     if not len(places):
         return np.zeros((0, 1), np.int64), np.zeros((0, 1))

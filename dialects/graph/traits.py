@@ -1,4 +1,4 @@
-"""What is true of all ops of a class: traits, stated where the op is declared and asked for by passes when they run."""
+"""Traits: what is true of all ops of a class, stated in the op's declaration and queried by passes at run time."""
 
 import enum
 
@@ -23,7 +23,7 @@ class MovesData(Trait):
 
 
 class KeepsFinite(Trait):
-    """Finite operands give finite results, as long as these do not overflow: what fills a block beside the channels does no harm."""
+    """Finite operands give finite results, unless these overflow: so the filling of a block does no harm."""
 
 
 class KeepsChannels(Trait):

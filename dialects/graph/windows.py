@@ -30,7 +30,7 @@ def window_sizes(
     """How many window positions there are along each spatial dimension, None where the dimension is not known.
 
     With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it. A window that is
-    larger than its dimension has no place in it; where it is larger by more than a stride, ONNX's formula gives no size, and it is refused.
+    larger than its dimension has no position; if it is larger by more than a stride, ONNX's formula gives no size, which is an error.
     """
     out: list[int | None] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):

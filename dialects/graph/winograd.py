@@ -107,7 +107,7 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, u: TensorType, *, result: TensorType, transformed: bool, **attributes: Any) -> int:
-        """The arithmetic of the direct convolution: what is saved shows as speed, not as less work."""
+        """The arithmetic of the direct convolution: savings show up as speed, not as less work."""
         return 2 * result.elements * TAPS * TAPS * u.static_shape[block_axes(transformed)[1]] * u.static_shape[4]
 
 

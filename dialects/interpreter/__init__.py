@@ -1,4 +1,4 @@
-"""Runs IR of the levels linalg and scheduled on numpy arrays, op by op: what those levels mean, without anything below them."""
+"""The interpreter of the levels linalg and scheduled: runs IR on numpy arrays, op by op, independent of everything below."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ __all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "signless"]
 def interpret(module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None) -> list[np.ndarray]:
     """What `@main` of a module returns for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
 
-    Schedules are not looked at: they say how to compute, not what. `observe` is called for each op. Raises StepwellError, naming op and
+    It ignores schedules: they say how to compute, not what. `observe` is called for each op. Raises StepwellError, naming op and
     node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for a module without @main.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}

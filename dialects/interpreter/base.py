@@ -1,4 +1,4 @@
-"""What the interpreter is made of: the registry of meanings, and the machine that runs blocks of ops by them."""
+"""The core of the interpreter: the registry of meanings, and the class that runs blocks of ops."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,7 +61,7 @@ class Interpreter:
         key = (owner, region)
         if key not in self._blocks:
             ops = [op.operation for op in owner.regions[region].blocks[0].operations]
-            # What a function does not need any more is let go; a loop's body may be run again.
+            # A function's values are freed after their last use; a loop's body may run again.
             dead = last_uses(ops) if owner.name == "func.func" else [set()] * len(ops)
             self._blocks[key] = [(op, list(dying)) for op, dying in zip(ops, dead, strict=True)]
         values.update(zip(owner.regions[region].blocks[0].arguments, arguments, strict=True))
@@ -92,7 +92,7 @@ class Interpreter:
 
     @contextmanager
     def at(self, places: list[np.ndarray]) -> Iterator[None]:
-        """Have the body of a structured op be run at these places."""
+        """Run the body of a structured op at these places."""
         outer, self.places = self.places, places
         try:
             yield

@@ -169,7 +169,7 @@ class Structured:
 
     def _replace(self, part: Sequence[range]) -> None:
         """Each output by what the body yields."""
-        # All of it is computed before any is written: the body may hand over what it has been given.
+        # Everything is computed before anything is written: the body may yield its own arguments.
         yielded = [np.array(value) for value in self._body(part)]
         for access, out, new in zip(self.accesses[len(self.inputs) :], self.outs, yielded, strict=True):
             access.view(out, part)[...] = new
@@ -209,7 +209,7 @@ class Structured:
             term = self.values[next(v for v in op.operands if v != place)]
             view = self.accesses[len(self.inputs) + number].view(self.outs[number], part)
             whole = np.broadcast_to(term, [shape[d] if d in self.reductions else term.shape[d] if term.ndim else 1 for d in range(len(shape))])
-            # Sums in f64, so that they depend as little as may be on the order of the terms.
+            # Sums in f64, so that they depend as little as possible on the order of the terms.
             wide = np.dtype(np.float64) if numerics.is_floating(whole.dtype) and name in ("arith.addf", "arith.mulf") else whole.dtype
             with np.errstate(all="ignore"):
                 folded = all_.reduce(whole, axis=tuple(self.reductions), dtype=wide, keepdims=True)

@@ -1,1 +1,1 @@
-"""The `sched` dialect: how structured ops are computed, loops that they share, and files of schedules."""
+"""The `sched` dialect: loop nests, fused loops and schedule files of structured ops."""

@@ -14,14 +14,14 @@ class NestAttr(Attribute, dialect=Sched, name="nest"):
     knobs: ir.DictAttr
 
 
-class SharedAttr(Attribute, dialect=Sched, name="shared"):
-    """Loops that an op has in common with its neighbours in a kernel, outermost first (see `dialects/sched/shared_loops.py`)."""
+class FusedAttr(Attribute, dialect=Sched, name="fused"):
+    """The loops that an op is fused in with its neighbours in a kernel, outermost first (see `dialects/sched/fused_loops.py`)."""
 
     loops: ir.ArrayAttr
 
 
 class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
-    """`x`, computed before what reads it and never inside of that: it would be computed again for each of its readers' tiles."""
+    """`x`, kept a separate op: fused into its readers, it would be computed again for each of their tiles."""
 
     x: Operand
     result: Result

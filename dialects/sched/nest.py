@@ -10,13 +10,13 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class NestKnobs:
-    """How a structured op's iteration space is walked, whatever the op: what is legal for one is for passes to say.
+    """How a structured op's iteration space is walked. Which values are legal for an op is up to passes.
 
     - `order`: the parallel dimensions, outermost first; reductions follow inside, in the op's order.
     - `parallel`: how many leading loops of `order` run on threads.
     - `unroll`: for each dimension, how many of its iterations the register tile holds.
     - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
-      blocks lie outside of all others, so that what a block reads stays in a cache meanwhile. Blocks of a summed dimension leave their
+      blocks lie outside of all others, so that what a block reads stays in a cache. Blocks of a summed dimension leave their
       sums in memory for the next.
     - `prefetch`: how many rounds of the innermost summed loop ahead its vectors are asked for; 0 leaves that to the hardware.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are

@@ -1,4 +1,4 @@
-"""Schedule files: for kernels and ops of theirs the values of knobs that replace what would be chosen, as JSON."""
+"""Schedule files: JSON with values of knobs, by kernel and op, that replace the default ones."""
 
 import json
 import os
@@ -23,13 +23,13 @@ class Entry:
     """What a file says of one structured op."""
 
     knobs: Mapping[str, Any]
-    """Values by the names of knobs; those that are not named keep what would be chosen."""
+    """Values by the names of knobs; knobs that are not named keep their defaults."""
     kind: str | None = None
     sizes: tuple[int, ...] | None = None
     nodes: tuple[str, ...] = ()
     """The ONNX nodes that the op is of, for messages."""
     notes: Mapping[str, Any] = field(default_factory=dict)
-    """What is written for the reader alone: the legal values, the predicted cycles."""
+    """Notes for the reader: the legal values, the predicted cycles."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def _pretty(value: Any, indent: str = "") -> str:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object, if each of its names is there once: of two that are equal one would be lost in silence."""
+    """An object whose names are unique: of two equal ones json would silently drop one."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:

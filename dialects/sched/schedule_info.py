@@ -1,4 +1,4 @@
-"""What a structured op says about how it is computed: the nest of its own loops, and those that it shares."""
+"""The schedule of a structured op: the nest of its own loops, and the loops that it is fused in."""
 
 from collections.abc import Iterator
 
@@ -6,9 +6,9 @@ from stepwell.dialects.core.attribute_kinds import Kind, filled_in
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
+from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
+from stepwell.dialects.sched.fused_loops import FusedLoop, complaint
 from stepwell.dialects.sched.nest import NestKnobs
-from stepwell.dialects.sched.shared_loops import SharedLoop, complaint
 from stepwell.dialects.support.errors import PassError, ScheduleError
 
 
@@ -24,13 +24,13 @@ def _from_nest(nest: NestKnobs) -> ir.Attribute:
     return made
 
 
-def _loops(attribute: ir.Attribute) -> tuple[SharedLoop, ...]:
-    if not isinstance(attribute, SharedAttr):
+def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
+    if not isinstance(attribute, FusedAttr):
         raise ValueError
     loops = []
     for i, entry in enumerate(ir.ArrayAttr(attribute.loops)):
         try:
-            loops.append(filled_in(SharedLoop, entry))
+            loops.append(filled_in(FusedLoop, entry))
         except ValueError as error:
             raise ValueError(f"loop {i}: {error}") from None
     wrong = complaint(loops)
@@ -39,24 +39,24 @@ def _loops(attribute: ir.Attribute) -> tuple[SharedLoop, ...]:
     return tuple(loops)
 
 
-def _from_loops(loops: tuple[SharedLoop, ...]) -> ir.Attribute:
-    made: ir.Attribute = SharedAttr.get(ir.ArrayAttr.get([to_attribute(vars(loop)) for loop in loops]))
+def _from_loops(loops: tuple[FusedLoop, ...]) -> ir.Attribute:
+    made: ir.Attribute = FusedAttr.get(ir.ArrayAttr.get([to_attribute(vars(loop)) for loop in loops]))
     return made
 
 
 NEST: Kind[NestKnobs] = Kind("a #sched.nest", _nest, _from_nest)
-LOOPS: Kind[tuple[SharedLoop, ...]] = Kind("a #sched.shared", _loops, _from_loops)
+LOOPS: Kind[tuple[FusedLoop, ...]] = Kind("a #sched.fused", _loops, _from_loops)
 
 
 class ScheduleInfo(Carrier):
-    """What a structured op says about how it is computed."""
+    """The schedule of a structured op."""
 
     on, what = ("linalg.",), "a structured op (linalg)"
 
     nest: Carried[NestKnobs] = Carried("sched.nest", NEST, error=ScheduleError)
     """The nest of the op's own loops; ScheduleError if there is none."""
-    shared: Carried[tuple[SharedLoop, ...]] = Carried("sched.shared", LOOPS, (), PassError)
-    """The loops that it has in common with its neighbours in the kernel, outermost first."""
+    fused: Carried[tuple[FusedLoop, ...]] = Carried("sched.fused", LOOPS, (), PassError)
+    """The loops that it is fused in with its neighbours in the kernel, outermost first."""
 
     @property
     def is_scheduled(self) -> bool:
@@ -65,6 +65,6 @@ class ScheduleInfo(Carrier):
 
     def problems(self) -> Iterator[str]:
         for name in self.attributes:
-            for field, kind in ((ScheduleInfo.nest, NestAttr), (ScheduleInfo.shared, SharedAttr)):
+            for field, kind in ((ScheduleInfo.nest, NestAttr), (ScheduleInfo.fused, FusedAttr)):
                 if name != field.name and isinstance(self.attributes[name], kind):
                     yield f"a {field.kind.expected.removeprefix('a ')} is the attribute '{field.name}', not '{name}'"

@@ -1,1 +1,1 @@
-"""What knows nothing of compilers: errors, files, locks, limits, and who has extended us."""
+"""Support code that knows nothing of compilers: errors, files, locks, limits, extensions."""

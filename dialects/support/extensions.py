@@ -1,4 +1,4 @@
-"""Which modules outside of this package extend it: what is made with their help depends on what they say."""
+"""Which modules outside of this package extend it; cached results depend on their content."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ _generating: set[str] = set()
 def extension(thing: Any, *, code_generation: bool = False) -> None:
     """Take note of who defined `thing`, a class or function. Every decorator that registers something calls this with it.
 
-    `code_generation` is whether it has a say in what becomes of a kernel after the level `affine`.
+    `code_generation` says whether it affects a kernel below the level `affine`.
     """
     if thing.__module__.partition(".")[0] != "stepwell":
         _modules.add(thing.__module__)

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and files that are read without waiting for anybody."""
+"""Atomic writes of files, and reads that never block on pipes."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ _READ_TOGETHER = 1 << 24  # bytes that one thread reads at a time
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file to write to, which takes the place of `path` when the block ends well, and vanishes when it does not.
+    """A temporary file to write to, which replaces `path` if the block succeeds, and is removed if it fails.
 
     Raises OSError, naming `path`, if its folder does not exist or cannot be written to.
     """
@@ -24,7 +24,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise FileNotFoundError(errno.ENOENT, "its folder does not exist", str(target))
     temporary = target.with_name(f".{target.name[:40]}.{secrets.token_hex(8)}.tmp")
     try:
-        # Not by mkstemp, which makes it for its owner alone: who may read a file is the umask's to say, which other threads rely on.
+        # Not by mkstemp, which lets only the owner read: the umask decides that here, and other threads rely on it.
         os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(target)) from None
@@ -48,7 +48,7 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
 
 
 def nameless_file() -> IO[bytes]:
-    """A file to write to and to read back, that goes away when it is closed: in memory where the system can, for disks may be full."""
+    """A temporary file to write and read back, gone when it is closed: in memory if the system can, since disks may be full."""
     if hasattr(os, "memfd_create"):
         return os.fdopen(os.memfd_create("stepwell"), "w+b")
     return tempfile.TemporaryFile()
@@ -69,7 +69,7 @@ def open_plain(path: str | os.PathLike[str], *, dir_fd: int | None = None, links
 def read_into(descriptor: int, buffer: Any) -> int:
     """Fill a buffer from a file, from where that stands on; returns how many bytes there were. Raises OSError.
 
-    Several threads share a large one: what takes the time is the memory, which the system gives page by page as it is first written to.
+    Several threads read a large file together: most of the time goes into page faults of the fresh memory.
     """
     view = memoryview(buffer).cast("B")
     if len(view) < 2 * _READ_TOGETHER:

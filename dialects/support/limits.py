@@ -1,4 +1,4 @@
-"""What a model may cost before it runs: limits that travel with a compilation, and what of them is spent."""
+"""Limits of a compilation: what a model may cost before it runs, and how much of that is used up."""
 
 import time
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 @dataclass(frozen=True)
 class Limits:
-    """What a model may cost before it runs. Where folding would cost more, it is left to run time; beyond the others is a LimitError."""
+    """What a model may cost before it runs. Folding that would cost more is left to run time; exceeding another limit is a LimitError."""
 
     fold_bytes: int = 1 << 28
     """By how many bytes constants may grow through what is computed at compile time (at least 4 times the model's own weights are allowed)."""
@@ -72,7 +72,7 @@ def _number(name: str, text: str) -> float:
 
 @dataclass
 class Budget:
-    """The limits of one compilation, and what of them is spent so far. One for a whole model: the importer and all passes share it."""
+    """The limits of one compilation, and how much is used up so far. The importer and all passes of a model use the same one."""
 
     limits: Limits = field(default_factory=Limits)
     given_bytes: int = 0
@@ -89,7 +89,7 @@ class Budget:
         return max(self.limits.fold_bytes, 4 * self.given_bytes)
 
     def objection(self, made: int, operations: int, freed: int = 0) -> str | None:
-        """Why not to compute something at compile time: `made` bytes, after which `freed` are needed no more. None if nothing speaks against it."""
+        """Why not to compute something of `made` bytes at compile time, after which `freed` bytes are unused; None if it may be computed."""
         if self.held_bytes + made - freed > self.fold_bytes:
             return f"it makes {made} bytes, and constants have grown by {self.held_bytes} of {self.fold_bytes} bytes already ({how_to('fold_bytes')})"
         if self.operations + operations > self.limits.fold_operations:

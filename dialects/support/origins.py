@@ -1,4 +1,4 @@
-"""Where in other people's code an error comes from: file and line, for a message without a traceback."""
+"""The file and line in a plugin or script that an error comes from, for a message without a traceback."""
 
 import sysconfig
 import traceback

@@ -1,4 +1,4 @@
-"""What a process asks of a library: locks that survive a fork, stretches of code that Ctrl-C does not cut in two, when it was loaded."""
+"""Process-level helpers: locks that survive a fork, sections that Ctrl-C does not interrupt, and the time the package was loaded."""
 
 import os
 import signal
@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 LOADED_AT = time.time()
-"""When this package was loaded, in seconds since the epoch: source that is newer is not what runs."""
+"""When this package was loaded, in seconds since the epoch: files changed after this time are not the code that is running."""
 
 _locks: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 class Lock:
-    """A re-entrant lock that is free in a forked child: whoever held it in the parent does not exist there."""
+    """A re-entrant lock that is free in a forked child, in which the thread that held it does not exist."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -50,7 +50,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Have Ctrl-C wait until the end of the block: for imports, which cannot be repeated where native code was half set up.
+    """Delay Ctrl-C until the end of the block: for imports, which cannot be repeated if native code is half initialised.
 
     Python delivers it to the main thread only, so elsewhere there is nothing to do.
     """

@@ -1,1 +1,1 @@
-"""The machines that code is made for: their descriptions, by name, and the one at hand."""
+"""Targets: descriptions of machines, their registry, and the host."""

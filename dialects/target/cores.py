@@ -1,4 +1,4 @@
-"""How many cores the process may use, and threads a run."""
+"""The number of cores that the process may use, and of threads in a run."""
 
 import operator
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.dialects.support.errors import InputError, shown
 
 MAX_THREADS = 1024
-"""For one run. OpenMP ends the process where the system has no more threads to give."""
+"""For one run. OpenMP ends the process if the system has no more threads."""
 
 
 def thread_count(threads: Any) -> int:

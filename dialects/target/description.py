@@ -1,4 +1,4 @@
-"""What is known of a machine that code is made for: instruction set, vectors, caches, cores, and what rounding it may do."""
+"""The description of a target: instruction set, vectors, caches, cores, and numeric policy."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Caches:
 
     @property
     def per_core(self) -> tuple[int, int, int]:
-        """What one core has of each when all are busy, the innermost first."""
+        """The part of each that one core has when all are busy, innermost first."""
         return self.l1d, self.l2, self.l3 // self.l3_cores
 
 
@@ -69,12 +69,12 @@ class Target:
 
     @property
     def digest(self) -> str:
-        """Of all that code depends on: the same for machines between which there is no `difference`."""
+        """A digest of all that code depends on: equal for machines without a `difference`."""
         values = [getattr(self, name) for name in _DECISIVE]
         return hashlib.sha256(repr([sorted(v) if isinstance(v, frozenset) else v for v in values]).encode()).hexdigest()[:16]
 
     def difference(self, other: "Target") -> str | None:
-        """How `other` is a machine that code for this one is not for, as text; None if it is the same as far as code depends on it.
+        """The difference of `other` that makes code for this machine wrong for it, as text; None if there is none.
 
         Sizes of caches and numbers of cores only say what is fast: they do not count.
         """
@@ -108,7 +108,7 @@ _HALF_WIDTH = {"znver4": Pipes(fmas=1, latency=4, loads=1)}
 
 
 def describe(name: str, triple: str, cpu: str, features: frozenset[str], caches: Caches | None = None) -> Target:
-    """A machine by what LLVM calls it; what is not said of it is what is common among its kind."""
+    """A machine by LLVM's name; fields that are not given have values that are common for its kind."""
     bits, registers, fma = _vectors(triple, features)
     pipes = _HALF_WIDTH.get(cpu, _PIPES) if bits == 512 else _PIPES
     return Target(name, triple, cpu, features, bits, registers, fma, available_cores(), caches or CACHES[family_of(triple)], pipes)
@@ -129,4 +129,4 @@ def _vectors(triple: str, features: frozenset[str]) -> tuple[int, int, bool]:
 
 
 GENERIC = Target("generic", "x86_64-unknown-unknown", "generic", frozenset(), 256, 16, False, 1, CACHES["x86_64"], _PIPES)
-"""What passes take a machine to be that nobody has named."""
+"""The target that passes assume if none was named."""

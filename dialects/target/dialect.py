@@ -74,9 +74,9 @@ DESCRIPTION: Kind[Target] = Kind("a #target.description<{…}>", _described, _de
 
 
 class TargetInfo(Carrier):
-    """What a module says about the machine that it is for."""
+    """The attribute of a module that describes its target."""
 
     on, what = ("builtin.module",), "a module"
 
     target: Carried[Target | None] = Carried("target.description", DESCRIPTION, None)
-    """None at level graph, which is for any machine: the pass attach-target says one, before the first pass that asks."""
+    """None at level graph, which is for any machine: the pass attach-target sets it, before the first pass that needs it."""

@@ -15,7 +15,7 @@ _TOLD = (
 @cache
 def host() -> Target:
     """This machine, as LLVM sees it."""
-    import llvmlite.binding as llvm  # here, because it takes 40 MB, and who runs code that is there does not need it
+    import llvmlite.binding as llvm  # imported here: it takes 40 MB, and running cached code does not need it
 
     features = frozenset(name for name, there in llvm.get_host_cpu_features().items() if there)
     return describe("host", llvm.get_process_triple(), llvm.get_host_cpu_name(), features, _system_caches())
@@ -23,7 +23,7 @@ def host() -> Target:
 
 @cache
 def identity() -> str:
-    """What tells this machine from others that code may have been made for: all that `host` depends on, without asking LLVM where that can be."""
+    """A text that identifies this machine: everything `host` depends on, without asking LLVM if possible."""
     told = (f"{key.strip()}: {value.strip()}" for key, _, value in (line.partition(":") for line in _first_processor()) if key.strip() in _TOLD)
     text = "; ".join((platform.machine(), f"{available_cores()} cores", f"{_system_caches()}", *told))
     return text if any(f"; {key}: " in text for key in ("flags", "Features")) else repr(sorted(vars(host()).items(), key=str))
@@ -62,7 +62,7 @@ def _count(cores: str) -> int:
 
 
 def runs_here(target: Target) -> bool:
-    """Whether this machine has all that code for the target may use."""
+    """Whether this machine has every feature that code for the target may use."""
     return target.triple.split("-")[0] == host().triple.split("-")[0] and target.features <= host().features
 
 

@@ -20,7 +20,7 @@ _REGISTERED: dict[str, Target | Callable[[], Target]] = {"host": host}
 
 
 def register_target(name: str, target: Target | Callable[[], Target]) -> None:
-    """Register a machine under a name that `--target` and `target=` take; a function is called when it is asked for.
+    """Register a machine under a name for `--target` and `target=`; a function is called when the target is first needed.
 
     Raises InputError for a name that is taken by another.
     """
@@ -34,7 +34,7 @@ def register_target(name: str, target: Target | Callable[[], Target]) -> None:
 
 
 def is_built_in(name: str) -> bool:
-    """Whether a name means what it always does."""
+    """Whether a name is one of our own targets, whose meaning never changes."""
     return name == "host" or name in _NAMED
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from stepwell.plugin import (
     FLOATS,
-    Form,
+    BlockedValue,
     Fusion,
     GraphOp,
     ImportBuilder,
@@ -77,14 +77,14 @@ def pixel_norm(b: ImportBuilder, x: Value, *, epsilon: float = 1e-8) -> Value:
 
 
 @layout_rule(PixelNormOp)
-def in_blocks(op: PixelNormOp, layout: Layout) -> Form | NoMatch:
+def in_blocks(op: PixelNormOp, layout: Layout) -> BlockedValue | NoMatch:
     """rewrite: pixel_norm(unpack(x')) -> unpack(pixel_norm(x')),  adding up over blocks and lanes"""
     image = layout.packed(op.x)
     if image is None:
         return NoMatch("`x` is not blocked, and to bring it into blocks for this op would not pay")
     held = None if image.held is None else layout.literal(image.held)  # the last block may have lanes left over
     normed = layout.build(PixelNormOp, image.value, held, **{**op.attribute_values(), "axes": (1, type_of(image.value).rank - 1)})
-    return Form(normed, image.slots)
+    return BlockedValue(normed, image.lanes)
 
 
 @lowering(PixelNormOp)

@@ -1,6 +1,6 @@
 """A pass with options: sums are rounded to so many bits, to see how a network takes it.
 
-    stepwell run model.onnx --load examples/plugins/own_pass.py --insert-after 'use-panels=round-sums{bits=8}' --check onnxruntime
+    stepwell run model.onnx --load examples/plugins/own_pass.py --insert-after 'pack-matmul=round-sums{bits=8}' --check onnxruntime
 
 It has no place in the default pipeline: `after=` and `before=` of `register_pass` would give it one. `stepwell pipeline` shows its options.
 """
@@ -43,4 +43,4 @@ if __name__ == "__main__":
     x = np.linspace(-2, 2, 15, dtype=np.float32).reshape(3, 5)
     y = np.round((x + np.float32(0.3)) * 4) / 4
     model = small_models.chain([("Add", ["x", "c"], {})], x, y, c=np.float32(0.3))
-    small_models.check(model, x, y, pipeline=stepwell.Pipeline.default().insert_after("use-panels", "round-sums{bits=2}"))
+    small_models.check(model, x, y, pipeline=stepwell.Pipeline.default().insert_after("pack-matmul", "round-sums{bits=2}"))

@@ -1,4 +1,4 @@
-"""The pass that gets function arguments into the form in which every one of them is a bare pointer."""
+"""The pass that makes every function argument convert to a bare pointer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,8 @@ class BareArguments(Pass):
     rewrite: @main(…, %a: memref<?xi8> {stepwell.bytes = N})  ->  @main(…, %a: memref<Nxi8>)
     rewrite: call @kernel(…, %empty: memref<2x0xf32>, …)      ->  call @kernel(…)
 
-    A memref of dynamic size would travel as a descriptor. One without elements has no conversion upstream; nothing reads it, so
-    kernels do without, and in @main, where the caller passes a pointer all the same, it becomes a memref<1xi8>.
+    A memref of dynamic size would be passed as a descriptor. Upstream cannot convert one without elements; nothing reads it, so
+    kernels drop it. In @main, whose caller still passes a pointer, it becomes a memref<1xi8>.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that computes functions of the math dialect by polynomials on vectors, where the stock lowering would call libm per element."""
+"""The pass that computes functions of the math dialect by polynomials on vectors; the stock lowering calls libm for each element."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -100,7 +100,7 @@ def splat_constant(value: ir.Value) -> float | None:
 
 @cache
 def _patterns(expansions: tuple[Expansion, ...], *, libm: bool) -> tuple[Pattern, ...]:
-    """What takes functions apart, by these expansions or by the system's libm."""
+    """The patterns that expand functions, by these expansions or by calls of the system's libm."""
     kinds = (ir.F32Type, ir.F64Type) if libm else (ir.F64Type,)
     polynomials = () if libm else (expand_constant_power, *(pattern_of(e.op, "expand", e.function, (ir.F32Type,)) for e in expansions))
     return (
@@ -111,7 +111,7 @@ def _patterns(expansions: tuple[Expansion, ...], *, libm: bool) -> tuple[Pattern
     )
 
 
-@register_pass("expand-math", level="affine", techniques={"expand-math": "libm=true"})
+@register_pass("expand-math", level="affine", switches={"expand-math": "libm=true"})
 @dataclass
 class ExpandMath(Pass):
     """Compute exp, log, tanh, erf, sin, pow and the like by polynomials on f32 vectors and scalars, both bit by bit the same.

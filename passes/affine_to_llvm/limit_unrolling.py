@@ -17,8 +17,8 @@ class LimitUnrolling(Pass):
 
     rewrite: scf.for around more than `iterations` iterations of loops  ->  the same with `loop_annotation` = unrolling disabled
 
-    LLVM would make straight lines of code of nests like 15 × 15, on which those of its passes that compare every access with
-    every other take seconds. What is worth unrolling in a register tile was unrolled by its schedule.
+    LLVM would turn nests like 15 × 15 into straight-line code. Its passes that compare every access with every other then take
+    seconds. The schedule has already unrolled what is worth unrolling in a register tile.
     """
 
     iterations: int = 64
@@ -40,7 +40,7 @@ class LimitUnrolling(Pass):
 
 
 def iterations(loop: ir.Operation) -> int | None:
-    """How often a loop is run; None if that is not constant."""
+    """The trip count of a loop; None if it is not constant."""
     bounds = []
     for value in list(loop.operands)[:3]:
         made = defining_op(value)

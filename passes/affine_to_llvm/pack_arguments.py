@@ -1,4 +1,4 @@
-"""The pass that has @main take one array of pointers."""
+"""The pass that makes @main take one array of pointers."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from stepwell.passes.framework.rewriting import ops_below
 @register_pass("pack-arguments", level="llvm")
 @dataclass
 class PackArguments(Pass):
-    """Have `@main` take one pointer to an array of its arguments, each read from there where it is used.
+    """Make `@main` take one pointer to an array of its arguments; each is loaded from there where it is used.
 
     rewrite: llvm.func @main(%a: !llvm.ptr, …) { use(%a) }  ->  llvm.func @main(%arguments: !llvm.ptr) { use(load %arguments[0]) }
 
-    A model may have thousands of inputs and outputs. A C function with as many arguments is more than callers can call, and LLVM takes
-    time by their square to keep them all at hand from its first instruction on. So it is run when descriptors are gone, which would read them
-    there. `@main` that takes one pointer is left as it is.
+    A model may have thousands of inputs and outputs. Callers cannot call a C function with so many arguments, and LLVM takes quadratic
+    time to keep them all live from the first instruction on. The pass runs after descriptors are gone, since these would load all
+    arguments at the start. A `@main` that takes one pointer already is left as it is.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that bounds values from one side with one instruction where the stock lowering of `maximumf` takes three."""
+"""The pass that bounds values from one side with one instruction; the stock lowering of `maximumf` takes three."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +11,12 @@ from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, appl
 @register_pass("select-bounds", level="affine", optional=True)
 @dataclass
 class SelectBounds(Pass):
-    """Write maxima and minima with a constant as comparison and selection, which is what x86's `maxps` and `minps` do.
+    """Write maxima and minima with a constant as a comparison and a select, which is what x86's `maxps` and `minps` compute.
 
     rewrite: maximumf(x, c)  ->  select(c > x, c, x)    and minimumf(x, c) -> select(c < x, c, x), for c that is not NaN
 
-    A NaN in x fails the comparison and is carried on, as `maximumf` says; a zero keeps its own sign beside one of the other. On other
-    machines, whose instructions do all that `maximumf` says, nothing is changed.
+    A NaN in x fails the comparison and is kept, as `maximumf` requires; of two zeros with different signs, x keeps its own. On other
+    machines, whose instructions do all that `maximumf` requires, nothing changes.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -42,7 +42,7 @@ def bound(name: str, beyond: Any) -> Pattern:
 
 
 def known(value: ir.Value) -> float | None:
-    """The number that a constant is, in every lane; None for anything else."""
+    """The number that a constant holds in every lane; None for anything else."""
     made = defining_op(value)
     if made is None or made.name != "arith.constant":
         return None

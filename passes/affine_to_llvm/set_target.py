@@ -1,4 +1,4 @@
-"""The pass that says for which instructions functions are compiled."""
+"""The pass that tells LLVM which instructions functions may use."""
 
 from dataclasses import dataclass
 
@@ -11,12 +11,12 @@ from stepwell.passes.framework.rewriting import ops_below
 @register_pass("set-target", level="llvm")
 @dataclass
 class SetTarget(Pass):
-    """Have functions compiled for a target that has fewer instructions than this machine.
+    """Compile functions for a target that has fewer instructions than this machine.
 
     rewrite: llvm.func {...}  ->  llvm.func {target_cpu = "x86-64-v3", target_features = #llvm.target_features<["+avx", …]>, ...}
 
-    Without these attributes code is made for the machine that compiles it. So it is where that is the target, and for targets whose code
-    this machine could not run, which lend it their schedules alone.
+    Without these attributes, code is made for the machine that compiles it. That is right if this machine is the target. It is also done
+    for targets whose code this machine could not run: of these it takes the schedules alone.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,6 +1,6 @@
-"""Buffer assignment of @main: which memory each tensor of the list of kernel calls lives in.
+"""Buffer assignment of @main: where in memory each tensor of the list of kernel launches lives.
 
-As XLA does it, at the level of calls: aliases first (views, concatenations in place, results that overwrite a dead input), then
+It works like XLA's, on whole launches: aliases first (views, concatenations in place, results that overwrite a dead input), then
 lifetimes, then offsets in one workspace.
 """
 
@@ -30,7 +30,7 @@ class Buffer:
     last: int = -1
     members: list[tuple["Buffer", int]] = field(default_factory=list)  # each with its offset
     joined: bool = False  # the result of a concatenation: written piece by piece
-    written: int = -1  # the step at which it first holds data itself, whatever its members do
+    written: int = -1  # the launch from which on it holds data itself, whatever its members do
 
     def root(self) -> "tuple[Buffer, int]":
         """The outermost buffer that holds this one, and the byte offset in it."""
@@ -40,7 +40,7 @@ class Buffer:
             way.append(buffer)
             buffer = buffer.parent
         offset = 0
-        for inner in reversed(way):  # which is shorter the next time: results in place of each other may be thousands deep
+        for inner in reversed(way):  # path compression: thousands of results may lie in place of each other
             offset += inner.offset
             inner.parent, inner.offset = buffer, offset
         return buffer, offset
@@ -53,7 +53,7 @@ class Buffer:
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
 
     def stretches(self, offset: int = 0) -> list[Piece]:
-        """What it and its members hold, in no order, perhaps one over the other; `offset` is its own."""
+        """The extents that it and its members cover, unordered and perhaps overlapping; `offset` is its own."""
         found, waiting = [], [(self, offset)]
         while waiting:
             buffer, at = waiting.pop()
@@ -62,7 +62,7 @@ class Buffer:
         return found
 
     def pieces(self) -> tuple[Piece, ...]:
-        """The stretches of this root that first hold data at different steps, from its first byte to its last; empty if it is one."""
+        """The pieces of this root that hold data from different launches on, from its first byte to its last; empty if it is one piece."""
         held = self.stretches()
         cuts = sorted({p.offset for p in held} | {p.offset + p.size for p in held})
         found: list[Piece] = []
@@ -91,7 +91,7 @@ class Buffer:
 
 @dataclass
 class Assignment:
-    """The result: a buffer for each tensor value, scratch for each call, and the copies that no alias could save."""
+    """The result: a buffer for each tensor value, scratch for each launch, and the copies that aliasing could not avoid."""
 
     values: dict[ir.Value, Buffer] = field(default_factory=dict)
     scratch: dict[ir.Operation, Buffer] = field(default_factory=dict)
@@ -103,10 +103,10 @@ class Assignment:
 
 
 def assign(main: Any, kernels: dict[str, Any]) -> Assignment:
-    """Assign a buffer to every tensor of @main, a block of kernel calls, views, concatenations and weights.
+    """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
     `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite. The workspace is laid
-    out by lifetimes; `lower_bound` is what lives at the busiest call. Raises PassError for an op that has no place in @main.
+    out by lifetimes; `lower_bound` is the bytes that live at the busiest launch. Raises PassError for an op that has no place in @main.
     """
     block = main.regions[0].blocks[0]
     plan = Assignment()
@@ -165,7 +165,7 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
 
 
 def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
-    """Give a concatenation's operands their place in its result, so that their producers write there; copy those that cannot move."""
+    """Place a concatenation's operands in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
     result.joined = True
     offset = 0
@@ -181,7 +181,7 @@ def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
 
 
 def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> None:
-    """Have results computed in the caller's buffers; copy what is an input, a weight, part of something larger, or given twice."""
+    """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice."""
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
         place = ("output", index)
@@ -192,7 +192,7 @@ def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> No
 
 
 def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], kernels: dict[str, Any]) -> None:
-    """Where a kernel may overwrite an input that dies there, let its result take that input's memory."""
+    """If a kernel may overwrite an input that dies there, place its result in that input's memory."""
     for op in ops:
         if op.name != "func.call":
             continue
@@ -202,7 +202,7 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
                 continue
             target, source = plan.values[op.results[number]], plan.values[op.operands[index]]
             dead = source.last == position[op] and source.first < position[op]
-            # Its parts (of a concatenation, or what it took the place of itself) lie in it: none of them may be read elsewhere meanwhile.
+            # The parts that lie in it (of a concatenation, or values that it overwrote) must not be read later either.
             others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
             fits = source.size == target.size and source is not target and (target.root()[0].place == "workspace" or not source.is_divided)
             if dead and not others and source.is_free_root and fits:
@@ -213,7 +213,7 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
 
 
 def call_destinations(op: ir.Operation) -> list[ir.Value]:
-    """The operands of a call on tensors that its results are written to."""
+    """The destinations of a launch on tensors."""
     return list(op.operands)[len(op.operands) - len(op.results) :]
 
 

@@ -1,4 +1,4 @@
-"""Bufferisation of kernel bodies: tensors become memrefs in place, what is left over becomes scratch."""
+"""Bufferisation of kernel bodies: tensors become memrefs in place; other allocations become scratch."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,8 +7,8 @@ from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
-from stepwell.passes.bufferize.sharing import Sharing
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.stages import stages_on_memrefs
@@ -27,7 +27,7 @@ _BUFFERISE = (
 
 
 def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
-    """Turn every kernel of `module` (which holds no caller of them) from tensors to memrefs, with scratch as its last argument."""
+    """Convert every kernel of `module` (which has no callers of them) from tensors to memrefs, with scratch as its last argument."""
     kernels = [f for f in functions(module) if KernelInfo(f).is_kernel]
     for kernel in kernels:
         _protect_inputs(kernel)
@@ -57,7 +57,7 @@ def _protect_inputs(kernel: Any) -> None:
 
 
 def _place_views(kernel: Any) -> None:
-    """Have a result that is a view of an input (a slice of it, say) copied to its destination: left alone it is copied to scratch before."""
+    """Copy a result that is a view of an input (a slice, say) straight to its destination; upstream would copy it to scratch first."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     for i, out in enumerate(destinations(kernel.operation)):
@@ -69,7 +69,7 @@ def _place_views(kernel: Any) -> None:
 
 
 def _drop_results(kernel: Any) -> None:
-    """Return nothing: each result is its destination, or a view of it; anything else is copied there."""
+    """Make the kernel return nothing: a result that is not its destination, or a view of it, is copied there."""
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     outs = destinations(kernel.operation)
@@ -88,7 +88,7 @@ def _copies_to_generics(kernel: Any, state: PassState) -> None:
     """rewrite: memref.copy -> linalg.generic (the runtime function of a strided copy is not in the bindings' libraries)."""
     for copy in ops_below(kernel.operation, "memref.copy"):
         source, target = copy.operands
-        if source == target:  # what is left of an insert_slice of something that was computed in the slice
+        if source == target:  # left over from an insert_slice whose source was computed in the slice
             copy.erase()
             continue
         with ir.InsertionPoint(copy), copy.location:
@@ -120,16 +120,16 @@ def _take_scratch(kernel: Any) -> None:
     for o in allocations:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
-    sharing = Sharing(stages_on_memrefs(structured_ops(kernel.operation)))
+    loops = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation)))
     lifetimes, slices = [], []
     for o in allocations:
         size = memref_bytes(o.results[0].type)
-        kept = sharing.slice_of(o.results[0], size)
-        used = [*_users_through_views(o.results[0]), *sharing.alive(o.results[0], kept)]
+        kept = loops.slice_of(o.results[0], size)
+        used = [*_users_through_views(o.results[0]), *loops.alive(o.results[0], kept)]
         steps = [position[_top_level(u, block)] for u in used]
         lifetimes.append(Lifetime(kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
         slices.append(kept)
-    places, total = _pack_slots(lifetimes, slices)
+    places, total = _pack_chunks(lifetimes, slices)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
     for o, (offset, kept) in zip(allocations, places, strict=True):
         with ir.InsertionPoint(o), o.location:
@@ -144,21 +144,21 @@ def _take_scratch(kernel: Any) -> None:
     KernelInfo(kernel).scratch_bytes = total
 
 
-def _pack_slots(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
+def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:
     """For each buffer its offset and slice, and the size of all.
 
-    Buffers of one loop in slots are packed together, and each slot has a pack of its own: one slot may be in the loop's first op while
-    another is in its last.
+    Buffers of one parallel fused loop are packed together, and each chunk has its own copy of the pack: one chunk may be in the loop's first
+    op while another is in its last.
     """
     packs: dict[int | None, list[int]] = {}
     for i, kept in enumerate(slices):
-        packs.setdefault(kept.run if kept and kept.slots > 1 else None, []).append(i)
+        packs.setdefault(kept.run if kept and kept.chunks > 1 else None, []).append(i)
     alone = packs.pop(None, [])
     inner = {run: pack([lifetimes[i] for i in members]) for run, members in packs.items()}
     whole = [lifetimes[i] for i in alone]
     for run, members in packs.items():
-        slots = next(kept.slots for i in members if (kept := slices[i]))
-        whole.append(Lifetime(slots * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
+        chunks = next(kept.chunks for i in members if (kept := slices[i]))
+        whole.append(Lifetime(chunks * inner[run][1], min(lifetimes[i].first for i in members), max(lifetimes[i].last for i in members)))
     offsets, total = pack(whole)
     places: dict[int, tuple[int, Slice | None]] = {i: (offset, slices[i]) for i, offset in zip(alone, offsets, strict=False)}
     for (run, members), start in zip(packs.items(), offsets[len(alone) :], strict=True):
@@ -175,7 +175,7 @@ def set_signature(function: Any) -> None:
 
 
 def _is_shape_only(value: ir.Value) -> bool:
-    """A buffer that only lends its shape (the window of a pooling): no body reads it."""
+    """Whether a buffer is there for its shape alone (the window of a pooling): no body reads it."""
     for user in users(value):
         if user.name != "linalg.generic":
             return False
@@ -217,10 +217,10 @@ def memref_bytes(mlir_type: Any) -> int:
 
 
 def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
-    """The arguments that may share memory with a destination, each with its result: read element by element, just before that is written.
+    """The arguments that may share memory with a destination, each with its result: an element is read just before it is overwritten.
 
-    That is so where the element-wise ops of one nest alone read the argument, with the destination's type and map, where its sums are not left
-    in the destination meanwhile, and nothing else has to do with that.
+    That holds if only element-wise ops of one nest read the argument, with the destination's type and map, if that nest does not keep
+    partial sums in the destination, and if nothing else uses the destination.
     """
     arguments = list(kernel.regions[0].blocks[0].arguments)
     first = KernelInfo(kernel).first_destination(len(arguments))
@@ -247,6 +247,6 @@ def in_place_arguments(kernel: Any) -> list[tuple[int, int]]:
 
 
 def _is_permutation_identity(root: Structured) -> bool:
-    """The root writes each element of the output once, in the order of its parallel dimensions."""
+    """Whether the root writes each element of the output once, in the order of its parallel dimensions."""
     results = list(root.outputs[0].map.results)
     return all(isinstance(r, ir.AffineDimExpr) for r in results) and [r.position for r in results] == root.parallel_dims

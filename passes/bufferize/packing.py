@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
-SEARCH_EFFORT = 400_000  # neighbours looked at while searching: about 0.1 s, and the same layout on every machine
+SEARCH_EFFORT = 400_000  # steps of the search: about 0.1 s, and the same layout on every machine
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Lifetime:
     first: int
     last: int
     pieces: tuple["Piece", ...] = ()
-    """Where it is written piece by piece, as the result of a concatenation is: its stretches, in order. Until then others may lie there."""
+    """Its pieces in order, if it is written piece by piece like the result of a concatenation. Others may lie where a piece is not written yet."""
 
     @property
     def stretches(self) -> tuple["Piece", ...]:
@@ -44,10 +44,10 @@ def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
     """An offset for each buffer such that none that live together overlap, and the total size in bytes.
 
     This is dynamic storage allocation with known lifetimes, which is NP-hard (Garey and Johnson, problem SR2). Buffers are placed one
-    by one, each in the smallest gap that fits between those placed that live at the same time; what matters is the order. Tried are
+    by one, each in the smallest gap that fits between those already placed that live at the same time, so the order decides. We try
     greedy by size and by breadth (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020) and both
-    directions of time; if the best of these is above the lower bound, a local search over orders goes on from there. Where so many live
-    together that one order alone would take longer than that search, they are placed as time goes by.
+    directions of time; if the best of these is above the lower bound, a local search over orders continues from it. If so many live
+    together that a single order would take longer than that search, they are placed in order of time.
     """
     if _meetings(buffers) > SEARCH_EFFORT:
         return _pack_in_time(buffers)
@@ -70,7 +70,7 @@ def _meetings(buffers: Sequence[Lifetime]) -> int:
 
 
 def _pack_in_time(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
-    """As `pack`: each, when it begins, in the smallest gap that fits between those that live then, else behind them; pieces count as one.
+    """Like `pack`, in order of time: each in the smallest gap that fits between those that live when it begins, else behind them. Ignores pieces.
 
     Best fit, as allocators do it (Knuth, "The Art of Computer Programming", volume 1, section 2.5).
     """
@@ -207,9 +207,9 @@ def _conflicts(a: Lifetime, b: Lifetime) -> list[tuple[int, int]]:
 
 
 def _search(placer: _Placer, start: _Layout, bound: int) -> _Layout:
-    """The best layout that small changes of the order lead to, each kept unless it is worse; stops at the bound or when the effort is spent.
+    """The best layout found by small changes of the order, each kept unless it is worse; stops at the bound or when the effort is spent.
 
-    Mostly a buffer at the top is placed earlier, else any buffer at another time. The sequence of changes is always the same.
+    Most changes place a buffer at the top earlier; the others move any buffer. The sequence of changes is always the same.
     """
     chance, layout = random.Random(0), start
     for _ in range(SEARCH_EFFORT // max(1, placer.effort)):

@@ -1,1 +1,1 @@
-"""What passes are made with: their registry, pipelines and the runner, rewriting, and what watches a run."""
+"""The framework of passes: registry, pipelines, runner, rewriting, and instrumentation."""

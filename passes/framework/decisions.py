@@ -1,4 +1,4 @@
-"""What passes decide, op by op: what was done, what was declined, and why. Kept only where somebody asks."""
+"""What passes decide, op by op: what was done, what was declined, and why. Kept only on request."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import ir
 
 @dataclass(frozen=True)
 class NoMatch:
-    """The one answer of a rewrite, a rule or a choice that does not apply: the reason, which reaches the user (`--explain`)."""
+    """What a rewrite, a rule or a choice returns if it does not apply: the reason, which reaches the user (`--explain`)."""
 
     reason: str
 
@@ -22,7 +22,7 @@ class Decision:
     run: str
     """The pass that was running."""
     by: str
-    """Who decided: a pattern of that pass, or the pass itself."""
+    """What decided: a pattern of that pass, or the pass itself."""
     op: str
     location: Any
     """As MLIR has it: as text only for who reads it, since what many ops were fused into has a long one."""

@@ -1,4 +1,4 @@
-"""What can watch a run of passes: timing, printing, dumps and reproducers."""
+"""Instrumentation of a run of passes: timing, printing, dumps and reproducers."""
 
 import os
 import shlex
@@ -40,7 +40,7 @@ class Instrumentation:
     """Base of what watches a run: every hook does nothing unless overridden."""
 
     def begin(self, state: PassState) -> None:
-        """Called before the first pass of a pipeline, with what the passes share: the weights that they work on, what they decide."""
+        """Called before the first pass of a pipeline, with the state that the passes share, such as weights and decisions."""
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
         """Called before a pass; `rest` is the pipeline from this pass on."""
@@ -94,7 +94,7 @@ class PassTimings(Instrumentation):
         self.entries.append(Timing(step, level, seconds))
 
     def report(self) -> str:
-        """A table of all passes, in order, with the share of each in the total."""
+        """A table of all passes, in order, with the part of each in the total."""
         total = sum(entry.seconds for entry in self.entries)
         lines = [f"{'seconds':>9}  share  pass"]
         lines += [f"{e.seconds:9.4f}  {e.seconds / total if total else 0:5.1%}  {_levelled(e)}" for e in self.entries]
@@ -135,7 +135,7 @@ def _levelled(entry: Timing) -> str:
 class PrintIR(Instrumentation):
     """Prints the IR before and/or after passes: all of them, or those of these names.
 
-    With `only_changes` only where a pass changed something, with `differences` how it changed, in which renumbered values do not count.
+    `only_changes` prints only after passes that changed something; `differences` prints what changed, ignoring renumbered values.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class PrintIR(Instrumentation):
 
 @dataclass(frozen=True)
 class Flags:
-    """What the commands in written files are to be given, beside a file: text that a shell takes apart."""
+    """The arguments, beside the file, of the commands in written files, quoted for a shell."""
 
     opt: str = ""
     """For `stepwell-opt`."""
@@ -187,8 +187,8 @@ class Flags:
 class DumpIR(Instrumentation):
     """Writes the IR after every pass to a numbered file in a folder: `003_fold-constants.mlir`; `000_input.mlir` is what came in.
 
-    The weights that a file uses lie beside it, and its first lines say how to go on from it. When a pass fails, `reproducer.mlir` gets
-    the IR before it, with the pipeline that was left to run.
+    The weights that a file uses lie beside it, and its first lines say how to continue from it. When a pass fails, `reproducer.mlir` gets
+    the IR before it, with the rest of the pipeline.
     """
 
     def __init__(self, folder: str | os.PathLike[str], options: PrintOptions | None = None, flags: Flags | None = None) -> None:
@@ -232,7 +232,7 @@ class DumpIR(Instrumentation):
 
 
 class Reproducer(Instrumentation):
-    """When a pass fails, writes the IR before it with the pipeline still to run, as a file that `stepwell-opt` runs again."""
+    """When a pass fails, writes the IR before it with the rest of the pipeline, as a file that `stepwell-opt` can run."""
 
     def __init__(self, file: str | os.PathLike[str], flags: Flags | None = None) -> None:
         self.file = Path(file)
@@ -246,7 +246,7 @@ class Reproducer(Instrumentation):
         self._weights = state.weights
 
     def before(self, step: Step, module: ir.Module, level: str | None, rest: str) -> None:
-        # Taken now: a failing pass leaves the module half changed.
+        # Printed now: a failing pass leaves the module half changed.
         self.text, self.rest, self._used = PrintOptions(locations=True).text(module), rest, used_weights(module)
 
     def failed(self, step: Step, error: Exception) -> str | None:
@@ -263,7 +263,7 @@ def _write_reproducer(
 
 
 def _quoted(file: Path) -> str:
-    """For a shell; a name that is no Unicode cannot be in a file of IR and has what is not replaced."""
+    """Quoted for a shell. Bytes of a name that are not Unicode cannot be written to a file of IR and are replaced."""
     return shlex.quote(str(file)).encode(errors="replace").decode()
 
 

@@ -1,4 +1,4 @@
-"""The difference of two modules as text, in which numbers of values, labels of blocks and locations do not count."""
+"""The difference of two modules as text, ignoring numbers of values, labels of blocks and locations."""
 
 import difflib
 import re
@@ -15,12 +15,12 @@ _HOLE = "\0"
 
 
 def text_of(module: ir.Module, *, generic: bool = False) -> str:
-    """A module's text for `ir_diff`: without locations, and with attributes where they stand, so that their aliases need no numbers."""
+    """A module's text for `ir_diff`: without locations and without numbered aliases of attributes."""
     return str(module.operation.get_asm(use_local_scope=True, print_generic_op_form=generic, assume_verified=not generic))
 
 
 def ir_diff(before: str, after: str, names: tuple[str, str] = ("before", "after"), context: int = 3) -> str:
-    """A unified difference of two texts of modules, function by function; "" if they differ in numbers of values and labels at most.
+    """A unified difference of two texts of modules, function by function; "" if at most numbers of values and labels differ.
 
     Functions are matched by name, or by what comes before the digest in a kernel's name. In each, lines are aligned without the names of
     values (difflib's SequenceMatcher, after Ratcliff and Obershelp); values that lines of both sides define in the same place get the first
@@ -59,7 +59,7 @@ def _chunks(lines: Sequence[str]) -> list[_Chunk]:
 
 
 def _matched(old: list[_Chunk], new: list[_Chunk]) -> Iterator[tuple[_Chunk | None, _Chunk | None]]:
-    """Pairs of chunks: those of one name, those whose names differ in a digest in order, and those that only one side has."""
+    """Pairs of functions: first equal names, then in order names that differ in a digest, then those that only one side has."""
     by_name = {chunk.symbol: chunk for chunk in old}
     pairs = {chunk.symbol: by_name.pop(chunk.symbol) for chunk in new if chunk.symbol in by_name}
     for chunk in new:
@@ -89,7 +89,7 @@ class _Names:
         for line in self.lines:
             results = _RESULTS.match(line)
             defined = re.findall(r"%[\w$.]+", results.group(1)) if results else []
-            # A region that sees nothing of what is around it counts anew: what a line defines hides what had that name.
+            # An isolated region numbers its values anew: its definitions hide outer values of the same name.
             for name in defined:
                 scopes[-1][name] = self._new(name)
             if line.lstrip().startswith("^"):
@@ -136,7 +136,7 @@ def _hunks(old: _Names, new: _Names, title: str, context: int) -> Iterator[str]:
 
 
 def _renamed(old: _Names, new: _Names) -> list[str]:
-    """Names for the values of `new`: those of the values of `old` that they stand for; others keep theirs, or a variant if it is taken."""
+    """Names for the values of `new`: those of the corresponding values of `old`; others keep theirs, or get a variant if it is taken."""
     same: dict[int, int] = {}
     taken: set[int] = set()
     for a, b, size in _aligned(old.templates, new.templates):

@@ -1,10 +1,10 @@
-"""The levels of IR that a model goes through on its way to code, highest first."""
+"""The levels of IR that a model goes through, highest first."""
 
 from stepwell.dialects.support.errors import InputError, shown
 
 LEVELS = ("graph", "graph-opt", "linalg", "scheduled", "affine", "llvm")
 MEANT = LEVELS[:4]
-"""The levels whose IR has a meaning that can be run without code."""
+"""The levels whose IR can be interpreted."""
 PACKED = "linalg"
 """From this level on each weight has its place in memory."""
 

@@ -1,4 +1,4 @@
-"""The registry of passes: what a pass is, its options, and the state that a run of passes shares."""
+"""The registry of passes, the base class of a pass, and the state that the passes of a run share."""
 
 import dataclasses
 import re
@@ -22,23 +22,23 @@ from stepwell.passes.framework.upstream_names import NAMES
 
 @dataclass
 class PassState:
-    """What the passes of one run share beside the IR: the weights, the target, what it may cost, and what was decided and why."""
+    """What the passes of one run share beside the IR: weights, target, limits, decisions."""
 
     weights: WeightTable = field(default_factory=WeightTable)
     target: Target | None = None
     schedules: ScheduleFile | None = None
-    """Schedules that replace those that would be chosen."""
+    """Schedules that replace the default ones."""
     budget: Budget = field(default_factory=Budget)
-    """What the model may cost, and what of that is spent."""
+    """The limits of the compilation, and how much of them is used up."""
     decisions: Decisions | None = None
-    """What was done, declined and why, where somebody asks; None where nobody does, and nothing is kept."""
+    """What was done and declined, and why; None unless somebody asks."""
     running: str = ""
     """The name of the pass that runs."""
     statistics: dict[str, int] = field(default_factory=dict)
 
     @property
     def machine(self) -> Target:
-        """The target, or what is common among machines where none was named."""
+        """The target, or a generic machine if none was named."""
         return self.target or GENERIC
 
     def count(self, what: str, amount: int = 1) -> None:
@@ -51,7 +51,7 @@ class PassState:
             self.decisions.add(self.running, by, op, False, why.reason)
 
     def did(self, by: str, op: Any, what: str) -> None:
-        """Note what a pass or pattern called `by` does to `op`; to be called before the op goes away."""
+        """Note what a pass or pattern called `by` does to `op`; call it before the op is erased."""
         if self.decisions is not None:
             self.decisions.add(self.running, by, op, True, what)
 
@@ -62,16 +62,16 @@ class Pass:
     name: ClassVar[str]
     level: ClassVar[str]
     anchor: ClassVar[str] = "builtin.module"
-    techniques: ClassVar[Mapping[str, str | None]] = {}
-    """What can be switched off, by name: the options that do so, or None to leave the whole pass out."""
+    switches: ClassVar[Mapping[str, str | None]] = {}
+    """Maps each switch to the options that turn it off; None leaves the whole pass out."""
     relaxed: ClassVar[Sequence[str]] = ()
-    """Those of the techniques that let infinities and NaN spread, or round more than the direct computation: strict code does without."""
+    """The switches that strict code turns off: what they stand for lets infinities and NaN spread, or rounds more than the direct way."""
 
     converts: ClassVar[Sequence[str]] = ()
     """The dialects and ops of the level `graph-opt` that the pass replaces, so that no lowering is needed for them."""
     after: ClassVar[str | None] = None
     before: ClassVar[str | None] = None
-    """The passes of the default pipeline behind and in front of which this one has its place; without either it is in none."""
+    """The passes of the default pipeline that this one stands after and before; without either it is not part of it."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         """Transform `op`, an operation of the kind that `anchor` names. Raise PassError to fail."""
@@ -126,16 +126,16 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register_pass(
-    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, techniques: Mapping[str, str] | None = None,
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, switches: Mapping[str, str] | None = None,
     relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None, converts: Sequence[type[Dialect] | type[Operation]] = (),
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 
-    A pass that a pipeline is legal without is `optional`. One that must run, or does several things, names in `techniques` what can
-    be switched off by options: `{"fuse-operators": "max-ops=1"}`. Both are what `stepwell.compile(…, disable=…)` knows by name.
-    `relaxed` are the techniques that `stepwell.compile(…, strict=True)` switches off (docs/numerics.md).
-    With `after` or `before` the pass has a place in the default pipeline: behind, or in front of, the pass of that name (`fuse-operators`,
-    `linalg/canonicalize`, `fold-constants#3`); with both, right behind the first. `stepwell pipeline` shows it there.
+    A pass is `optional` if the pipeline is legal without it; then its name is a switch that leaves it out. A pass that must run, or that
+    does several things, lists further `switches` with the options that turn them off: `{"fuse-operators": "max-ops=1"}`.
+    `stepwell.compile(…, disable=…)` takes the names of switches; `strict=True` turns the `relaxed` ones off (docs/numerics.md).
+    `after` or `before` gives the pass a place in the default pipeline, behind or in front of the pass of that name (`fuse-operators`,
+    `linalg/canonicalize`, `fold-constants#3`); with both, it comes right behind the first. `stepwell pipeline` shows it there.
     `converts` are the classes of dialects, or of single ops, that the pass converts inside kernels (docs/kernels.md).
     """
     if level not in LEVELS:
@@ -146,12 +146,12 @@ def register_pass(
         if known is not None and known.__qualname__ != cls.__qualname__:
             raise PipelineError(f"pass '{name}' is already registered by {known.__module__}.{known.__qualname__}")
         cls.name, cls.level, cls.anchor = name, level, anchor
-        cls.techniques = {**({name: None} if optional else {}), **(techniques or {})}
+        cls.switches = {**({name: None} if optional else {}), **(switches or {})}
         cls.relaxed = tuple(relaxed)
         cls.after, cls.before = after, before
         cls.converts = tuple(_converted(name, kind) for kind in converts)
-        if not set(cls.relaxed) <= set(cls.techniques):
-            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be techniques of it: {', '.join(cls.techniques) or 'it has none'}")
+        if not set(cls.relaxed) <= set(cls.switches):
+            raise PipelineError(f"pass '{name}': relaxed {list(relaxed)} must be switches of it: {', '.join(cls.switches) or 'it has none'}")
         _PASSES[name] = cls
         extension(cls, code_generation=level in LEVELS[-2:])  # what runs in the last step
         return cls
@@ -167,7 +167,7 @@ def passes() -> dict[str, type[Pass]]:
 
 
 def find_pass(name: str) -> type[Pass] | None:
-    """The pass of ours that is called `name`, or None. Imports no more than it has to: a compiler process needs few of them."""
+    """Our pass of that name, or None. Imports as little as possible: a compiler process needs few passes."""
     for folder in () if name in _UPSTREAM else _FOLDERS:
         if name in _PASSES:
             break

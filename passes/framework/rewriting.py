@@ -1,10 +1,10 @@
 """Rewrite patterns and dialect conversion: the one wrapper around the bindings' drivers, which deals with their traps.
 
-- The drivers take a truthy result for "no match": here a pattern returns values, or NoMatch with its reason, and reasons are kept.
-- Ops that a pattern builds are not seen by the drivers: here patterns run to a fixpoint, and a conversion is followed by a walk for
+- The drivers take a truthy result as "no match": here a pattern returns values, or NoMatch with its reason, and reasons are kept.
+- The drivers do not see ops that a pattern builds: here patterns run to a fixpoint, and a conversion ends with a walk for
   ops that should be gone (the drivers report success with illegal ops left in).
 - The drivers hold callbacks by raw pointer: here every callback lives as long as the run.
-- An exception in a pattern comes out without a word on where: here pattern, op and node are added.
+- An exception in a pattern does not say where it came from: here pattern, op and node are added.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -42,11 +42,11 @@ class Pattern:
 
     @property
     def summary(self) -> str:
-        """What it does, as its docstring says in its first line."""
+        """What it does: the first line of its docstring."""
         return (self.rewrite.__doc__ or "rewritten").strip().splitlines()[0].removeprefix("rewrite: ")
 
     def roots(self) -> list[str]:
-        """The names of the ops that it is for: by a trait, those there are by now, plugins' included."""
+        """The names of the ops that it is for; for a trait, of all ops registered so far, plugins' included."""
         return [self.root] if isinstance(self.root, str) else [cls.OPERATION_NAME for cls in ops_with(self.root)]
 
 
@@ -68,7 +68,7 @@ class Rewriter(GraphBuilder):
         self.state = state
 
     def known(self, value: ir.Value, limit: int = FOLD_ELEMENTS) -> Any:
-        """The array that `value` is known to hold (weights included), or None; no op of more than `limit` elements is evaluated for it."""
+        """The array that `value` holds, if it is known at compile time (weights included), or None. Evaluates ops of up to `limit` elements."""
         return constant_value(value, self.state.weights, limit)
 
 
@@ -126,14 +126,14 @@ class _Run:
         return call
 
     def forget_declined(self) -> None:
-        """Leave out what was declined in this run: every op is asked again in the next."""
+        """Drop what was declined in this run: every op is tried again in the next."""
         decisions = self.state.decisions
         if decisions is not None:
             decisions.entries[self.noted :] = [entry for entry in decisions.entries[self.noted :] if entry.done]
 
 
 def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
-    """The replacement for `op` as a list. Raises TypeError if it is none: the drivers would crash on a wrong number of values."""
+    """The replacement for `op` as a list. Raises TypeError for a wrong number of values, on which the drivers would crash."""
     if isinstance(result, NoMatch):
         return result
     values = [result] if isinstance(result, ir.Value) else result
@@ -146,7 +146,7 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
 
 
 def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
-    """Run a pattern's body; what it raises comes out as one error that names pattern, op and node, and the line of a plugin."""
+    """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line."""
 
     def failure(what: str, error: Exception) -> PassError:
         return PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}{what}{plugin_line(error)}")
@@ -168,7 +168,7 @@ class PatternPass(Pass):
 
     patterns: ClassVar[Sequence[Pattern]] = ()
     top_down: ClassVar[bool] = False
-    """Whether to begin with the first op: what patterns move down then meets its like, and ops are passed once each."""
+    """Whether to start at the first op: patterns that move ops down then pass each op once, and merge what meets."""
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         state.count(self.name, apply_patterns(op, self.patterns, state, top_down=self.top_down))
@@ -193,7 +193,7 @@ def convert(
     illegal: Collection[str],
     convert_type: Callable[[Any], Any] | None = None,
 ) -> None:
-    """Full dialect conversion of what lies below `op`: afterwards only ops of the dialects `legal` are left, and none of those named `illegal`.
+    """Full dialect conversion of everything below `op`: only ops of the dialects `legal` remain, and none of those named `illegal`.
 
     Raises PassError with one line for each op that could not be lowered (op, node, reason).
     """
@@ -260,7 +260,7 @@ def used_weights(module: Any) -> set[str]:
 
 
 def drop_unused_weights(op: Any, weights: WeightTable) -> None:
-    """Free the weights that passes made and that nothing in `op` names any more, if it is a module and they are many bytes."""
+    """Free weights that passes made and that the module `op` no longer names, if they are many bytes."""
     if weights.unsettled_bytes >= SETTLED_BYTES and op.operation.name == "builtin.module":
         weights.keep_only(used_weights(op))
 
@@ -282,7 +282,7 @@ def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.Inser
     """Clone `op` at `ip` with operands replaced by `mapping`, also inside its regions; adds its results to `mapping`."""
     new: ir.Operation = op.operation.clone(ip)
 
-    # What an op uses is defined before it or round it, so one walk in program order finds everything mapped.
+    # An op's operands are defined before it or around it, so one walk in program order finds everything mapped.
     for old, fresh in zip([op.operation, *ops_below(op)], [new, *ops_below(new)], strict=True):
         for i, v in enumerate(old.operands):
             if v in mapping:

@@ -1,4 +1,4 @@
-"""The pass runner: runs a pipeline of our passes and upstream's one by one, with verification and instrumentation between."""
+"""The pass runner: runs our passes and upstream's one by one, with verification and instrumentation in between."""
 
 import re
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ class DiagnosedError(PassError):
 class PassRunner:
     """Runs pipelines on modules. `verify` checks the module after every pass.
 
-    An `optimistic` runner checks it only at the end, and after passes that are not part of this package. If anything is wrong then, it
-    runs the pipeline once more on what it was given, checking after every pass, to tell which one it was. With instrumentation, which
-    sees what is between the passes, it is like any other.
+    An `optimistic` runner checks only at the end, and after passes that are not part of this package. If the check fails, it runs
+    the pipeline again on the original IR and checks after every pass, to name the one at fault. With instrumentation, which
+    sees the IR between passes, it behaves like any other.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class PassRunner:
     def run(self, module: ir.Module, pipeline: str | Sequence[Element], *, level: str | None = None) -> None:
         """Run `pipeline` on `module`; `level` names the phase in errors and instrumentation.
 
-        Raises PipelineError before anything is run if the pipeline is wrong. A failing pass raises PassError (or the StepwellError it
-        raised itself) naming phase, pass and what it said; the module is then in no state to be used.
+        Raises PipelineError before anything runs if the pipeline is wrong. A failing pass raises PassError (or the StepwellError that it
+        raised itself) naming phase, pass and what it said; the module must not be used afterwards.
         """
         elements = parse_pipeline(pipeline) if isinstance(pipeline, str) else list(pipeline)
         context = module.context
@@ -107,7 +107,7 @@ class PassRunner:
     def _failure(self, step: Step, level: str | None, error: Exception) -> StepwellError:
         where = f"{f'level {level}, ' if level else ''}pass '{step.name}'"
         if isinstance(error, StepwellError):
-            line = plugin_line(error) if type(error) is StepwellError else ""  # of no kind: the builder knows no such op, say
+            line = plugin_line(error) if type(error) is StepwellError else ""  # any exception, such as one of the bindings for an unknown op
             failure = _reworded(error, f"{where}: {error.args[0]}{line}")
         elif isinstance(error, ir.MLIRError):
             failure = DiagnosedError(f"{where}: {describe_diagnostics(error)}", diagnostics=error.error_diagnostics)
@@ -118,7 +118,7 @@ class PassRunner:
 
 
 def _plan(step: Step, context: ir.Context) -> "Action":
-    """What runs a step: a pass of ours, or a pass manager for one of upstream's. Raises PipelineError if there is no such pass."""
+    """The function that runs a step: our pass, or a pass manager for upstream's. Raises PipelineError if there is no such pass."""
     cls = find_pass(step.name)
     if cls is not None:
         inner = step.path[-1] if step.path else MODULE
@@ -164,7 +164,7 @@ def describe_diagnostics(error: ir.MLIRError) -> str:
 
 
 def _describe(diagnostic: Any) -> str:
-    # Which op it is about is often said only in a note that prints the whole op.
+    # Often only a note, which prints the whole op, says which op it is about.
     notes = [note.message for note in diagnostic.notes if note.message.startswith("see current operation:")]
     found = re.search(r'"?([a-z_]\w*\.[\w.]+)"?', notes[0].partition(":")[2]) if notes else None
     about = f"'{found.group(1)}': " if found and found.group(1) not in diagnostic.message else ""

@@ -18,7 +18,7 @@ def upstream_passes() -> dict[str, str]:
 
 
 def upstream_summary(name: str) -> str:
-    """What an upstream pass does, in a line; empty for those that nobody described yet."""
+    """What an upstream pass does, in a line; empty for passes that have no description yet."""
     return SUMMARIES.get(name, "")
 
 
@@ -59,9 +59,19 @@ def _explain(step: Step, message: str, context: ir.Context) -> str:
     return f"pass '{name}': {' '.join(message.split())}"
 
 
+RENAMED = {"block-channels": "convert-layout", "use-panels": "pack-matmul"}
+"""Passes that had another name until November 2026."""
+
+
+def close_names(name: str, among: Collection[str], *, n: int = 1) -> list[str]:
+    """Up to `n` of the names that may be meant by an unknown one: what a renamed pass is called now, else names that are spelled alike."""
+    new = RENAMED.get(name)
+    return [new] if new is not None and new in among else difflib.get_close_matches(name, among, n=n)
+
+
 def did_you_mean(name: str, among: Collection[str] = ()) -> str:
     """The end of an error about an unknown pass: names like it `among` some, else among all of ours and upstream's."""
-    close = difflib.get_close_matches(name, list(among) or [*passes(), *upstream_passes()], n=3)
+    close = close_names(name, list(among) or [*passes(), *upstream_passes()], n=3)
     if close:
         return f"; did you mean {' or '.join(close)}?"
     return f"; there are: {', '.join(dict.fromkeys(among))}" if among else "; see stepwell-opt --list-passes"

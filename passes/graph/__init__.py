@@ -2,11 +2,11 @@
 
 from stepwell.passes.graph import attach_target, check_indices, make_padding_explicit, narrow_products
 from stepwell.passes.graph.fusion import fuse_attention, fuse_operators, outline_kernels
-from stepwell.passes.graph.layout import block_channels, use_panels, use_winograd
+from stepwell.passes.graph.layout import convert_layout, pack_matmul, use_winograd
 from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants, remove_identities, simplify_algebra, use_products
 
 __all__ = [
-    "attach_target", "block_channels", "check_indices", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
+    "attach_target", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
     "make_padding_explicit", "narrow_products",
-    "outline_kernels", "remove_identities", "simplify_algebra", "use_panels", "use_products", "use_winograd",
+    "outline_kernels", "pack_matmul", "remove_identities", "simplify_algebra", "use_products", "use_winograd",
 ]  # fmt: skip

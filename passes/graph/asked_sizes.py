@@ -1,4 +1,4 @@
-"""The sizes that operands ask of a result whose type was declared: what the op would give by its own inference, computed at run time."""
+"""The sizes that operands ask of a result whose type was declared: what the op's own inference would give, computed at run time."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The pass that has a module say which machine it is for."""
+"""The pass that puts the description of the target on a module."""
 
 from dataclasses import dataclass
 
@@ -13,7 +13,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 class AttachTarget(Pass):
     """Put the description of the target on the module, as `target.description`, before the first pass that asks for it.
 
-    Where no target is named, nothing is said. IR that says its target is not for another one.
+    Does nothing if no target is named. IR that names a target cannot be compiled for another one.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that has indices out of range raise, and sizes other than declared: known ones now, others when the model has run."""
+"""The pass that makes indices out of range an error, and sizes other than declared: constant ones now, others after the model has run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,27 +27,27 @@ BY_VECTOR = ("graph.gather_nd", "graph.scatter_nd")
 _SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
 
 
-@register_pass("check-indices", level="graph", techniques={"check-indices": "at-run-time=false"})
+@register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
 @dataclass
 class CheckIndices(Pass):
-    """Have gathers and scatters whose indices are out of range raise an error.
+    """Make gathers and scatters raise an error if their indices are out of range.
 
-    Constant indices are looked at here and now, and a ModelError names the nodes, the index and its place. Others are looked at by the
-    model itself: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
-    what they may be (dialects/core/index_checks.py). Who runs the model compares them when it has run.
+    Constant indices are checked at compile time; a ModelError names the nodes, the index and its place. The model itself checks
+    the others: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
+    what they may be (dialects/core/index_checks.py). The runtime compares them after each run.
 
     rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors
 
-    Reshapes, expansions and slices by operands that only a run has take the sizes of their results from the model's declaration. The model
-    looks whether the data ask for these sizes, in the same way.
+    Reshapes, expansions and slices by operands that are known at run time only take the sizes of their results from the model's declaration.
+    The model checks in the same way that the data ask for these sizes.
 
     rewrite: return y  ->  return y, zigzag(asked - declared)
 
-    Indices that are in range whatever the data are left alone (results of argmax, top-k, clip, remainders, narrow types). Where nothing
-    is checked, an index beyond an end means the element at that end: no index ever reads or writes other memory.
+    Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
+    checked, an index beyond an end means the element at that end: no index ever reads or writes other memory.
     """
 
-    at_run_time: bool = True  # whether indices that are not known are checked when the model runs; if not, they are trusted
+    at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they are clamped
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
@@ -58,7 +58,7 @@ class CheckIndices(Pass):
                 if inner.name in SIZED and is_used(inner.results[0]) and _is_declared(inner):
                     checks.add_sizes(inner)
                     state.count(f"{self.name}.sizes")
-        ops = [o.operation for o in block.operations]  # those that find the asked sizes are looked at too
+        ops = [o.operation for o in block.operations]  # the ops that compute the asked sizes are checked too
         problems: list[str] = []
         unknown: list[ir.Operation] = []
         for inner in ops:
@@ -115,7 +115,7 @@ def problem_of(op: ir.Operation, indices: np.ndarray) -> list[str]:
 
 
 def _is_proven(op: ir.Operation, known: dict[ir.Value, Range]) -> bool:
-    """Whether an op's indices cannot be out of range, or nothing can be told at compile time of the dimensions that they go along."""
+    """Whether an op's indices are always in range, or their dimensions are unknown at compile time."""
     sizes = list(reach(op).values())
     indices = type_of(op.operands[1])
     if any(size is None for size in sizes) or (indices.is_static and not indices.elements):
@@ -169,13 +169,13 @@ class _Checks:
         return self.count + len(self.hidden) - 1
 
     def finish(self) -> None:
-        """Have @main return what was added, and the module say what it is."""
+        """Make @main return the hidden results, and describe them on the module."""
         if self.hidden:
             self._give_back([value for value, _ in self.hidden], [name for _, name in self.hidden])
             ModuleInfo(self.module).checks = self.checks
 
     def _give_back(self, hidden: Sequence[ir.Value], names: Sequence[str]) -> None:
-        """Have @main return these too, under names of their own."""
+        """Make @main return these too, under names of their own."""
         outputs, kind = list(self.end.operands), self.main.type
         with ir.InsertionPoint(self.end), self.end.location:
             ir.Operation.create("func.return", operands=[*outputs, *hidden])
@@ -193,7 +193,7 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
 
 
 def same_elements(value: ir.Value) -> ir.Value:
-    """A value, perhaps smaller, that holds the same elements as `value`, which holds some."""
+    """A value, perhaps smaller, with the same elements as `value`, which is not empty."""
     while (op := producer(value, *_SAME_ELEMENTS)) is not None:
         value = op.operation.operands[0]
     return value

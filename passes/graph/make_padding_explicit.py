@@ -1,4 +1,4 @@
-"""The pass that turns the padding of convolutions and poolings into ops of their own, which fuse into what comes before."""
+"""The pass that turns the padding of convolutions and poolings into separate ops, which fuse into what comes before."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class MakePaddingExplicit(Pass):
 
 
 def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, made: dict[Any, ir.Value]) -> ir.Value | NoMatch:
-    """What replaces an op, with `fill` around its image; or why nothing does."""
+    """The replacement for an op, with `fill` around its image; or why there is none."""
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
@@ -93,7 +93,7 @@ def divisor_correction(
     dilations: Sequence[int],
     count_include_pad: bool,
 ) -> np.ndarray | None:
-    """By what to multiply a mean over whole windows so that it is one over what counts of them, [1, 1, positions…]; None if by 1.
+    """The factor [1, 1, positions…] that turns a mean over whole windows into a mean over the elements that count; None if it is 1.
 
     Each dimension counts by itself: an element counts if it lies inside, or with `count_include_pad` in `pads`.
     """

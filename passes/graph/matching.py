@@ -1,4 +1,4 @@
-"""What graph patterns ask about a value: who makes it, who uses it, what it is known to hold; and how they store new weights."""
+"""Helpers of graph patterns: who makes a value, who uses it, whether it is a known constant; and how to store new weights."""
 
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
@@ -73,7 +73,7 @@ def with_stored_operand(op: Any, rw: Rewriter) -> tuple[ir.Value, ir.Value, np.n
 
 
 def keeps_type(op: Any, operand: ir.Value) -> bool:
-    """Whether the op's result has the type of `operand`, so that `operand` may stand for it: no other operand broadcasts it up.
+    """Whether the op's result has the type of `operand`, so that `operand` may replace it: no other operand broadcasts it up.
 
     Where a size is unknown, equal types are not enough: there every other operand must be 1, or lack the dimension.
     """
@@ -114,7 +114,7 @@ def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> i
 
 
 def deferred_weight(b: GraphBuilder, source: ir.Value, shape: Sequence[int], make: Callable[[], Iterable[np.ndarray]]) -> ir.Value:
-    """As `new_weight`, for an array of the dtype of `source` that `make` is to compute, in parts, beside the passes to come."""
+    """Like `new_weight`, for an array of the dtype of `source` that `make` computes piece by piece, in parallel with later passes."""
     deferred = Deferred(to_numpy(type_of(source).dtype), tuple(shape), make)
     if prod(shape) <= LITERAL_ELEMENTS:
         return new_weight(b, source, deferred.array())

@@ -1,4 +1,4 @@
-"""The pass that has products of integers read narrow ones, where the target has an instruction for them."""
+"""The pass that makes integer products read narrow operands, if the target has an instruction for them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,21 +21,21 @@ from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (register
 from stepwell.passes.schedule.intrinsics import registered
 
 NARROW = ("i8", "ui8", "i16", "ui16")
-"""The element types that products may read, those first that take less memory."""
+"""The element types that products may read, smallest first."""
 Operands: TypeAlias = tuple[ir.Value, ir.Value]
 
 
 @register_pass("narrow-products", level="graph", optional=True)
 @dataclass
 class NarrowProducts(Pass):
-    """Have integer products read i8, ui8, i16 or ui16 where all values fit, and the target has an intrinsic that takes these.
+    """Make integer products read i8, ui8, i16 or ui16 if all values fit, and the target has an intrinsic for these.
 
     rewrite: matmul(x, w)       -> matmul(cast(x'), cast(w'))     where x' and w' hold the same numbers; conv(x, w) likewise
 
-    An operand that is widened is read as it was before that; one that is known at compile time is stored anew; the range of others follows from what
-    computes them, as that of an ui8 less its zero point: they are cast, which becomes part of what computes them. Products are summed in
-    the wide type as before, so the result is the same to the bit. `fuse-operators` makes the two casts part of the product's kernel, where
-    they become part of its body: so it is one contraction, and an intrinsic can compute it (docs/schedules.md).
+    An operand that is widened is read before the widening; one that is known at compile time is stored again. The range of others follows from
+    the ops that compute them, such as a ui8 minus its zero point: these get a cast, which fuses into those ops. Products are still summed in
+    the wide type, so the result is the same to the bit. `fuse-operators` puts the two casts into the product's kernel, where
+    they end up in its body: one contraction, which an intrinsic can compute (docs/schedules.md).
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -107,7 +107,7 @@ class _Narrowing:
     replaced: list[ir.Value] = field(default_factory=list)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        """Have a product read narrow operands; None if it does, else why not."""
+        """Make a product read narrow operands; None if done, else why not."""
         if one_channel(op.opview):
             return NoMatch("it sums over the taps of one channel only, which no intrinsic pays for")
         wide = type_of(op.results[0]).dtype
@@ -128,7 +128,7 @@ class _Narrowing:
         return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 
     def erase_replaced(self) -> None:
-        """Erase what made the wide operands, as far as nothing uses it any more."""
+        """Erase the ops that made the wide operands, if nothing else uses them."""
         pending = list(dict.fromkeys(self.replaced))
         while pending:
             value = pending.pop()
@@ -138,7 +138,7 @@ class _Narrowing:
                 op.erase()
 
     def choices(self, value: ir.Value) -> Iterator[str]:
-        """The narrow types in which a value can be had without computing it twice."""
+        """The narrow types that a value is available in without computing it twice."""
         cast = widened(value)
         if cast is not None:
             yield type_of(cast.x).dtype

@@ -1,4 +1,4 @@
-"""The range that the values of a tensor are known to lie in, found op by op: intervals."""
+"""Interval analysis: the range that the values of a tensor are known to lie in, op by op."""
 
 import math
 from collections.abc import Callable, Iterable

@@ -14,7 +14,7 @@ from stepwell.passes.graph_to_linalg.scalars import Scalars
 def lower_attention(op: AttentionOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """rewrite: attention(q, k, v, mask) -> softmax(q k * scale + mask) v
 
-    Each op is a stage of the kernel. That its scores stay in a cache is for `fuse-loops` to see to, which tiles the queries.
+    Each op is a stage of the kernel. `fuse-loops` tiles the queries, so that the scores stay in a cache.
     """
     q, k, v, *mask = operands
     types, (result,), scale = op.operand_types(), op.result_types(), op.attribute_values()["scale"]

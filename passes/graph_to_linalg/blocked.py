@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, ReblockOp, sharing
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
@@ -19,7 +19,7 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
 
-    What there is only one of has no loop: groups, filters of a group where there are several groups, taps.
+    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps.
     """
     problem = _dynamic(op)
     if problem is not None:
@@ -28,7 +28,7 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     x = b.staged(x)
     spatial, group, filters = len(attributes["strides"]), attributes["group"], w.type.shape
     is_blocked = x.type.rank == 3 + spatial
-    sets, side_by_side = sharing(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
+    sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
     of_group = {"set": sets, "side": side_by_side, "m": filters[0] // group}
     split = [name for name, size in of_group.items() if size > 1] or ["m"]
     places = [f"o{i}" for i in range(spatial)]
@@ -71,9 +71,9 @@ def lower_blocked_depthwise_conv(op: BlockedDepthwiseConvOp, operands: Operands,
     return contract(b, operands[0], [n, block, *window, c], operands[1], [block, *taps, c], result.dtype, list(result.static_shape), spatial)
 
 
-@lowering(ReblockOp)
-def lower_reblock(op: ReblockOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Each piece that lies in one block on both sides is put into its slice; where zeros are wanted, all is filled with them before."""
+@lowering(RelayoutOp)
+def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """Inserts each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
     problem = _dynamic(op)
     if problem is not None:
         return problem
@@ -93,7 +93,7 @@ def lower_reblock(op: ReblockOp, operands: Operands, b: LinalgBuilder) -> ir.Val
 def _pieces(
     inputs: Sequence[ir.Value], starts: Sequence[int], sizes: Sequence[int], block: int
 ) -> Iterator[tuple[ir.Value, tuple[int, int], tuple[int, int], int]]:
-    """Stretches of lanes cut at the blocks' ends: (input, its block and lane, block and lane of the result, lanes); without the zeros."""
+    """Stretches of lanes, without zeros, cut at the ends of blocks: (input, its block and lane, block and lane of the result, number of lanes)."""
     ends = list(accumulate(v.type.shape[1] * v.type.shape[-1] for v in inputs))
     into = 0
     for start, left in zip(starts, sizes, strict=True):

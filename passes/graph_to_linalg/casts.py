@@ -38,7 +38,7 @@ def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -
         return convert(element(target), x).result
     if target == "f16" and x.type.width <= 16:
         return b.narrow(convert(element("f32"), x).result, target)
-    # Not by a conversion to f32 and a truncation: canonicalisation makes one conversion of these, which for bf16 no hardware has.
+    # Not via f32 and a truncation: canonicalisation merges the two into one conversion, which no hardware has for bf16.
     return _round_once(b, convert(element("f64"), x).result, target)
 
 
@@ -69,7 +69,7 @@ def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
 
 
 def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
-    """The integer part, wrapped to the target's width; what even the integer it goes through cannot hold becomes that one's least value.
+    """The integer part, wrapped to the target's width; numbers beyond the intermediate integer type become its least value.
 
     The conversion of a number out of range is poison in LLVM, so such numbers are replaced before it.
     """

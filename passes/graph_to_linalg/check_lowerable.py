@@ -1,4 +1,4 @@
-"""The pass that reports everything which cannot be lowered, before anything is."""
+"""The pass that reports every op that cannot be lowered, before lowering begins."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ _STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield"
 class CheckLowerable(Pass):
     """Raise one UnsupportedError that lists every graph op without a lowering and every result whose size is not known.
 
-    It runs after folding and simplification, which remove much of what computes shapes.
+    It runs after folding and simplification, which remove many ops that compute shapes.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

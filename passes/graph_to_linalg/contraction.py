@@ -1,4 +1,4 @@
-"""Lowerings of contractions: one multiply-accumulate generic, told apart only by its indexing maps."""
+"""Lowerings of contractions: multiply-accumulate generics that differ only in their indexing maps."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -56,8 +56,8 @@ def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, s
     return contract(b, lhs, [*batches[0], row, summed], rhs, [*batches[1], summed, column], dtype, sizes, 1)
 
 
-@lowering(graph.PanelMatmulOp)
-def lower_panel_matmul(op: graph.PanelMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+@lowering(graph.PackedMatmulOp)
+def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):
@@ -114,7 +114,7 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
 
 @lowering(graph.Col2ImOp)
 def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: image, channel, places; then taps. At each place and tap the element of the window that lay so, or nothing."""
+    """Loops: image, channel, places; then taps. Each place and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
     if None in op.operand_types()[0].shape[1:]:

@@ -18,11 +18,11 @@ VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.
 @register_pass("convert-graph-to-linalg", level="graph-opt")
 @dataclass
 class ConvertGraphToLinalg(Pass):
-    """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math; afterwards no graph op is left.
+    """Lower every graph op to linalg.generic, linalg.fill, tensor, arith and math, so that no graph op remains.
 
-    What a kernel returns is computed by ops that start from a tensor.empty, so that a later pass can put the kernel's destination in its
-    place. Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too. Ops without one are left alone
-    where a pass says that it converts them (`register_pass(…, converts=…)`), and so are those of plugins' dialects that are no graph ops.
+    The ops that compute a kernel's results start from a tensor.empty, which a later pass replaces by the kernel's destination.
+    Unsigned element types become signless. Lowerings are registered by op (`lowering`), plugins' too. Ops without one are left alone
+    if a pass says that it converts them (`register_pass(…, converts=…)`), and so are ops of plugins' dialects that are not graph ops.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -109,7 +109,7 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
 def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """One generic that reads at start + i * step, all clamped as ONNX says.
 
-    Where the result's size is declared, the data may ask for a smaller one: what is beyond the operand's end is read at its last element.
+    If the result's size is declared, the data may ask for a smaller one: reads beyond the operand's end give its last element.
     """
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
     named = b.known(axes)
@@ -166,7 +166,7 @@ def _normalised(b: LinalgBuilder, start: ir.Value, end: ir.Value, step: ir.Value
         counted = arith.SelectOp(negative, arith.AddIOp(value, size).result, value).result
         return arith.MaxSIOp(arith.MinSIOp(counted, high).result, low).result
 
-    # Unlike numpy, ONNX has a slice that goes backwards from before the first element begin at the first.
+    # Unlike numpy's, ONNX's slice that goes backwards from before the first element begins at the first.
     start, end = arith.MinSIOp(arith.MaxSIOp(clamp(start), zero).result, high).result, clamp(end)
     span = arith.SelectOp(back, arith.SubIOp(start, end).result, arith.SubIOp(end, start).result).result
     stride = arith.SelectOp(back, arith.SubIOp(zero, step).result, step).result

@@ -65,7 +65,7 @@ def elu(s: Scalars, x: ir.Value, *, alpha: float) -> ir.Value:
 
 
 def clamp(s: Scalars, x: ir.Value, *, min: float, max: float) -> ir.Value:
-    """`min(max(x, min), max)`, without the bounds that bound nothing."""
+    """`min(max(x, min), max)`, without infinite bounds."""
     low, high = lowest(s.dtype), highest(s.dtype)
     if min > low:
         x = s.maximum(x, s.const(min if s.is_float else _within(min, low, high)))
@@ -123,7 +123,7 @@ def _is_constant(value: ir.Value, wanted: float) -> bool:
 
 
 def shift(function: Any) -> Body:
-    """A shift, with 0 where it moves everything out."""
+    """A shift; 0 if it moves all bits out."""
 
     def body(s: Scalars, x: ir.Value, y: ir.Value) -> ir.Value:
         zero = s.const(0)
@@ -214,7 +214,7 @@ def lower_elementwise(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.V
 
 @lowering(graph.SelectOp)
 def lower_select(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that picks elements as they are."""
+    """One generic that selects elements unchanged."""
     result = op.result_types()[0]
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), lambda c, x, y: arith.SelectOp(c, x, y).result, exact=True)
 

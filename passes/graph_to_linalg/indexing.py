@@ -88,7 +88,7 @@ def lower_scatter_nd(op: graph.ScatterNdOp, operands: Operands, b: LinalgBuilder
 
 
 def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reduction: str, places: Any) -> ir.Value:
-    """A copy of `x` with each update put or combined at `places(indices of the update)`; narrow floats are combined in f32."""
+    """A copy of `x` with each update stored or combined at `places(indices of the update)`; narrow floats are combined in f32."""
     x, _, updates = operands
     if reduction == "none":
 

@@ -1,4 +1,4 @@
-"""LinalgBuilder: makes linalg.generic, fills and tensor ops on signless tensors at the current insertion point and location."""
+"""LinalgBuilder: builds linalg.generic, fills and tensor ops on signless tensors at the current insertion point and location."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -31,7 +31,7 @@ def dims(*positions: int) -> list[Any]:
 
 
 class LinalgBuilder:
-    """Builds what lowerings are made of. Element types are given as the graph's dtype strings; values are signless tensors.
+    """Builds the ops of lowerings. Element types are given as the graph's dtype strings; values are signless tensors.
 
     Sizes of dimensions are ints where they are static, else values of type index.
     """
@@ -108,7 +108,7 @@ class LinalgBuilder:
         return arith.ConstantOp(attribute.type, attribute).result
 
     def empty(self, dtype: str, sizes: Sequence[Size]) -> ir.Value:
-        """A tensor of that type and shape whose elements mean nothing yet."""
+        """A tensor of that type and shape with undefined elements."""
         return tensor.EmptyOp(list(sizes), element(dtype)).result
 
     def empty_like(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
@@ -181,14 +181,14 @@ class LinalgBuilder:
         return tensor.ExtractSliceOp(kind, value, [], [s for s in sizes if not isinstance(s, int)], [], [0] * rank, static, [1] * rank).result
 
     def staged(self, value: ir.Value) -> ir.Value:
-        """`value`, kept apart from the op that is built on it where both are computed in one kernel (see `remove-boundaries`)."""
+        """`value` behind a boundary, which keeps it a separate op from its readers in the same kernel (see `remove-boundaries`)."""
         if defining_op(value) is None or self.known(value) is not None:
             return value
         staged: ir.Value = create_operation(BoundaryOp, [value], [value.type], {}).result
         return staged
 
     def after_sums(self, value: ir.Value) -> ir.Value:
-        """`value`, staged where sums of this kernel lead to it: what is element-wise in between is theirs to do."""
+        """`value`, behind a boundary if sums of this kernel lead to it: element-wise ops in between become epilogues of the sums."""
         pending, seen = [value], set()
         while pending:
             op = defining_op(pending.pop())
@@ -275,9 +275,9 @@ class LinalgBuilder:
 
     @staticmethod
     def _split_dims(inputs: Sequence[ir.Value], sizes: Sequence[Size]) -> tuple[list[list[int]], list[int]] | None:
-        """The groups and sizes of the dimensions that an input of shape `sizes` was computed in before these were merged, or None.
+        """The groups and sizes of the dimensions that an input of shape `sizes` had before they were merged, or None.
 
-        What follows a grouped convolution is computed with groups and filters apart, as it is, so that it can stay in its loops.
+        Ops after a grouped convolution keep groups and filters apart, as it does, so that they can be fused into its loops.
         """
         for value in inputs:
             merge = defining_op(value)
@@ -354,7 +354,7 @@ class LinalgBuilder:
         return arith.IndexCastOp(element(dtype), value).result
 
     def place(self, value: ir.Value, size: Size) -> ir.Value:
-        """An integer scalar as a place in a dimension of `size`: a negative one counts from the end, and none leaves the dimension."""
+        """An integer scalar as an index of a dimension of `size`: negative ones count from the end; clamped to the dimension."""
         at, whole, zero = self.as_index(value), self.index_of(size), self.index(0)
         negative = arith.CmpIOp(arith.CmpIPredicate.slt, at, zero).result
         at = arith.SelectOp(negative, arith.AddIOp(at, whole).result, at).result

@@ -1,4 +1,4 @@
-"""Lowerings of what depends on the order of elements: extremes' places, running sums, the k greatest."""
+"""Lowerings of ops that depend on the order of elements: argmax and argmin, running sums, top-k."""
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
@@ -57,7 +57,7 @@ def lower_cumsum(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir
 
 @lowering(graph.TopKOp)
 def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """Selection: for each of the k places one pass over the row for the best of what comes after the one before."""
+    """Selection: for each of the k places, one pass over the row finds the best element after the previous one."""
     (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
     axis, largest, dtype, sizes = attributes["axis"], attributes["largest"], results[0].dtype, b.sizes(x)
     s, none = Scalars(b, dtype), b.index(-1)

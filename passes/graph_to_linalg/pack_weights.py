@@ -1,4 +1,4 @@
-"""The pass that gives every weight its place in the one arena."""
+"""The pass that gives every weight its place in the arena."""
 
 from dataclasses import dataclass
 from typing import Any

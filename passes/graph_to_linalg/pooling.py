@@ -1,4 +1,4 @@
-"""Lowerings of poolings: a fold over windows, whose size comes from an operand that only lends its shape."""
+"""Lowerings of poolings: a fold over windows, whose size comes from the shape of an operand that is not read."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -30,7 +30,7 @@ def lower_constant(op: graph.ConstantOp, operands: Operands, b: LinalgBuilder) -
 
 @lowering(graph.ParameterOp)
 def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder) -> NoMatch:
-    """Declines: weights get their places before."""
+    """Declines: weights get their places earlier."""
     return NoMatch("weights must have their places in the arena; run pack-weights before")
 
 
@@ -87,7 +87,7 @@ def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Val
 
 @lowering(graph.ConcatOp)
 def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """In a kernel each operand is put into its slice; in @main a tensor.concat, for buffer assignment to place the operands."""
+    """In a kernel, inserts each operand into its slice; in @main, a tensor.concat, so that buffer assignment places the operands."""
     axis, result = op.attribute_values()["axis"], op.result_types()[0]
     if not in_kernel(op):
         joined = ir.RankedTensorType.get(list(result.static_shape), operands[0].type.element_type)
@@ -116,7 +116,7 @@ def add_sizes(b: LinalgBuilder, x: Size, y: Size) -> Size:
 
 @lowering(graph.PadOp)
 def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """A filled tensor with `x` put into it; the modes that copy are one generic that computes where each element comes from."""
+    """A filled tensor with `x` inserted; for modes that copy elements, one generic that computes where each element comes from."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     low, high, mode = attributes["low"], attributes["high"], attributes["mode"]
     if any(s is None and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):

@@ -33,7 +33,7 @@ def cast_sign(value: ir.Value, wanted: ir.Type) -> ir.Value:
 
 
 def remove_signs(module: ir.Operation) -> None:
-    """Make every unsigned tensor type in a module signless, in signatures and bodies, and remove the casts that this leaves idle."""
+    """Make every unsigned tensor type in a module signless, in signatures and bodies, and remove the casts that no longer do anything."""
     if not re.search(r"[x<]ui\d+>", str(module)):  # much quicker than a walk, which few models need
         return
     for function in functions(module):

@@ -1,4 +1,4 @@
-"""Passes on linalg: destinations, in-place epilogues, borders, dimensions that are walked as one."""
+"""Passes on linalg: destination-passing style, in-place epilogues, borders, collapsed dimensions."""
 
 from stepwell.passes.linalg import collapse_dimensions, fill_borders, remove_boundaries, use_destinations
 

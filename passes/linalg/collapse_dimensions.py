@@ -1,4 +1,4 @@
-"""The pass that merges loops which run over contiguous elements together, so that short rows make long vectors."""
+"""The pass that merges loops over contiguous elements, so that short rows make long vectors."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -23,13 +23,13 @@ class CollapseDimensions(Pass):
 
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
-    A stage (fill, root, in-place epilogues) is merged alike throughout, so that it stays one nest. A 1x1 convolution on 7x7 images
-    gets rows of 49 this way, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
+    All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
+    images gets rows of 49, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for stage in stages_on_tensors(op):
-            members = [Structured(m.operation) for m in stage.members]  # looked at anew: what an earlier stage gave has been replaced
+            members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             groups, first = _stage_groups(members), members[0].operation
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
@@ -82,8 +82,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
     """Whether loops `dim` and `dim + 1` can become one: every operand walks both side by side, or neither."""
     if dim + 1 >= len(op.iterators) or op.iterators[dim] != op.iterators[dim + 1]:
         return False
-    if any(loop.dim == dim + 1 for loop in op.shared):
-        return False  # while a shared one takes the one after it in: as many steps, each over all of that
+    if any(loop.dim == dim + 1 for loop in op.fused):
+        return False  # a fused loop may only absorb the dimension after it: its step then covers all of that dimension
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
@@ -133,11 +133,11 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
     mapping: dict[ir.Value, ir.Value] = dict(zip(member.body.arguments, block.arguments, strict=True))
     for inner in member.body.operations:
         clone_into(inner.operation, mapping, ir.InsertionPoint(block))
-    if member.shared:
+    if member.fused:
         place = {d: i for i, g in enumerate(groups) for d in g}
         taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}
-        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.shared)
-        ScheduleInfo(op).shared = loops
+        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.fused)
+        ScheduleInfo(op).fused = loops
     result: ir.Value = op.results[0]
     return result
 

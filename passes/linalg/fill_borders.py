@@ -1,4 +1,4 @@
-"""The pass that fills only the border of what is padded: the rest is written anyway."""
+"""The pass that fills only the border of a padded tensor: the rest is overwritten anyway."""
 
 from dataclasses import dataclass
 from math import prod
@@ -52,7 +52,7 @@ def static_window(op: ir.Operation) -> Window | None:
 
 
 def _only_sees(user: ir.Operation, insert: ir.Operation, window: Window) -> bool:
-    """Whether a user of the filled tensor is the insertion, or takes nothing but the window, to write over it."""
+    """Whether a user of the filled tensor is the insertion, or reads nothing but the window in order to overwrite it."""
     if user == insert:
         return True
     return user.name == "tensor.extract_slice" and static_window(user) == window and _is_overwritten(user.results[0])

@@ -1,4 +1,4 @@
-"""Fusion groups: the stages of a kernel on tensors, which of them reads what which other one makes, and the loops that they have in common."""
+"""Fusion groups: the stages of a kernel on tensors, the producer-reader edges between them, and the loops that they have in common."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
 
 @dataclass(frozen=True, eq=False)
 class Edge:
-    """What one stage makes and another reads."""
+    """A tensor that one stage makes and another reads."""
 
     producer: Stage
     reader: Stage
@@ -22,19 +22,19 @@ class Edge:
 
     @property
     def bytes(self) -> int:
-        """Of what is handed on."""
+        """The size of the tensor."""
         return self.read.bytes
 
     def walk(self, stage: Stage, dim: int) -> Walk | None:
-        """How loop `dim` of one of the two goes through what is handed on (see `walk`)."""
+        """How loop `dim` of one of the two stages goes through the tensor (see `walk`)."""
         if stage is self.producer:
             return walk(stage.root, stage.root.outputs[0], dim)
         return stage.walk(self.member, self.read, dim)
 
     def counterpart(self, stage: Stage, dim: int) -> tuple[int, Fraction] | None:
-        """The loop of the other stage that goes over what is handed on as loop `dim` of `stage` does, in steps as alike as can be.
+        """The loop of the other stage that goes over the tensor like loop `dim` of `stage`, in the most similar steps.
 
-        And how many of its iterations are as much as one of `dim`. None if there is none.
+        With it, how many of its iterations correspond to one of `dim`. None if there is no such loop.
         """
         other = self.producer if stage is self.reader else self.reader
         one = self.walk(stage, dim)
@@ -49,7 +49,7 @@ class Edge:
 
 @dataclass(frozen=True, eq=False)
 class Axis:
-    """A loop that stages have in common: for each of them its own loop, and how many iterations of that are as much as one of the leader's."""
+    """A loop that stages have in common: for each its own loop, and how many iterations of it correspond to one of the leader's."""
 
     leader: int
     """The leader's loop."""
@@ -57,7 +57,7 @@ class Axis:
 
     @property
     def unit(self) -> int:
-        """How many iterations of the leader's loop at least, and in multiples of which, are whole ones of every stage's."""
+        """The smallest number of the leader's iterations that corresponds to whole iterations of every stage."""
         unit = 1
         for _, count in self.loops.values():
             while (unit * count).denominator != 1:
@@ -65,7 +65,7 @@ class Axis:
         return unit
 
     def of(self, stage: Stage, step: int) -> tuple[int, int]:
-        """A stage's own loop, and how many of its iterations are `step` ones of the leader's."""
+        """A stage's own loop, and how many of its iterations correspond to `step` of the leader's."""
         loop, count = self.loops[stage]
         return loop, int(step * count)
 
@@ -97,7 +97,7 @@ class FusionGroup:
         return FusionGroup([stage for stage in self.stages if stage in kept], edges)
 
     def before(self, stage: Stage, read: Access | None = None) -> set[Stage]:
-        """The stages that lead to `stage`; with `read`, to that operand of it."""
+        """The stages that `stage` depends on; with `read`, that this operand of it depends on."""
         found: set[Stage] = set()
         waiting = [edge.producer for edge in self.edges if edge.reader is stage and read in (None, edge.read)]
         while waiting:
@@ -108,7 +108,7 @@ class FusionGroup:
         return found
 
     def after(self, stage: Stage) -> set[Stage]:
-        """The stages that what `stage` makes leads to."""
+        """The stages that depend on `stage`."""
         found: set[Stage] = set()
         waiting = [stage]
         while waiting:
@@ -120,13 +120,13 @@ class FusionGroup:
         return found
 
     def reads(self, stage: Stage) -> list[tuple[Structured, Access]]:
-        """What a stage reads that comes from outside of the group and is no constant of the kernel."""
+        """What a stage reads from outside the group, without constants of the kernel."""
         inside = {id(edge.read) for edge in self.edges}
         reads = [(member, read) for member in stage.members for read in member.inputs if read.is_shaped and read.used]
         return [(member, read) for member, read in reads if id(read) not in inside and not read.is_constant]
 
     def axis(self, leader: Stage, dim: int) -> Axis:
-        """Loop `dim` of the leader, with the loops of other stages that are the same one: those that go over what is handed on in step."""
+        """Loop `dim` of the leader with the loops of other stages that go over what is handed on in step with it."""
         loops = {leader: (dim, Fraction(1))}
         waiting = [leader]
         while waiting:

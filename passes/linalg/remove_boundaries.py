@@ -1,4 +1,4 @@
-"""The pass that takes away the boundaries that kept element-wise ops out of what reads them."""
+"""The pass that removes the boundaries between ops of a kernel once element-wise ops are fused."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from stepwell.passes.framework.rewriting import ops_below
 @register_pass("remove-boundaries", level="linalg", anchor="func.func")
 @dataclass
 class RemoveBoundaries(Pass):
-    """Take away `sched.boundary`, once element-wise ops are fused.
+    """Remove `sched.boundary`, once element-wise ops are fused.
 
     rewrite: sched.boundary(x)  ->  x
 
-    A contraction reads each element of its operands many times. What computes an operand in the same kernel has to stay an op before it:
-    upstream's fusion would make it part of the contraction's body, where each of these times computes it anew.
+    A contraction reads each element of its operands many times. An op in the same kernel that computes an operand must stay a separate op:
+    upstream's fusion would move it into the contraction's body, which would compute it again for each read.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -20,7 +20,7 @@ class Stage:
         return [*([self.fill] if self.fill else []), self.root, *self.epilogues]
 
     def loop(self, member: Structured, dim: int) -> int | None:
-        """The loop of one of the ops that loop `dim` of the root is: an epilogue's loops are the results of the root's output's map."""
+        """The loop of `member` that corresponds to loop `dim` of the root: an epilogue's loops are the results of the map of the root's output."""
         if member is self.root:
             return dim
         results = list(self.root.outputs[0].map.results)
@@ -30,7 +30,7 @@ class Stage:
     def walk(self, member: Structured, access: Access, dim: int) -> Walk | None:
         """How loop `dim` of the root goes through an operand of one of the ops (see `structured.walk`).
 
-        What an epilogue does to the root's result in place, the root's own access stands for.
+        An epilogue's access to the root's result counts as the root's own access.
         """
         if access.value == self.root.outputs[0].value:
             member, access = self.root, self.root.outputs[0]
@@ -44,22 +44,22 @@ class Stage:
 
 
 def stages_on_tensors(function: ir.Operation) -> list[Stage]:
-    """The stages below `function`, in the order in which they begin: ops that continue each other's output are one."""
-    chains: list[list[Structured]] = []
+    """The stages below `function`, in the order of their first ops: ops that continue each other's output are one stage."""
+    started: list[list[Structured]] = []
     ends: dict[ir.Value, list[Structured]] = {}
     for operation in ops_below(function):
         if operation.name not in STRUCTURED or len(operation.results) != 1:
             continue
-        chain = ends.pop(operation.operands[len(operation.operands) - 1], None)
-        if chain is None:
-            chain = []
-            chains.append(chain)
-        chain.append(Structured(operation))
-        ends[operation.results[0]] = chain
+        stage = ends.pop(operation.operands[len(operation.operands) - 1], None)
+        if stage is None:
+            stage = []
+            started.append(stage)
+        stage.append(Structured(operation))
+        ends[operation.results[0]] = stage
     out = []
-    for chain in chains:
-        fill = chain[0] if chain[0].is_fill and len(chain) > 1 else None
-        root, *epilogues = chain[1:] if fill else chain
+    for stage in started:
+        fill = stage[0] if stage[0].is_fill and len(stage) > 1 else None
+        root, *epilogues = stage[1:] if fill else stage
         out.append(Stage(fill, root, epilogues))
     return out
 

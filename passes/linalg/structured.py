@@ -7,8 +7,8 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, use_count
 from stepwell.dialects.core.types import sizes_text
+from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.rewriting import ops_below
 
@@ -143,21 +143,21 @@ class Structured:
         return [i for i, kind in enumerate(self.iterators) if kind == "reduction"]
 
     @cached_property
-    def shared(self) -> tuple[SharedLoop, ...]:
-        """The loops around this op that it shares with its neighbours. Raises PassError for a dimension or step that the op does not have."""
-        loops = ScheduleInfo(self.operation).shared
+    def fused(self) -> tuple[FusedLoop, ...]:
+        """The loops that this op is fused in. Raises PassError for a dimension or step that the op does not have."""
+        loops = ScheduleInfo(self.operation).fused
         for loop in loops:
             if loop.dim not in self.parallel_dims or self.extents[loop.dim] % loop.step:
                 raise PassError(
-                    f"'{self.operation.name}' at {self.operation.location} cannot share loop '{loop.loop}' over dimension {loop.dim} in steps of "
-                    f"{loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.extents[d] for d in self.parallel_dims]}"
+                    f"'{self.operation.name}' at {self.operation.location} cannot be fused in loop '{loop.loop}' over dimension {loop.dim} in steps "
+                    f"of {loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.extents[d] for d in self.parallel_dims]}"
                 )
         return loops
 
     @cached_property
     def sizes(self) -> list[int]:
-        """How many iterations of each dimension are the op's own: its extent, or the step of the loop that it shares."""
-        steps = {loop.dim: loop.step for loop in self.shared}
+        """How many iterations of each dimension the op's own nest does: its extent, or the step of the fused loop over it."""
+        steps = {loop.dim: loop.step for loop in self.fused}
         return [steps.get(d, extent) for d, extent in enumerate(self.extents)]
 
     @cached_property

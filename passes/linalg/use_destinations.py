@@ -1,4 +1,4 @@
-"""The pass that makes kernels write where their results belong: epilogues in place, results into the kernel's destination."""
+"""Destination-passing style: the pass that makes kernels write results into their destinations, and epilogues in place."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +14,11 @@ from stepwell.passes.linalg.structured import Structured
 @register_pass("use-destinations", level="linalg", anchor="func.func")
 @dataclass
 class UseDestinations(Pass):
-    """Thread destinations through a kernel, so that bufferisation finds everything in place.
+    """Bring a kernel into destination-passing style throughout, so that bufferisation finds everything in place.
 
     rewrite: generic ins(%r, …) outs(empty)            -> generic ins(…) outs(%r)             (element-wise over a sole-use result %r)
-    rewrite: insert_slice(chain from empty) into %d    -> insert_slice(chain from extract_slice(%d)) into %d
-    rewrite: return (chain from empty), …              -> return (chain from the argument that is this result's destination), …
+    rewrite: insert_slice(ops from empty) into %d      -> insert_slice(ops from extract_slice(%d)) into %d
+    rewrite: return (ops from empty), …                -> return (ops from the argument that is this result's destination), …
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -31,7 +31,7 @@ class UseDestinations(Pass):
                 state.decline(self.name, operation, refused)
         end = block.operations[len(block.operations) - 1].operation
         for result, out in zip(list(end.operands), destinations(op), strict=True):
-            with ir.InsertionPoint.at_block_begin(block), end.location:  # anew each time: the op that was first may have gone
+            with ir.InsertionPoint.at_block_begin(block), end.location:  # found anew each time: the first op may be gone
                 refused = write_into(result, out)
             if refused is not None:  # then bufferisation copies the result to the destination
                 state.decline(self.name, defining_op(result) or end, refused)
@@ -42,17 +42,17 @@ class UseDestinations(Pass):
 
 
 def destinations(kernel: ir.Operation) -> list[ir.Value]:
-    """The arguments of a kernel on tensors that its results are for, in order: the last ones."""
+    """The destinations of a kernel on tensors: its last arguments, one for each result in order."""
     block = kernel.regions[0].blocks[0]
     results = len(block.operations[len(block.operations) - 1].operation.operands)
     return list(block.arguments)[len(block.arguments) - results :]
 
 
 def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
-    """Have the chain of ops that computes `value` start from `destination` instead of a tensor.empty.
+    """Have the ops that compute `value` in place start from `destination` instead of a tensor.empty.
 
-    Views of the destination are made at the current insertion point, which must come before the chain. Gives NoMatch, with nothing
-    changed, if the chain does not start at a tensor.empty of its own.
+    Views of the destination are built at the current insertion point, which must come before these ops. Gives NoMatch, with nothing
+    changed, if they do not start at a tensor.empty that nothing else uses.
     """
     while (start := None if value == destination else _start(value)) is not None:
         if use_count(start) != 1:
@@ -78,13 +78,13 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
 
 
 def _start(value: ir.Value) -> ir.Value | None:
-    """The operand that becomes `value` where its op writes in place; None for an op that does not write, or is a view."""
+    """The operand that an op overwrites to make `value`; None for a view, or an op that writes nothing."""
     op = defining_op(value)
     if op is None:
         return None
     if op.name == "tensor.insert_slice":
         return op.operands[1]
-    if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # which carry one operand for each result, the last ones
+    if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # their last operands correspond to the results
         return None
     return op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
 
@@ -106,7 +106,7 @@ def _write_in_place(op: ir.Operation) -> NoMatch | None:
     out = structured.outputs[0]
     origin = defining_op(out.value)
     if not structured.is_elementwise:
-        return None  # what reads several elements for one cannot write over them
+        return None  # an op that reads several elements for one cannot overwrite them
     if out.used or origin is None or origin.name != "tensor.empty":
         return NoMatch("it does not write over an operand: it has a destination already")
     for index, access in enumerate(structured.inputs):
@@ -139,7 +139,7 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
 
 
 def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
-    """Compute the source of an insert_slice in the slice itself, after the destination's own initialisation has been moved up."""
+    """Compute the source of an insert_slice in the slice itself, after moving up what initialises the destination."""
     source, into = insert.operands[0], insert.operands[1]
     if use_count(source) != 1 or not _starts_at_empty(source):
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
@@ -172,23 +172,23 @@ def _starts_at_empty(value: ir.Value) -> bool:
 
 
 def _hoist(value: ir.Value, block: ir.Block) -> bool:
-    """Move what initialises a slice's destination (constants, views of arguments, a fill) to the top of the block, where it can be.
+    """Move the ops that initialise a slice's destination (constants, views of arguments, a fill) to the top of the block.
 
-    False if its making depends on other computation; then the slice keeps its own buffer.
+    False if they depend on other ops; then the slice keeps its own buffer.
     """
-    chain: list[ir.Operation] = []
+    moved: list[ir.Operation] = []
     pending = [value]
     while pending:
         op = defining_op(pending.pop())
-        if op is None or op in chain:
+        if op is None or op in moved:
             continue
         if op.name not in ("arith.constant", "tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "linalg.fill"):
             return False
-        chain.append(op)
+        moved.append(op)
         pending.extend(op.operands)
     position = {o.operation: i for i, o in enumerate(block.operations)}
     first = block.operations[0].operation
-    for op in sorted(chain, key=lambda o: position[o], reverse=True):
+    for op in sorted(moved, key=lambda o: position[o], reverse=True):
         if op != first:
             op.move_before(first)
         first = op

@@ -14,7 +14,7 @@ Offsets = dict[int, int]  # position inside the register tile, by dimension
 
 @dataclass(frozen=True)
 class Shrunk:
-    """A memref that holds a slice of a buffer: along `places`, results of the accesses' maps, only what is used in a round of shared loops."""
+    """A memref that holds a slice of a buffer: along `places` (results of the accesses' maps), only what one round of the fused loops uses."""
 
     value: ir.Value
     places: frozenset[int]
@@ -22,7 +22,7 @@ class Shrunk:
 
 @dataclass(frozen=True)
 class Enclosing:
-    """The shared loops around a nest: their rounds, the place among these of each dimension that they walk, and the buffers that are slices."""
+    """The fused loops around a nest: their induction variables, which of them walks which dimension, and the buffers that are slices."""
 
     ivs: Sequence[ir.Value]
     places: Mapping[int, int]
@@ -170,7 +170,7 @@ class LoopNest:
     def point_exprs(self, point: Offsets, lane: int = 0, *, own: bool = False) -> list[Any]:
         """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile.
 
-        With `own`, its value within the round of the shared loops.
+        With `own`, its value inside the current round of the fused loops.
         """
         exprs: list[Any] = []
         for d in range(len(self.sizes)):

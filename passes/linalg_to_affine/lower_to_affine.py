@@ -9,7 +9,7 @@ from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.bufferize.sharing import Sharing, rounds
+from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Access, Structured, structured_ops
@@ -26,7 +26,7 @@ from stepwell.passes.schedule.segments import Segment
 class LowerToAffine(Pass):
     """Lower scheduled linalg ops on memrefs to affine loops with vector ops, one nest for a fill, its reduction and their epilogues.
 
-    Generic over the body of the op and its indexing maps; how it is computed comes from its `sched.nest` and `sched.shared` attributes alone.
+    Works for any body and indexing maps; how an op is computed is said by its attributes `sched.nest` and `sched.fused` alone.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -35,7 +35,7 @@ class LowerToAffine(Pass):
             for part in (structured.operation, *(inner.operation for inner in structured.body.operations)):
                 part.location = leading(part.location)
         found = stages_on_memrefs(ops)
-        lowering = _Lowering(Sharing(found), state.target)
+        lowering = _Lowering(FusedLoops(found), state.target)
         for _, run in groupby(range(len(found)), key=lambda index: lowering.run(index, 0)):
             indices = list(run)
             # At the last member, where everything that is captured on the way is defined.
@@ -48,66 +48,66 @@ class LowerToAffine(Pass):
 
 
 class _Lowering:
-    """Emits stages, those that share loops inside of these."""
+    """Emits stages, each inside the fused loops that it is in."""
 
-    def __init__(self, sharing: Sharing, target: Target | None) -> None:
-        self.sharing, self.stages, self.target = sharing, sharing.stages, target
+    def __init__(self, loops: FusedLoops, target: Target | None) -> None:
+        self.loops, self.stages, self.target = loops, loops.stages, target
 
     def run(self, index: int, level: int) -> tuple[int, int]:
-        """What tells the runs of stages apart that are emitted together: their shared loop at that level, or the stage itself."""
-        path = self.sharing.paths[index]
+        """A key that is equal for stages to be emitted together: their fused loop at that level, or else the stage itself."""
+        path = self.loops.paths[index]
         return (path[level][1], -1) if len(path) > level else (-1, index)
 
     def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        """Emit neighbouring stages that have as many shared loops around them as there are `ivs`."""
+        """Emit neighbouring stages, inside as many of their fused loops as there are `ivs`."""
         level = len(ivs)
         for _, run in groupby(indices, key=lambda index: self.run(index, level)):
             inside = list(run)
             stage = self.stages[inside[0]]
-            if len(self.sharing.paths[inside[0]]) == level:
+            if len(self.loops.paths[inside[0]]) == level:
                 self._nest(stage, ivs, shrunk)
-            elif level == 0 and stage.root.shared[0].slots > 1:
-                self._slots(inside)
+            elif level == 0 and stage.root.fused[0].chunks > 1:
+                self._chunks(inside)
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None))
 
     def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         with stage.root.operation.location:
-            dims = {loop.dim: place for place, loop in enumerate(stage.root.shared)}
+            dims = {loop.dim: place for place, loop in enumerate(stage.root.fused)}
             initial = stage.fill.operation.operands[0] if stage.fill else None
             nest = Nest.of(stage.root, self.target)
             use, fma = available(stage.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
             NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        """A shared loop from its first round to its last."""
+        """Emit all rounds of a fused loop."""
         root, level = self.stages[indices[0]].root, len(ivs)
         loop = affine.AffineForOp(0, rounds(root, level))
         with ir.InsertionPoint(loop.body):
             self.emit(indices, [*ivs, loop.induction_variable], shrunk)
             affine.AffineYieldOp([])
 
-    def _slots(self, indices: Sequence[int]) -> None:
-        """An outermost shared loop in stretches of neighbouring rounds, dealt out to threads."""
+    def _chunks(self, indices: Sequence[int]) -> None:
+        """Emit an outermost fused loop as a parallel loop over chunks of neighbouring rounds."""
         root = self.stages[indices[0]].root
-        slots, total = root.shared[0].slots, rounds(root, 0)
-        stretch = -(-total // slots)
-        dealt = parallel_loop([Segment(0, slots, 1)])
+        chunks, total = root.fused[0].chunks, rounds(root, 0)
+        rounds_of_a_chunk = -(-total // chunks)
+        dealt = parallel_loop([Segment(0, chunks, 1)])
         block = dealt.regions[0].blocks[0]
         with ir.InsertionPoint(block):
-            slot = block.arguments[0]
-            shrunk = self._slices(indices, slot)
-            first = ir.AffineDimExpr.get(0) * stretch
-            end = [first + stretch] + ([ir.AffineConstantExpr.get(total)] if total % slots else [])
+            chunk = block.arguments[0]
+            shrunk = self._slices(indices, chunk)
+            first = ir.AffineDimExpr.get(0) * rounds_of_a_chunk
+            end = [first + rounds_of_a_chunk] + ([ir.AffineConstantExpr.get(total)] if total % chunks else [])
             low, high = ir.AffineMap.get(1, 0, [first]), ir.AffineMap.get(1, 0, end)
-            loop = affine.AffineForOp(low, high, lower_bound_operands=[slot], upper_bound_operands=[slot])
+            loop = affine.AffineForOp(low, high, lower_bound_operands=[chunk], upper_bound_operands=[chunk])
             with ir.InsertionPoint(loop.body):
                 self.emit(indices, [loop.induction_variable], shrunk)
                 affine.AffineYieldOp([])
             affine.AffineYieldOp([])
 
-    def _slices(self, indices: Sequence[int], slot: ir.Value | None) -> dict[ir.Value, Shrunk]:
-        """The slices in which these stages keep what only they use, in place of whole buffers; those of a slot, if there is one."""
+    def _slices(self, indices: Sequence[int], chunk: ir.Value | None) -> dict[ir.Value, Shrunk]:
+        """The slices that replace whole buffers which only these stages use; with `chunk`, the slices of that one."""
         out: dict[ir.Value, Shrunk] = {}
         for index in indices:
             stage = self.stages[index]
@@ -115,19 +115,19 @@ class _Lowering:
                 view = None if access.value in out else defining_op(origin(access.value, RESHAPES))
                 kept = BufferInfo(view).slice if view is not None else None
                 if kept is not None:
-                    out[access.value] = self._slice(view, kept, stage, member, access, slot)
+                    out[access.value] = self._slice(view, kept, stage, member, access, chunk)
         return out
 
-    def _slice(self, view: Any, kept: Slice, stage: Stage, member: Structured, access: Access, slot: ir.Value | None) -> Shrunk:
+    def _slice(self, view: Any, kept: Slice, stage: Stage, member: Structured, access: Access, chunk: ir.Value | None) -> Shrunk:
         shape, places = list(access.shape), set()
-        for loop in stage.root.shared[: kept.loops]:
+        for loop in stage.root.fused[: kept.loops]:
             found = stage.walk(member, access, loop.dim)
             assert found is not None  # or it would have been kept whole
             shape[found.place] = loop.step * found.apart
             places.add(found.place)
         shift = view.operands[1]
-        if slot is not None:
+        if chunk is not None:
             offset = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0) * kept.bytes])
-            shift = arith.AddIOp(shift, affine.AffineApplyOp(ir.AffineMapAttr.get(offset), [slot]).result).result
+            shift = arith.AddIOp(shift, affine.AffineApplyOp(ir.AffineMapAttr.get(offset), [chunk]).result).result
         kind = ir.MemRefType.get(shape, access.element_type)
         return Shrunk(memref.ViewOp(kind, view.operands[0], shift, []).result, frozenset(places))

@@ -1,4 +1,4 @@
-"""Schedules: the space they are taken from, what they cost, the default ones, and loops that ops share; importing this registers the passes."""
+"""Schedules: their space, cost model, defaults and search, and loop fusion; importing this registers the passes."""
 
 from stepwell.passes.schedule import assign_schedules, fuse_loops
 

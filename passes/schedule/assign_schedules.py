@@ -27,12 +27,12 @@ from stepwell.passes.schedule.space import knobs, to_json
 @register_pass("assign-schedules", level="linalg", anchor="func.func")
 @dataclass
 class AssignSchedules(Pass):
-    """Put a schedule on every structured op that carries none: what a schedule file says, else the default of its kind and target.
+    """Put a schedule on every structured op that has none: the one of a schedule file, else the default for its kind and target.
 
-    A schedule that is there stays, unless the file has one for the op (docs/schedules.md).
+    A schedule that is already there stays, unless the file has one for the op (docs/schedules.md).
     """
 
-    file: str = ""  # a schedule file; without one, that of the run if it has any
+    file: str = ""  # a schedule file; the default is that of the run, if any
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         file = ScheduleFile.of(self.file) if self.file else state.schedules
@@ -50,7 +50,7 @@ class AssignSchedules(Pass):
 
 
 def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> None:
-    """Tell who asks what schedule an op gets, what the cost model says of it, and which instructions of the target do not fit."""
+    """Report, for `--explain`, an op's schedule, what the cost model says of it, and which intrinsics of the target do not fit."""
     shown = {k: ",".join(map(str, v)) if isinstance(v, tuple) else str(v) for k, v in nest.values(op).items()}
     chosen = " ".join(f"{k}={v}" for k, v in shown.items() if not (k.startswith(("unroll.", "block.")) and v in "01"))
     note, search = "", "search-schedules"
@@ -58,7 +58,7 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
         cycles = f"{CostModel(op, state.target).cost(nest).cycles:.3g} cycles predicted"
         start, is_start = first(op, state.target)
         note = f", {cycles}"
-        if is_start and not is_given and not op.shared and start != nest:
+        if is_start and not is_given and not op.fused and start != nest:
             note = f", {cycles} in the place of {CostModel(op, state.target).cost(start).cycles:.3g}"
         fixed = why_fixed(op, start)
         if is_start and not is_given and fixed is not None:
@@ -75,9 +75,9 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:
-    """What is chosen for an op among its neighbours: inside of a loop that it shares with them, which may be on threads, it is on one."""
+    """The default schedule of an op in its kernel: inside a fused loop, which may run on threads, the op itself runs on one."""
     nest = choose(op, target)
-    return replace(nest, parallel=0) if op.shared else nest
+    return replace(nest, parallel=0) if op.fused else nest
 
 
 def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:
@@ -92,7 +92,7 @@ def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structur
         raise ScheduleError(f"{file.name}: the file is for the target {theirs}, and the model is compiled for {mine}; what is legal and fast differs")
     if function.parent is not None:
         others = [f.operation for f in functions(function.parent.operation)]
-        if function == others[0]:  # said once, and not of a function by itself
+        if function == others[0]:  # once for the module
             _check_kernels(file, others)
     digest = kernel_digest(function)
     entry = file.kernels.get(digest)

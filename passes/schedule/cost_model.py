@@ -1,17 +1,17 @@
-"""An analytical model of what a loop nest costs: cycles of arithmetic, loads, cache traffic and threads, to tell schedules apart.
+"""An analytical cost model of a loop nest, to compare schedules: cycles of arithmetic, loads, cache traffic and threads.
 
 A register tile of `t` points by `v` vector registers takes, each round of the summed loops, the largest of: its arithmetic over the
 arithmetic started in a cycle, its distinct loads over the loads started in a cycle, and the latency of what folds into one accumulator.
-Short tiles run side by side in a core that looks far enough ahead, so that of this latency less, or nothing, is waited for.
-What is left over at the end of a dimension is a smaller tile of its own, costed by itself. A tile that does not fit the registers is
-not costed but refused: spilled accumulators are three times slower than anything else that could be wrong.
+Out-of-order cores overlap short tiles, which hides some or all of this latency. The remainder at the end of a
+dimension is a smaller tile with a cost of its own. A tile that does not fit the registers is
+refused, not costed: spilled accumulators cost three times more than anything else that could be wrong.
 
-For each cache the outermost loop is sought whose data, for all that is read and written inside of it, fit there; the data inside are
-fetched anew for every round of the loops outside of it, as far as these reach something else; windows that overlap share (Wolf and Lam,
+For each cache the model finds the outermost loop such that all data read and written inside it fit. These data are fetched again for every
+round of the loops outside that reaches other data; overlapping windows are fetched once (Wolf and Lam,
 "A Data Locality Optimizing Algorithm", 1991). Transfers overlap with arithmetic, so a nest takes as long as the slowest of them; a tenth of
-the others' time is added for what does not overlap, which is also what tells nests apart that are bound by their arithmetic.
+the others' time is added for what does not overlap, which also ranks nests that are bound by their arithmetic.
 
-The constants are rough on purpose: they stand for any core of the last ten years, and the target says how wide and how deep it is.
+The constants are rough on purpose: they fit any core of the last ten years; the target says how wide and how deep it is.
 """
 
 from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Cost:
     traffic: tuple[float, float, float]
     """Transfers into each cache."""
     threads: float = 1.0
-    """How much longer the busiest thread works than an even share; 1 for work that is not shared."""
+    """How much longer the busiest thread works than the average; 1 for one thread."""
     start: float = 0.0
     """Starting threads."""
 
@@ -83,13 +83,13 @@ class CostModel:
     def cost(self, nest: Nest, limit: float = inf) -> Cost:
         """What `nest` costs; infinite if its tile does not fit the registers. Where it is above `limit`, traffic may be left out."""
         compute = self.compute(nest) if self.fits(nest) else inf
-        threads, start = self.sharing(nest)
+        threads, start = self.imbalance(nest)
         known = Cost(compute, (0.0, 0.0, 0.0), threads, start)
         return known if known.cycles >= limit or compute == inf else Cost(compute, self.traffic(nest), threads, start)
 
     @cached_property
     def least(self) -> float:
-        """A bound that no nest gets below: its arithmetic in full vectors, and a load for each point of what moves along every loop."""
+        """A lower bound of any nest's cost: its arithmetic in full vectors, and a load for each point of the operands that move along every loop."""
         vectors = prod(self.sizes) * self.bytes / self.vector_bytes
         everywhere = [a for a in self.inputs if all(d in a.moving for d in self.op.parallel_dims if self.sizes[d] > 1)]
         loads = sum(vectors * a.bytes / self.bytes for a in everywhere)
@@ -100,10 +100,10 @@ class CostModel:
     # -- registers and arithmetic -------------------------------------------------------------------------------------------
 
     def registers(self, nest: Nest) -> int:
-        """Vector registers that a tile keeps busy: its accumulators, the vectors that they are made of, and one for what is broadcast.
+        """Vector registers that a tile occupies: its accumulators, the vectors that it multiplies, and one for broadcasts.
 
-        Where nothing is summed there is nothing to keep: each point is stored before the next. Where each point has vectors of its own,
-        one after the other goes through few registers.
+        Without a sum nothing is kept: each point is stored before the next. If each point has vectors of its own,
+        they pass one by one through a few registers.
         """
         tile = self.tile_steps(nest)
         in_lanes = nest.intrinsic in self.uses and nest.vector in self.reductions
@@ -191,7 +191,7 @@ class CostModel:
             waiting += max(arithmetic / pipes.fmas, loads / pipes.loads, pipes.latency if self.reductions else 0.0) * times
             lanes = w if use is None else w // use.intrinsic.depth
             folds += points * FOLD * (lanes.bit_length() - 1) if in_lanes else 0.0
-        # The share of waiting that no other tile fills: none where the summed loops are written out and mixed with the next tile's.
+        # The part of the latency that no other tile hides: none if the summed loops are unrolled and interleaved with the next tile's.
         alone = min(1.0, instructions / WINDOW) if summed * sum(r for r, _ in parts) > UNROLLED else 0.0
         return work + stores + folds + (waiting - work + TILE_START + LOOP_START * inside) * alone
 
@@ -245,15 +245,15 @@ class CostModel:
             around = max(fits - 1, 0)  # from one round of this loop to the next, what both reach is still there
             last = [max((i for i in range(around) if loops[i][0] in a.moving), default=-1) for a in everything]
             out.append(sum(size * prod(rounds[: i + 1]) for size, i in zip(inside[around], last, strict=True)) / speed)
-        # What fits the last cache is there already: the kernel before has written it, or the run before has read it.
+        # Data that fit the last cache are there already: the previous kernel wrote them, or the previous run read them.
         if sum(inside[0]) <= self.capacities[-1]:
             out[-1] = 0.0
         return out[0], out[1], out[2]
 
     # -- threads ------------------------------------------------------------------------------------------------------------
 
-    def sharing(self, nest: Nest) -> tuple[float, float]:
-        """How uneven the threads' shares are, and what starting them costs; each combination of what is left over starts them anew."""
+    def imbalance(self, nest: Nest) -> tuple[float, float]:
+        """How much longer the busiest thread works than the average, and what starting threads costs; each remainder starts them anew."""
         cores = self.target.cores
         if not nest.parallel:
             return (1.0, 0.0)
@@ -299,10 +299,10 @@ class _Reach:
 
 
 def room(op: Structured, vector: int, registers: int) -> int:
-    """How many registers the accumulators of a tile may take without LLVM moving things about.
+    """How many registers the accumulators of a tile may take without LLVM spilling or moving values.
 
-    These are fewer where a short innermost loop goes over windows with strides that overlap: LLVM writes it out, loads what they share once,
-    and keeps it for the next window, which comes to it some rounds later.
+    There are fewer if a short innermost loop goes over overlapping windows: LLVM unrolls it, loads the overlap once, and keeps it in
+    registers for the next window.
     """
     inner = next((d for d in reversed(op.reduction_dims) if op.sizes[d] > 1 and d != vector), None)
     if inner is None or op.sizes[inner] > WRITTEN_OUT:

@@ -7,10 +7,10 @@ from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.structured import Structured, element_bits
 from stepwell.passes.schedule.cost_model import room
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.parallel import shared
+from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 
-ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: so many streams the caches' prefetching follows
+ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -39,8 +39,8 @@ def best_parallel_vector(op: Structured) -> int:
 
 
 def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector: int, width: int) -> Nest:
-    """A Nest with the threaded loops chosen by its work."""
-    return shared(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
+    """A Nest whose threaded loops are chosen by its work."""
+    return threaded(op, Nest(order, 0, tuple(unroll.get(d, 1) for d in range(len(op.sizes))), vector, width))
 
 
 @schedule("any")
@@ -72,7 +72,7 @@ def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
 
 
 def contiguous_inputs(op: Structured, dim: int) -> bool:
-    """Every input moves to the next element along `dim`, or not at all."""
+    """Whether every input moves to the next element along `dim`, or not at all."""
     return all(a.kind(dim) != "strided" for a in op.inputs if a.used and a.is_shaped)
 
 
@@ -92,7 +92,7 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     width = vector_width(op.sizes[vector], lanes, 2)
     vectors = max(1, width // lanes)
     unroll: dict[int, int] = {}
-    # A second dimension that brings more vectors and no more scalars makes the tile wider where one vector is all there is.
+    # If there is only one vector, a second dimension that adds vectors and no scalars makes the tile wider.
     wider = [d for d in op.parallel_dims if d != vector and d not in reused and op.sizes[d] > 1 and moves_with(op, d, vector)]
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
@@ -102,10 +102,10 @@ def contraction(op: Structured, target: Target | None) -> Nest:
 
 
 def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:
-    """A nest that reads a large matrix, each element once, a few whole rows at a time; None where `plain` does so anyway.
+    """A nest that reads a large matrix, each element once, a few whole rows at a time; None if `plain` does so anyway.
 
-    With one strip of columns after the other, each row is a jump to another page. In blocks of a few rows each core reads long stretches
-    of all of them, and the sums of a row, which are small, go through its first cache.
+    Read in strips of columns, each row is a jump to another page. In blocks of a few rows, each core reads long stretches
+    of all of them, and the sums of a row, which are small, stay in its first cache.
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
     if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
@@ -115,16 +115,16 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
     once = all(matrix.kind(d) != "scalar" for d in range(len(op.sizes)) if op.sizes[d] > 1)
     if len(summed) != 1 or not once or prod(matrix.shape) * element_bits(matrix.element_type) // 8 <= target.caches.l2:
         return None
-    share = -(-op.sizes[plain.vector] // (target.cores * width)) * width
-    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(share, op.sizes[plain.vector] // width * width)}
+    columns = -(-op.sizes[plain.vector] // (target.cores * width)) * width
+    blocks = {summed[0]: ROWS_OF_A_STRETCH, plain.vector: min(columns, op.sizes[plain.vector] // width * width)}
     block = tuple(blocks.get(d, 0) for d in range(len(op.sizes)))
-    return shared(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
+    return threaded(op, replace(plain, unroll=(1,) * len(op.sizes), width=width, block=block))
 
 
 def vectors_outside(op: Structured, vector: int) -> tuple[int, ...]:
-    """The parallel loops, with those outside that choose which vectors are loaded: these stay in a cache while the scalars go by.
+    """The parallel loops, those that select the loaded vectors outermost: the vectors stay in a cache while the scalars pass.
 
-    The input with the vectors is as a rule the larger one, the weights, and so it is read from memory once.
+    The input with the vectors is usually the larger one, the weights, and so it is read from memory once.
     """
 
     def place(dim: int) -> int:
@@ -143,7 +143,7 @@ def outer_product(op: Structured, dim: int, vector: int) -> bool:
 
 
 def moves_with(op: Structured, dim: int, vector: int) -> bool:
-    """Whether along `dim` exactly those inputs move that move along `vector`."""
+    """Whether the same inputs move along `dim` as along `vector`."""
     return all((a.kind(dim) != "scalar") == (a.kind(vector) != "scalar") for a in op.inputs if a.used and a.is_shaped)
 
 

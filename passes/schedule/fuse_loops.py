@@ -1,4 +1,4 @@
-"""The pass that fuses the loops of a kernel's stages, so that what one leaves for the next stays in a cache."""
+"""The pass that fuses loops of a kernel's stages, so that what one hands to the next stays in a cache."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +7,8 @@ from itertools import permutations
 from math import prod
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
@@ -20,25 +20,25 @@ from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
 @register_pass("fuse-loops", level="linalg", anchor="func.func", optional=True)
 @dataclass
 class FuseLoops(Pass):
-    """Put loops around several stages of a kernel, each of which then does a slice at a time.
+    """Fuse loops of several stages of a kernel, each of which then computes a slice at a time.
 
-    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.shared = #sched.shared<[{loop = "l2", dim = 2, step = 14, …}]>} on both
+    rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.fused = #sched.fused<[{loop = "l2", dim = 2, step = 14, …}]>} on both
 
-    One contraction of the kernel, the one with the most to do and the last of such, leads: its loops are tiled, and what the others do is
-    computed inside of them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It does not matter what the others are:
-    epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of Winograd's convolution, a softmax
-    between two products. The loops that can be fused are those of the leader with which all others go over what is handed on in step, and
-    along which the operand moves that the kernel computes, or else the first one. They are weighed by the bytes that move through
-    more than a core's own cache:
+    One contraction of the kernel leads: the one with the most to do, the last if several have as much. Its loops are tiled, and the other
+    stages are computed inside them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It does not matter what the
+    others are: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of Winograd's
+    convolution, a softmax between two products. A loop of the leader can be fused if all others go over what is handed on in step with it, and
+    if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond
+    a core's own cache:
 
     - a slice at a time: what the stages hand on stays in the cache, and what does not move along a loop is read again in each of its rounds;
-    - all at once: what is handed on is written and read once, and so is all else.
+    - all at once: what is handed on is written and read once, and so is everything else.
 
-    Stages on one side of the leader, before or after it, then share one loop more that they have in common, if nothing is read again for it:
-    what they hand on to each other becomes smaller still.
+    Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
+    again: what they hand on to each other becomes smaller still.
     """
 
-    slots: int = 0  # stretches that the outermost loop is dealt out in; 0 for one to each of the target's cores
+    chunks: int = 0  # that the rounds of the outermost loop are split into, to run in parallel; 0 for one per core of the target
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         group = FusionGroup.of(op)
@@ -61,7 +61,7 @@ class FuseLoops(Pass):
         if not plans:
             decline("its stages have no loop in common over what they hand on")
             return
-        room = Room(*state.machine.caches.per_core[1:], self._slots(group, state))
+        room = Room(*state.machine.caches.per_core[1:], self._chunks(group, state))
         plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
@@ -71,41 +71,41 @@ class FuseLoops(Pass):
             count = len(plan.fused.stages) - 1
             others = f"{count} other stage{'s' * (count != 1)}"
             state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
-        state.count(self.name, int(plan.apply(steps, room.slots)))
+        state.count(self.name, int(plan.apply(steps, room.chunks)))
 
-    def _slots(self, group: FusionGroup, state: PassState) -> int:
-        """In how many stretches the outermost loop is dealt out: one for little work."""
+    def _chunks(self, group: FusionGroup, state: PassState) -> int:
+        """How many chunks the outermost loop is split into: one if there is little work."""
         work = sum(prod(stage.root.extents) // (QUICK if stage.root.kind == "contraction" else 1) for stage in group.stages)
-        return 1 if work < THREADED_WORK else self.slots or state.machine.cores
+        return 1 if work < THREADED_WORK else self.chunks or state.machine.cores
 
 
-ROOM = 0.75  # of a core's own cache, for what fused loops keep there
-SMALL = 0.25  # of it, for what is handed on, where whole slices of what the stages read and give go through the cache as well
-LAST = 1 / 3  # of the time that memory takes for a byte, what the last cache takes
-UNEVEN = 1.2  # by what factor the busiest of the slots may have more to do than the average
+ROOM = 0.75  # the part of a core's own cache that fused loops may fill
+SMALL = 0.25  # the part for what is handed on, where slices of what the stages read and write pass through the cache as well
+LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
+UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
-Steps = dict[Axis, int]  # how many of the leader's iterations are a round of a fused loop, from the outermost loop on
+Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a plan is weighed by: the sizes in bytes of a core's own cache and of its part of the last one, and the slots that rounds go to."""
+    """What a plan is weighed by: the bytes of a core's own cache and of its part of the last one, and the number of chunks."""
 
     cache: int
     last: int
-    slots: int
+    chunks: int
 
     def far(self, size: int) -> float:
-        """What it takes to go through so many bytes that are not in the core's own cache: less where the last one has room for them."""
+        """The cost of going through so many bytes that are not in the core's own cache: less if the last one holds them."""
         return size * LAST if size <= self.last else float(size)
 
     def even(self, rounds: int) -> bool:
-        """Whether that many rounds are dealt out evenly enough."""
-        return -(-rounds // self.slots) * self.slots <= UNEVEN * rounds
+        """Whether that many rounds split evenly enough into the chunks."""
+        return -(-rounds // self.chunks) * self.chunks <= UNEVEN * rounds
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
-    """The contraction with the most to do, the last of such, of the stages that hand something on."""
+    """The contraction with the most to do among the stages that hand something on; the last if several have as much."""
     linked = {stage for edge in group.edges for stage in (edge.producer, edge.reader)}
     contractions = [stage for stage in group.stages if stage in linked and stage.root.kind == "contraction"]
     return max(reversed(contractions), key=lambda stage: prod(stage.root.extents), default=None)
@@ -114,16 +114,16 @@ def leader_of(group: FusionGroup) -> Stage | None:
 def moving(group: FusionGroup, leader: Stage) -> list[Access]:
     """The operands of the leader whose loops may be fused: those that the kernel computes, or else the first one.
 
-    Along other loops the data is read again for a few of the weights at a time, which was slower wherever it was tried.
+    Along other loops the data would be read again for a few weights at a time, which was slower wherever it was tried.
     """
     made = [edge.read for edge in group.edges if edge.reader is leader and edge.member is leader.root]
     return made or [read for member, read in group.reads(leader) if member is leader.root][:1]
 
 
 def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "Plan":
-    """The plan that fuses loops along which `read` moves: of the leader, what leads to that operand, and all that comes after.
+    """The plan that fuses loops along which `read` moves: of the leader, of what leads to that operand, and of all that comes after.
 
-    Stages behind the leader that have none of these loops stay outside, and so does what comes after them.
+    Stages after the leader that have none of these loops stay outside, and so does what comes after them.
     """
     inside = group.before(leader, read) | {leader} | group.after(leader)
     loops = [d for d in leader.root.parallel_dims if leader.root.extents[d] > 1 and read.kind(d) != "scalar" and not contiguous(leader, d)]
@@ -137,7 +137,7 @@ def plan_of(group: FusionGroup, leader: Stage, read: Access) -> "Plan":
 
 
 def contiguous(stage: Stage, dim: int) -> bool:
-    """Whether neighbouring elements of the result lie along a loop: vectors do."""
+    """Whether the loop walks neighbouring elements of the result: vectors run along it."""
     return stage.root.outputs[0].kind(dim) == "vector"
 
 
@@ -155,11 +155,11 @@ class Plan:
 
     @cached_property
     def inner(self) -> dict[Stage, Axis]:
-        """The loop inside of the fused ones that stages between the leader and an end of the kernel share with each other, for those that do."""
+        """By stage, the one more loop that stages before or after the leader are fused in, inside the others."""
         return {stage: axis for run in self._runs() if (axis := self._inner(run)) is not None for stage in run.stages}
 
     def _runs(self) -> Iterator[FusionGroup]:
-        """Neighbouring stages that hand something to each other, and that are all fused with the leader, or all not."""
+        """Runs of neighbouring stages that hand something to each other, and are either all fused with the leader or all not."""
         run: list[Stage] = []
         for stage in self.group.stages:
             linked = any({edge.producer, edge.reader} <= {stage, *run} for edge in self.group.edges if stage in (edge.producer, edge.reader))
@@ -171,7 +171,7 @@ class Plan:
         yield self.group.within(run)
 
     def _inner(self, run: FusionGroup) -> Axis | None:
-        """The outermost loop that all stages of a run have in common beside the fused ones, and in which none reads anything again."""
+        """The outermost loop, beside the fused ones, that all stages of a run have in common and in which none reads anything again."""
         if not run.edges:
             return None
         first, reads = run.stages[0], [(stage, *found) for stage in run.stages for found in run.reads(stage)]
@@ -187,9 +187,9 @@ class Plan:
         return None
 
     def best(self, room: Room) -> tuple[Steps, tuple[float, float, int]]:
-        """The steps that cost least, and what they cost; no steps where it is best to do all at once."""
+        """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
         options = [steps for steps in self._options(self.axes) if self._even(steps, room)]
-        if not options:  # where the rounds of the outermost loop cannot be dealt out, those of another one perhaps can
+        if not options:  # the rounds of the outermost loop cannot be split evenly, those of another one perhaps can
             options = [steps for order in permutations(self.axes) for steps in self._options(order) if self._even(steps, room)]
         whole = sum(self._handed_on.values())
         apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere))
@@ -202,7 +202,7 @@ class Plan:
         return best if best[1][0] < apart else ({}, (apart, float(whole), 1))
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
-        """Steps that cut what is handed on into ever larger slices: a few rounds of the innermost loop, all of it, a few of the next, and so on."""
+        """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
@@ -214,7 +214,7 @@ class Plan:
                     yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
 
     def _even(self, steps: Steps, room: Room) -> bool:
-        """Whether the rounds of the outermost loop can be dealt out."""
+        """Whether the rounds of the outermost loop split evenly enough into the chunks."""
         outermost = next(iter(steps), None)
         return room.even(1 if outermost is None else self._rounds(steps, outermost))
 
@@ -222,7 +222,7 @@ class Plan:
         return self.leader.root.extents[axis.leader] // steps[axis]
 
     def _cost(self, steps: Steps, room: Room) -> tuple[float, float, int]:
-        """What it takes to go through all that is not kept in the core's own cache; then the size of the slices, and the number of rounds."""
+        """The cost of going through all that is not kept in the core's own cache; then the size of the slices, and the number of rounds."""
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
         slices, kept, again = whole // rounds, 0, 0
@@ -249,28 +249,28 @@ class Plan:
 
     @cached_property
     def _handed_on(self) -> dict[Stage, int]:
-        """By the stage that makes it, the bytes of what fused ones hand on whole slices of: not what an inner loop makes smaller again."""
+        """By producer, the bytes that fused stages hand on in whole slices: without what an inner loop makes smaller again."""
         edges = [edge for edge in self.fused.edges if self.leader in (edge.producer, edge.reader) or edge.producer not in self.inner]
         return {edge.producer: edge.bytes for edge in edges}
 
     @cached_property
     def _elsewhere(self) -> int:
-        """The bytes of what the leader and stages that are not fused with it hand each other."""
+        """The bytes that fused stages and those outside hand each other."""
         fused = set(self.fused.stages)
         return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
 
-    def apply(self, steps: Steps, slots: int) -> bool:
-        """Say on each stage which loops it is computed in, the outermost dealt out to `slots`. Returns whether any is in some."""
+    def apply(self, steps: Steps, chunks: int) -> bool:
+        """Say on each stage which loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in some."""
         found = False
         for stage in self.group.stages:
-            loops = [SharedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
+            loops = [FusedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
             if stage in self.inner:
                 axis = self.inner[stage]
-                loops.append(SharedLoop(f"inner{axis.leader}", *axis.of(stage, axis.unit)))
+                loops.append(FusedLoop(f"inner{axis.leader}", *axis.of(stage, axis.unit)))
             if loops:
                 rounds = stage.root.extents[loops[0].dim] // loops[0].step
-                loops[0] = replace(loops[0], slots=min(slots, rounds))
-                ScheduleInfo(stage.root.operation).shared = tuple(loops)
+                loops[0] = replace(loops[0], chunks=min(chunks, rounds))
+                ScheduleInfo(stage.root.operation).fused = tuple(loops)
                 found = True
         return found
 

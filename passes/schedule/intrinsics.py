@@ -1,11 +1,11 @@
-"""Intrinsics: blocks of a computation that one machine instruction or a fixed sequence of them does, declared for schedules to name.
+"""Intrinsics: blocks of a computation that a machine instruction, or a fixed sequence of them, computes; schedules name them.
 
 All of them are dot products: each lane of a vector of sums takes in `depth` products of neighbouring elements,
 
     acc[j] += sum over i < depth of x[j * depth + i] * y[j * depth + i]        for j < lanes
 
-which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be cut into such blocks if what
-it multiplies is widened to no more than the types of the operands, so that the products are the same, and summed in the type of the result.
+which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
+operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
 """
 
 from collections.abc import Callable, Iterable
@@ -82,12 +82,12 @@ def intrinsic(
 
 
 def available(op: Structured, target: Target | None) -> dict[str, Use]:
-    """The intrinsics of `target` that compute `op`, by name, those that do most first."""
+    """The intrinsics of `target` that can compute `op`, by name, largest first."""
     return {name: use for name, use in considered(op, target).items() if isinstance(use, Use)}
 
 
 def considered(op: Structured, target: Target | None) -> dict[str, Use | NoMatch]:
-    """The intrinsics of `target` by name, those that do most first: how each computes `op`, or why it cannot."""
+    """The intrinsics of `target` by name, largest first: how each computes `op`, or why it cannot."""
     return {i.name: use_of(i, op) for i in sorted(registered(target), key=lambda i: -i.lanes * i.depth)}
 
 
@@ -123,6 +123,6 @@ def _holds(wide: str, bits: int, signed: bool) -> bool:
 
 
 def _summed(op: Structured, inputs: list[int], depth: int) -> int | None:
-    """The summed dimension to take neighbours of: one along which more inputs are contiguous, the innermost of these."""
+    """The summed dimension whose neighbours are combined: the one along which most inputs are contiguous, the innermost of equals."""
     moving = [d for d in op.reduction_dims if op.sizes[d] >= depth and all(op.inputs[i].kind(d) != "scalar" for i in inputs)]
     return max(moving, key=lambda d: (sum(op.inputs[i].kind(d) == "vector" for i in inputs), d), default=None)

@@ -1,4 +1,4 @@
-"""Kernels by content: the digest of what a function computes, whatever it, its values and its ONNX nodes are called, and however it is scheduled."""
+"""Kernels by content: a digest of what a function computes, independent of names, ONNX nodes and schedules."""
 
 import hashlib
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.sched.dialect import NestAttr, SharedAttr
+from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.passes.framework.rewriting import ops_below
 
 DIGITS = 16
@@ -19,7 +19,7 @@ def kernel_digest(function: ir.Operation) -> str:
 
 
 def kernel_nodes(function: ir.Operation) -> list[str]:
-    """The ONNX nodes that a function computes, in order. A kernel that several groups of nodes share has the names of the first."""
+    """The ONNX nodes that a function computes, in order. A kernel of several groups of nodes has the names of the first group."""
     return list(dict.fromkeys(name for op in ops_below(function) for name in node_names(op.location)))
 
 
@@ -38,4 +38,4 @@ def _lines(op: ir.Operation, numbers: dict[Any, int]) -> Iterator[str]:
 
 
 def _counts(name: str, value: ir.Attribute) -> bool:
-    return name not in _NAMES and not isinstance(value, (NestAttr, SharedAttr))
+    return name not in _NAMES and not isinstance(value, (NestAttr, FusedAttr))

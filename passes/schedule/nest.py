@@ -72,6 +72,6 @@ class Nest(NestKnobs):
 
 
 def sums_in_blocks(op: Structured) -> bool:
-    """Whether the schedule that `op` carries leaves sums in its output and takes them up again."""
+    """Whether the schedule of `op` keeps partial sums in its output between blocks."""
     info = ScheduleInfo(op.operation)
     return info.is_scheduled and any(d in op.reduction_dims for d in info.nest.blocks)

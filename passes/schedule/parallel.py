@@ -6,19 +6,19 @@ from math import prod
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
 
-THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves: `scripts/bench.py --fork-join` measures it
-QUICK = 4  # times as many iterations a contraction does in the same time, whose operands come from the caches and registers
-THREADED_ROUNDS = 16  # rounds of the threaded loops that are enough to share out evenly
+THREADED_WORK = 1 << 15  # iterations below which starting threads costs more than it saves (measured by `scripts/bench.py --fork-join`)
+QUICK = 4  # how many times as many iterations a contraction does in the same time: its operands come from caches and registers
+THREADED_ROUNDS = 16  # of the threaded loops: enough to balance the threads
 
 
-def shared(op: Structured, nest: Nest) -> Nest:
-    """`nest` with as many leading loops on threads as give an even share, none for little work."""
+def threaded(op: Structured, nest: Nest) -> Nest:
+    """`nest` with as many leading loops on threads as balance them, none if there is little work."""
     rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
     return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) // (QUICK if op.kind == "contraction" else 1)))
 
 
 def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:
-    """How many leading loops to thread: none for little work, else as many as give an even share."""
+    """How many leading loops to thread: none if there is little work, else as many as balance the threads."""
     if work < THREADED_WORK:
         return 0
     count, total = 0, 1

@@ -16,7 +16,7 @@ _SCHEDULERS: dict[tuple[str, str], tuple[Scheduler, bool]] = {}
 def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Callable[[Scheduler], Scheduler]:
     """Register a function that chooses the schedule of structured ops of `kind` (see Structured.kind) on a target family.
 
-    With `start` it gives only a first one, and the cost model searches for a better one from there.
+    With `start` the schedule is a starting point, from which the cost model searches for a better one.
     """
 
     def add(function: Scheduler) -> Scheduler:
@@ -28,13 +28,13 @@ def schedule(kind: str, target: str = "generic", *, start: bool = False) -> Call
 
 
 def choose(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of `op`: that of `first`, improved by the cost model where it is a first one only."""
+    """The default schedule of `op`: that of `first`, improved by the cost model if it is a starting point."""
     nest, is_start = first(op, target)
     return improve(op, target, nest) if is_start and target is not None else nest
 
 
 def first(op: Structured, target: Target | None) -> tuple[Nest, bool]:
-    """What the most specific function registered for the kind of `op` and the target's family chooses, and whether the search starts there."""
+    """The schedule from the most specific function for the kind of `op` and the target's family, and whether the search starts from it."""
     family = "generic" if target is None else target.family
     for key in ((op.kind, family), (op.kind, "generic"), ("any", family), ("any", "generic")):
         if key in _SCHEDULERS:

@@ -1,4 +1,4 @@
-"""From a schedule to a better one: the knobs are turned one at a time, as long as the cost model says that it pays."""
+"""Local search: turns the knobs of a schedule one at a time, as long as the cost model says that it pays."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,16 +10,16 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import CostModel
 from stepwell.passes.schedule.nest import MAX_TILE, Nest
-from stepwell.passes.schedule.parallel import shared
+from stepwell.passes.schedule.parallel import threaded
 
-GAIN = 0.9  # of the cost so far that a change must get below: what the model cannot tell apart stays as it is
+GAIN = 0.9  # a change must cost less than this part of the best so far: smaller gains are below the model's accuracy
 ROUNDS = 4  # of turning every knob, at most
 LEAST_SUM = 128  # rounds of a sum that a block of it has at least: fewer are not worth leaving it in memory
 VECTORS = (1, 2, 4)  # registers of one vector that are tried
 
 
 def improve(op: Structured, target: Target, start: Nest) -> Nest:
-    """The cheapest nest that turning single knobs of `start` leads to; `start` itself where nothing is gained by a tenth or more."""
+    """The cheapest nest found by turning single knobs of `start`; `start` itself if none gains a tenth or more."""
     if why_fixed(op, start) is not None:
         return start
     model = CostModel(op, target)
@@ -42,8 +42,8 @@ def improve(op: Structured, target: Target, start: Nest) -> Nest:
 
 
 def why_fixed(op: Structured, start: Nest) -> NoMatch | None:
-    """Why no better nest than `start` is looked for; None if one is."""
-    if start.block:  # who cut them knows of pages and streams, as the model does not
+    """Why the search leaves `start` as it is; None if it searches."""
+    if start.block:  # the function that chose them knows about pages and streams; the model does not
         return NoMatch("its schedule has blocks, which stay as they were cut")
     if prod(op.sizes) == 0:
         return NoMatch("there is nothing to compute")
@@ -55,9 +55,9 @@ def why_fixed(op: Structured, start: Nest) -> NoMatch | None:
 
 
 def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
-    """Nests that differ in one knob, and in what has to give way so that the register tile still fits the registers.
+    """Nests that differ in one knob, and in others only so far that the tile still fits the registers.
 
-    With `orders`, in the order of the loops too, which matters to traffic alone.
+    With `orders` the order of the loops changes too, which affects only traffic.
     """
     op, sizes = model.op, model.sizes
     free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
@@ -72,8 +72,8 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
                 yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
     for dim in free if orders else ():  # outermost, and innermost
         rest = tuple(d for d in nest.order if d != dim)
-        yield shared(op, replace(nest, order=(dim, *rest)))
-        yield shared(op, replace(nest, order=(*rest, dim)))
+        yield threaded(op, replace(nest, order=(dim, *rest)))
+        yield threaded(op, replace(nest, order=(*rest, dim)))
     yield from blocked(model, nest) if orders else ()
 
 
@@ -81,7 +81,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
     """`nest` with the outermost loops in blocks, and what is summed in blocks inside of these, in halves, quarters and so on; or without blocks."""
     op, sizes = model.op, model.sizes
     if nest.block:
-        yield shared(op, replace(nest, block=()))
+        yield threaded(op, replace(nest, block=()))
     sums = [d for d in op.reduction_dims if op.can_block(d) and nest.vector not in op.reduction_dims]
     largest = max(sums, key=lambda d: sizes[d], default=-1)
     for outer in nest.order[:2]:
@@ -89,7 +89,7 @@ def blocked(model: CostModel, nest: Nest) -> Iterator[Nest]:
             for summed in (0, *(cuts(sizes[largest], LEAST_SUM) if largest >= 0 else ())):
                 if ours or summed:
                     block = tuple(ours if d == outer else summed if d == largest else 0 for d in range(len(sizes)))
-                    yield shared(op, replace(nest, block=block))
+                    yield threaded(op, replace(nest, block=block))
 
 
 def cuts(size: int, step: int) -> list[int]:
@@ -99,7 +99,7 @@ def cuts(size: int, step: int) -> list[int]:
 
 
 def vectorisable(op: Structured, vector: int) -> list[int]:
-    """Other dimensions than `vector` along which no input would have to be gathered from single elements."""
+    """Dimensions other than `vector` along which no input has to be gathered element by element."""
     others = [d for d in range(len(op.sizes)) if d != vector and op.sizes[d] > 1 and op.can_vectorise(d)]
     return [d for d in others if all(a.kind(d) != "strided" for a in op.inputs if a.used and a.is_shaped)]
 
@@ -118,11 +118,11 @@ def steps(size: int, limit: int) -> list[int]:
 
 
 def fitting(model: CostModel, nest: Nest, unroll: tuple[int, ...], width: int, turned: int) -> Iterator[Nest]:
-    """`nest` with this tile, threads shared out anew; steps of other dimensions than `turned` are made smaller until it fits the registers."""
+    """`nest` with this tile, threads chosen anew; the steps of dimensions other than `turned` shrink until it fits the registers."""
     while True:
         candidate = Nest(nest.order, nest.parallel, unroll, nest.vector, width, nest.intrinsic)  # without blocks, whose sizes may not fit
         if prod(unroll) <= MAX_TILE and model.fits(candidate):
-            yield shared(model.op, candidate)
+            yield threaded(model.op, candidate)
             return
         largest = max((u for d, u in enumerate(unroll) if d not in (turned, nest.vector)), default=1)
         if largest == 1:

@@ -1,4 +1,4 @@
-"""How a dimension is cut into stretches of whole steps and what is left over."""
+"""Splits a dimension into whole steps and a remainder."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Knobs of a schedule as plain data: what can be set for a structured op on a target, and to what."""
+"""The schedule space as plain data: the knobs of a structured op on a target, and their legal values."""
 
 import itertools
 from collections.abc import Iterator, Mapping
@@ -78,12 +78,12 @@ class Permutation:
 
 @dataclass(frozen=True)
 class Knob:
-    """Something that a schedule settles: its name, and the values that are legal. Iterating over `legal` gives them one by one."""
+    """A choice of a schedule: its name and its legal values. Iterating over `legal` gives them one by one."""
 
     name: str
     legal: Choice | Range | Permutation
     reasons: Mapping[Value, str]
-    """Why certain other values are not legal, where there is more to say than what is."""
+    """Why certain values are not legal, if more can be said than which are."""
 
     def check(self, value: object) -> None:
         """Raise ScheduleError, naming the knob, what is legal and what came, if `value` is not legal."""
@@ -105,7 +105,7 @@ def block_knob(dim: int) -> str:
 
 
 def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
-    """The knobs of a loop nest for `op` on `target`; `schedules.Nest` says what each means. The first of equals is the simplest."""
+    """The knobs of a loop nest for `op` on `target`; `nest.Nest` says what each means. Of equal values the simplest comes first."""
     parallel = tuple(op.parallel_dims)
     reasons = {d: op.why_not_vector(d) for d in range(len(op.sizes))}
     vectors = tuple(d for d, why in reasons.items() if why is None)

@@ -20,7 +20,7 @@ class Failure(Exception):
 
 @dataclass(frozen=True)
 class Contestant:
-    """One column of the comparison: an engine, or a variant of it with techniques switched off."""
+    """One column of the comparison: an engine, or a variant of it with switches off."""
 
     engine: str
     disable: tuple[str, ...] = ()

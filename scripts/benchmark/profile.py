@@ -28,7 +28,7 @@ def profile(model: CompiledModel, feed: Feed, threads: int, repeats: int, target
     except InputError:
         flops = {}  # a model from IR below that level does not say what its kernels were
     times = [
-        KernelTime(call.kernel, call.nodes, statistics.median(seconds), flops.get(call.kernel), sum(o.size for o in call.operands))
-        for call, seconds in zip(replay.calls, samples, strict=True)
+        KernelTime(launch.kernel, launch.nodes, statistics.median(seconds), flops.get(launch.kernel), sum(o.size for o in launch.operands))
+        for launch, seconds in zip(replay.launches, samples, strict=True)
     ]
     return Profile(times, statistics.median(whole), peak_flops(threads, target))

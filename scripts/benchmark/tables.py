@@ -112,24 +112,24 @@ def show_problems(out: Console, c: Comparison) -> None:
 
 
 def show_ablation(out: Console, c: Comparison) -> None:
-    """What each technique is worth: how many times slower the network is without it."""
+    """Show what each switch is worth: how many times slower the network is with it off."""
     base, *variants = c.contestants
     for threads in c.threads:
-        title = f"{plural(threads, 'thread')}: how many times the time is without each technique (quartiles of the rounds); below 1 it does harm"
+        title = f"{plural(threads, 'thread')}: how many times the time is with each switch off (quartiles of the rounds); below 1 it does harm"
         table = _table(title, "without", *c.networks, "geometric mean")
         times = [_time(c, network, base.label, threads) for network in c.networks]
         table.add_row("(nothing), ms", *times, "")
         for variant in variants:
             ratios = [c.ratio(network, threads, of=variant.label, to=base.label) for network in c.networks]
             mean = geometric_mean(ratio.value for ratio in ratios if ratio is not None)
-            table.add_row(_techniques(variant), *(_ratio(ratio, spread=True) for ratio in ratios), NOTHING if mean is None else f"{mean:.2f}")
+            table.add_row(_switches(variant), *(_ratio(ratio, spread=True) for ratio in ratios), NOTHING if mean is None else f"{mean:.2f}")
         out.print(table)
         out.print()
     show_protocol(out, c)
     show_problems(out, c)
 
 
-def _techniques(variant: Contestant) -> str:
+def _switches(variant: Contestant) -> str:
     return ", ".join(variant.disable)
 
 

@@ -43,7 +43,7 @@ _CHAINS = Stage(
     (
         "test/end_to_end/test_chains.py",
         "test/passes/schedule/test_fused_producers.py",
-        "test/passes/schedule/test_shared_loops.py",
+        "test/passes/schedule/test_fused_loops.py",
         "test/passes/schedule/test_intrinsics.py",
     )
 )
@@ -66,7 +66,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
     "passes/graph": (
         (Stage(("test/passes/graph",)), _OPS),
         (
-            Stage(("test/compiler/driver/test_techniques.py", "test/compiler/runtime/test_model.py")),
+            Stage(("test/compiler/driver/test_switches.py", "test/compiler/runtime/test_model.py")),
             Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
             *_NATIVE[-2:],
         ),

@@ -84,8 +84,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     default = stepwell.Pipeline.default()
     yield "Pipeline.parse", lambda text: stepwell.Pipeline.parse(text, base=default), {"text": lambda: "scheduled(assign-schedules)"}
     yield "Pipeline.of", stepwell.Pipeline.of, {"given": lambda: "scheduled(assign-schedules)"}
-    yield "Pipeline.insert_after", default.insert_after, {"name": lambda: "use-panels", "passes": lambda: "cse"}
-    yield "Pipeline.remove", default.remove, {"name": lambda: "use-panels"}
+    yield "Pipeline.insert_after", default.insert_after, {"name": lambda: "pack-matmul", "passes": lambda: "cse"}
+    yield "Pipeline.remove", default.remove, {"name": lambda: "pack-matmul"}
     yield "Pipeline.without", default.without, {"names": lambda: ()}
     yield "Pipeline.stage", default.stage, {"level": lambda: "linalg"}
     yield "Pipeline.save", default.save, {"path": lambda: os.devnull}

@@ -34,7 +34,7 @@ def test_matmuls(example: Example) -> None:
 
 @pytest.mark.parametrize("rows", [1, 3, 17])
 def test_products_with_a_matrix_that_no_cache_holds(rows: int) -> None:
-    """Read in stretches by one row, in strips by a few, brought into panels for many."""
+    """Read in stretches by one row, in strips by a few, packed into panels for many."""
     net = BoundedNet(Random(lambda _: rows))
     x, y = net.input(rows, 1100), net.input(1100, 1501)
     net.values.append(net.matmul(x, y, [rows, 1501]))

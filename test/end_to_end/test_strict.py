@@ -253,12 +253,12 @@ def test_free_dimensions_stay_strict() -> None:
     np.testing.assert_array_equal(np.isfinite(model(x)[0]), np.isfinite(want))
 
 
-def test_a_pass_can_be_relaxed_in_its_own_techniques_only() -> None:
+def test_a_pass_can_be_relaxed_in_its_own_switches_only() -> None:
     @dataclasses.dataclass
     class Loose(Pass):
         pass
 
-    with pytest.raises(PipelineError, match=r"relaxed \['other'\] must be techniques of it: loose"):
+    with pytest.raises(PipelineError, match=r"relaxed \['other'\] must be switches of it: loose"):
         register_pass("loose", level="graph", optional=True, relaxed=("other",))(Loose)
 
 

@@ -311,7 +311,7 @@ class RampOp(Operation, name="ramp", dialect=Below, traits=[Pure]):
     x: Operand
     result: Result
 
-@register_pass("ramps", level="graph", after="outline-kernels" if OUTLINED else "use-panels")
+@register_pass("ramps", level="graph", after="outline-kernels" if OUTLINED else "pack-matmul")
 @dataclass
 class Ramps(Pass):
     "Replace relus."

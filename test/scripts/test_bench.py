@@ -27,7 +27,7 @@ from benchmark.process import EngineProcess
 from benchmark.profile import profile
 from benchmark.results import SEVEN, Cell, Comparison, geometric_mean, means, quartiles
 from benchmark.session import Protocol, Session, scaled_error
-from stepwell.analysis.replay import calls_of
+from stepwell.analysis.replay import launches_of
 from stepwell.cli.session import save_ir
 from stepwell.dialects.target.host import host, runs_here
 from stepwell.dialects.target.registry import resolve
@@ -135,7 +135,7 @@ def test_stepwell_compiles_for_the_target_that_is_asked_for(tiny, tmp_path):
 
 
 def test_ablation_end_to_end(tiny, capsys):
-    options = ["--ablate", "--technique", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
+    options = ["--ablate", "--switch", "fold-batch-norm,fuse-operators", "--shape", "x=1x3x9x7", "--threads", "1"]
     assert bench.main([str(tiny), *options, *QUICK]) == 0
     shown = capsys.readouterr().out
     assert "fold-batch-norm" in shown
@@ -222,14 +222,14 @@ def test_profile_refuses_a_replay_that_does_something_else(tiny):
             return "\n".join(line for i, line in enumerate(lines) if level != "affine" or i != last)
 
     calls = profile(model, {"x": x}, 1, 1).calls
-    assert [call.kernel for call in calls] == [call.kernel for call in calls_of(model.ir("affine"))]
+    assert [call.kernel for call in calls] == [call.kernel for call in launches_of(model.ir("affine"))]
     with pytest.raises(Failure, match="another result"):
         profile(Tampered(), {"x": x}, 1, 1)
 
 
 def test_calls_of_a_main_that_is_no_list_are_refused():
     with pytest.raises(stepwell.IRError, match=r"list of calls.*'memref.alloc'"):
-        calls_of("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
+        launches_of("func.func @main(%x: memref<4xf32>) { %y = memref.alloc() : memref<4xf32>  return }")
 
 
 def test_the_peak_keeps_its_multiply_adds():
@@ -366,7 +366,7 @@ def test_wrong_usage(arguments, message, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nowhere.onnx"], "is no file"), (["--ablate", "--technique", "luck"], "there is no technique 'luck'"), (["--shape", "x"], "expected NAME")],
+    [(["nowhere.onnx"], "is no file"), (["--ablate", "--switch", "luck"], "there is no switch 'luck'"), (["--shape", "x"], "expected NAME")],
 )
 def test_faults_are_one_line(arguments, message, capsys):
     assert bench.main([*arguments, *QUICK]) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from ir_digest import renamed
+from ir_digest import in_order, renamed
 
 ROOT = Path(__file__).resolve().parents[2]
 MODEL = """<ir_version: 8, opset_import: ["" : 17]>
@@ -64,3 +64,8 @@ def test_whole_words_get_new_names() -> None:
     line = "graph.plus(%0 %1) [] {graph.plus, my.graph.plus, graph.plus.one, graph.plus_two} : tensor<2xf32>"
     want = "graph.add(%0 %1) [] {graph.add, my.graph.plus, graph.plus.one, graph.plus_two} : tensor<2xf32>"
     assert renamed(line, [("graph.plus", "graph.add"), ("tensor", "tensor")]) == want
+
+
+def test_new_names_may_change_the_order_of_entries() -> None:
+    old, new = "#a<[{dim = array<i64: 2, 1>, slots = 3 : i64}]>", "#a<[{chunks = 3 : i64, dim = array<i64: 2, 1>}]>"
+    assert in_order(renamed(old, [("slots", "chunks")])) == in_order(new) == new

@@ -1,4 +1,4 @@
-"""Run a function on tensors of linalg ops through the rest of the stair, as one kernel."""
+"""Run a function on tensors of linalg ops through the rest of the pipeline, as one kernel."""
 
 from collections.abc import Sequence
 

@@ -27,7 +27,7 @@ from stepwell.passes.graph.layout.use_winograd import ERRORS
 THREADS = (1, 2)
 RANKS = (0, 1, 2, 3, 4)
 ORDERS = 8  # different ones of the rows, so that the first of one op are not like those of the next
-REWRITES = ("simplify-algebra", "fold-batch-norm", "use-products", "block-channels", "use-winograd", "use-panels")
+REWRITES = ("simplify-algebra", "fold-batch-norm", "use-products", "convert-layout", "use-winograd", "pack-matmul")
 WINOGRAD = max(ERRORS.values()) / 1e-6  # how many times as much as the direct method, whose error is 1e-6 of the scale, its rounds
 
 
@@ -203,10 +203,10 @@ def outputs(batch: Sequence[Instance]) -> list[dict[str, np.ndarray]]:
 
     Raises AssertionError if something is written beside them, and what the compiler raises.
     """
-    parts = build.make_artifact(lowered(batch), None, None)
+    artifact = build.make_artifact(lowered(batch), None, None)
     arrays = [a for i in batch for n, a in enumerate(i.arrays) if n not in i.constants]
-    inputs = {info.name: array for info, array in zip(parts.inputs, arrays, strict=True)}
-    models = [assemble(parts, threads=threads, texts={}, timings={"obj": 0.0}) for threads in THREADS]
+    inputs = {info.name: array for info, array in zip(artifact.inputs, arrays, strict=True)}
+    models = [assemble(artifact, threads=threads, snapshots={}, timings={"obj": 0.0}) for threads in THREADS]
     return [run(model, inputs, shift) for model in models for shift in (0, 1)]
 
 

@@ -14,7 +14,7 @@ from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.graph import op_class, winograd
 from stepwell.dialects.graph.inference import no_arithmetic
 
-SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "panel_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
+SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
 ADDS_UP = (*SUMS, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "resize")
 """Ops whose intermediate results may overflow in one order and not in another."""
 # What gives one of its operands' elements, or rounds once as IEEE 754 says.

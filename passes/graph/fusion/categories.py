@@ -1,4 +1,4 @@
-"""How an op may be fused: what its class says, for ops of whatever dialect."""
+"""How an op may be fused: what its class says, for ops of any dialect."""
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.graph import GraphOp
@@ -6,6 +6,6 @@ from stepwell.dialects.graph.traits import Fusion
 
 
 def category(op: ir.Operation) -> Fusion:
-    """How an op as it stands may be fused; ops that are not of ours are left outside."""
+    """How this op may be fused; ops of upstream's dialects stay outside of kernels."""
     view = op.opview
     return view.fusion_category() if isinstance(view, GraphOp) else Fusion.FREE

@@ -1,4 +1,4 @@
-"""The pass that makes one op of two matrix products with a softmax between them."""
+"""The pass that fuses two matrix products and the softmax between them into one attention op."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +38,7 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value | None]:
-    """The scores and the mask that is added to them, if one is."""
+    """The scores, and the mask that is added to them, if any."""
     added = producer(value, "add")
     if added is None:
         return value, None
@@ -66,7 +66,7 @@ def _scale(value: ir.Value, rw: Rewriter, inside: list[Any]) -> tuple[float, ir.
 class FuseAttention(PatternPass):
     """Compute attention, two matrix products with a softmax between them, in one kernel, whose scores can stay in a cache (see `fuse-loops`).
 
-    What is computed is the same, op by op: only where it lies in between is another place.
+    The arithmetic is the same, op by op; only the place of intermediate results changes.
     """
 
     patterns = (attention,)

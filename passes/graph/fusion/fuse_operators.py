@@ -32,7 +32,7 @@ class Group:
 
 
 class Grouping:
-    """The groups of one block. Each op is looked at a bounded number of times. What does not come into a group is told to `state`."""
+    """The groups of one block. Each op is visited a bounded number of times. What does not join a group is reported to `state`."""
 
     def __init__(self, block: ir.Block, max_ops: int, producers: bool, state: PassState) -> None:
         self.max_ops, self.state = max_ops, state
@@ -40,7 +40,7 @@ class Grouping:
         self.position = {op: i for i, op in enumerate(self.ops)}
         self.category = {op: category(op) for op in self.ops}
         self.group_of: dict[ir.Operation, Group] = {}
-        # Roots from the last to the first: of two that an element-wise op could join, the later takes it, and the earlier stays where it is.
+        # Roots from the last to the first: if an element-wise op could join two, the later one takes it, and the earlier stays in place.
         for op in reversed(self.ops):
             if self.category[op] in ROOTS:
                 group = self._new(op)
@@ -78,7 +78,7 @@ class Grouping:
         self.group_of.update(dict.fromkeys(ops, group))
 
     def _grow(self, group: Group) -> None:
-        """Take element-wise ops after the group's result into it, as long as one value of the same shape comes out."""
+        """Add the element-wise ops after the group's result, as long as one value of the same shape comes out."""
         while not isinstance(taken := self._next(group), NoMatch):
             self._join(group, taken)
             group.tail = taken[-1]
@@ -87,8 +87,8 @@ class Grouping:
     def _next(self, group: Group) -> list[ir.Operation] | NoMatch:
         """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else why not.
 
-        In the simple case that is the one user. With several (x * sigmoid(x)) their paths must meet again: ops are visited in program
-        order, and the paths have met when nothing else waits. What is passed on the way has no users elsewhere, or they would wait.
+        In the simple case that is the only user. Paths from several users (x * sigmoid(x)) must meet again: ops are visited in program
+        order, and the paths have met when nothing else is pending. Ops in between have no users elsewhere, or those would be pending.
         """
         waiting: list[int] = []
         passed: list[ir.Operation] = []
@@ -124,7 +124,7 @@ class Grouping:
         return bool(uses)
 
     def _keeps_shape(self, op: ir.Operation, like: ir.Operation, inside: set[ir.Operation]) -> bool:
-        """Whether the result of an element-wise op surely has the shape of `like`, whose value it uses."""
+        """Whether the result of an element-wise op certainly has the shape of `like`, one of its operands."""
         shape = type_of(like.results[0]).shape
         if type_of(op.results[0]).shape != shape:
             return False
@@ -138,7 +138,7 @@ class Grouping:
         return True
 
     def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...]) -> None:
-        """Take element-wise ops that make `pending`, and those before them, into the group if only it uses them; all of one known shape."""
+        """Add the element-wise ops that make `pending`, and those before them, if only the group uses them; all must have one known shape."""
         while pending and None not in shape:
             value = pending.pop()
             op = defining_op(value)
@@ -163,7 +163,7 @@ class Grouping:
         return None
 
     def _take_producers(self, group: Group) -> None:
-        """Take what makes the data of the group's root into it, if only the root uses that and it is not computed more often for it."""
+        """Add the ops that make the data of the group's root, if only the root uses these data and nothing is computed more often for it."""
         sliced, once = read_in_slices(group.root), read_once(group.root)
         if isinstance(once, NoMatch) and isinstance(sliced, NoMatch):
             self.state.decline(NAME, group.root, sliced)
@@ -184,24 +184,24 @@ class Grouping:
             self._join(group, list(taken.members))
 
     def _maker(self, group: Group, sliced: Sliced) -> "Group | NoMatch":
-        """The group that makes what the root of another one reads in slices, if the two can be one kernel; or why not."""
+        """The group that makes what the root of another one reads slice by slice, if the two can be one kernel; or why not."""
         source = defining_op(sliced.operand)
         maker = None if source is None else self.group_of.get(source)
         if maker is None or maker.root.name not in sliced.makers:
             made = "an argument" if source is None else f"'{(source if maker is None else maker.root).name}'"
-            return NoMatch(f"it shares no loops with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
+            return NoMatch(f"it is not fused with what makes its image: that is {made}, expected {' or '.join(sliced.makers)}")
         if maker.tail != source:
-            return NoMatch("it shares no loops with what makes its image: that is read in the middle of a kernel")
+            return NoMatch("it is not fused with what makes its image: that is read in the middle of a kernel")
         if not all(use.owner.operation == group.root for use in sliced.operand.uses):
-            return NoMatch("it shares no loops with what makes its image: that has another user")
+            return NoMatch("it is not fused with what makes its image: that has another user")
         if self.category[maker.tail] == Fusion.PAD:
-            return NoMatch("it shares no loops with what makes its image: that ends with a pad")
+            return NoMatch("it is not fused with what makes its image: that ends with a pad")
         if len(group.members) + len(maker.members) > self.max_ops:
-            return NoMatch(f"it shares no loops with what makes its image: there would be more than max-ops={self.max_ops} ops")
+            return NoMatch(f"it is not fused with what makes its image: there would be more than max-ops={self.max_ops} ops")
         return maker
 
     def _end_with_pad(self, group: Group) -> None:
-        """Take one pad into the group, if it is the one user of the group's result."""
+        """Add one pad to the group, if it is the only user of the group's result."""
         users = [use.owner.operation for use in group.tail.results[0].uses]
         pads = [user for user in users if self.category.get(user) == Fusion.PAD]
         if pads and len(users) == 1:
@@ -212,7 +212,7 @@ class Grouping:
 
 
 def belongs_inside(constant: TensorType) -> bool:
-    """Whether a constant is part of the computation: one number, or a few integers. Others are data, and kernels that differ in data are one."""
+    """Whether a constant is part of the computation: one number, or a few integers. Others are data: kernels that differ only in data are one."""
     return constant.elements == 1 or (not is_float(constant.dtype) and constant.elements <= LITERAL_ELEMENTS)
 
 
@@ -249,23 +249,25 @@ def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     return fused
 
 
-@register_pass(NAME, level="graph", techniques={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
+@register_pass(NAME, level="graph", switches={"fuse-operators": "max-ops=1", "fuse-producers": "producers=false"})
 @dataclass
 class FuseOperators(Pass):
     """Group ops into `graph.fused` regions, each of which becomes one kernel.
 
     A root (contraction, pooling, normalisation, reduction) takes the element-wise ops after it, as long as the shape stays and one value
     comes out; a residual or bias they use comes in as an input. Other element-wise ops join each other. One constant pad may end a
-    group. Every other op is a group of its own, except what computes nothing: constants, parameters, reshapes, contiguous
-    concatenations, control flow. A group stands where its last op stood, so that all it uses comes before it.
+    group. Every other op is a group of its own, except ops that compute nothing: constants, parameters, reshapes, contiguous
+    concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
 
-    A root also takes what makes its data, if nothing else uses that and nothing is computed twice for it (`producers`): element-wise ops before
-    a reduction or a pooling whose windows lie apart, which end up in its loops; before such a pooling a convolution on blocked data, and before
-    a pointwise one element-wise ops or a depthwise one, which become ops of the kernel that share loops over rows; before a product of integers
-    the casts that widen its operands, which become part of its body, where the target has an intrinsic for the narrow type.
+    A root also takes the producers of its data, if nothing else uses them and nothing is computed twice (`producers`):
+
+    - element-wise ops before a reduction, or before a pooling whose windows do not overlap; they end up in its loops;
+    - a convolution on blocked data before such a pooling, and element-wise ops or a depthwise convolution before a pointwise one; they stay ops
+      of their own, in loops over rows that `fuse-loops` fuses;
+    - before a product of integers the casts that widen its operands, if the target has an intrinsic for the narrow type; they end up in its body.
     """
 
-    max_ops: int = 64  # the most ops in a group
+    max_ops: int = 64  # the largest number of ops in a group
     producers: bool = True  # whether a root takes what makes its data
 
     def run(self, op: ir.Operation, state: PassState) -> None:

@@ -1,4 +1,4 @@
-"""The pass that makes a function of each distinct group: the kernels."""
+"""The pass that outlines each distinct group as a function, a kernel."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ HASH_DIGITS = 8
 
 
 def body_text(fused: ir.Operation) -> str:
-    """The body of a `graph.fused` as text in which equal computations are equal: no locations, values numbered in order."""
+    """The body of a `graph.fused` as text that is equal for equal computations: no locations, values numbered in order."""
     block = fused.regions[0].blocks[0]
     numbers: dict[ir.Value, int] = {}
     lines = []
@@ -54,7 +54,7 @@ class OutlineKernels(Pass):
     rewrite: fused(a, …) { body }  ->  call @<root>_<hash of body>(a, …, tensor.empty)
 
     Groups with equal bodies share one function. The destination is the last argument (one for each result); the body does not use it
-    at this level. Constants that are left outside of kernels become parameters. From here on `cse` must not run on `@main`: it would
+    at this level. Constants that stay outside of kernels become parameters. After this pass `cse` must not run on `@main`: it would
     merge the destinations.
     """
 
@@ -66,7 +66,7 @@ class OutlineKernels(Pass):
         for function in functions(op):
             if KernelInfo(function).is_kernel:
                 continue
-            # Listed before anything goes away: what lies inside a group goes with it.
+            # Listed before anything is erased: ops inside a group are erased with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
                 if inner.name == "graph.fused":
                     text = body_text(inner)
@@ -87,7 +87,7 @@ class OutlineKernels(Pass):
 
 def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
     digest = hashlib.sha256(text.encode()).hexdigest()
-    for digits in range(HASH_DIGITS, len(digest) + 1):  # more of them should two different bodies begin alike
+    for digits in range(HASH_DIGITS, len(digest) + 1):  # more digits if the digests of two bodies begin alike
         name = f"{root.name.removeprefix('graph.').replace('.', '_')}_{digest[:digits]}"
         if name not in taken:
             taken.add(name)

@@ -1,4 +1,4 @@
-"""Which ops may be computed in the kernel of the op that reads them, and how it reads them."""
+"""Which ops may be computed in the kernel of the op that reads their result."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ class Sliced:
 
 
 def read_once(root: ir.Operation) -> ir.Value | NoMatch:
-    """The operand of which each element is read once at most, so that it may be computed where it is read: in registers."""
+    """The operand whose elements are each read at most once, so that they may be computed in registers where they are read."""
     view = root.opview
     if category(root) == Fusion.REDUCTION:
         return root.operands[0]
@@ -37,15 +37,15 @@ def read_once(root: ir.Operation) -> ir.Value | NoMatch:
 
 
 def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
-    """An operand that can be computed a slice at a time, in a loop that both share (see the pass `fuse-loops`), and by which ops.
+    """An operand that can be computed a slice at a time, in a loop that is fused with its reader's (see the pass `fuse-loops`), and by which ops.
 
-    The image of a pointwise convolution: positions of the result need the same positions of it, of all channels and for all filters. In groups
-    that is so too, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result
+    The image of a pointwise convolution: a position of the result needs the same position of all its channels. That also holds for
+    grouped convolutions, but does not pay: ShuffleNet takes as long and needs a twelfth more memory, since an image, its slice and the result
     then live at once.
 
-    The image of a pooling whose windows lie apart and leave nothing out: rows of the result need rows of it that no others need. Where windows
-    overlap, as in most first layers, there are only channels that need nothing of each other: a convolution with a few filters at a time,
-    which reads its image again for these, was slower together with its pooling than apart. A global pooling takes too little time to gain.
+    The image of a pooling whose windows neither overlap nor leave anything out: each row of the result needs rows that no other row needs. If
+    windows overlap, as in most first layers, only channels are independent: a convolution with a few filters at a time, which reads its
+    image again for each few, was slower together with its pooling than apart. A global pooling takes too little time to gain anything.
     """
     view = root.opview
     if isinstance(view, (AvgPoolOp, MaxPoolOp)):
@@ -54,11 +54,11 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
         if isinstance(image, NoMatch):
             return image
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
-        return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it shares no loops with what makes its image: its windows leave a rest of that out")
+        return Sliced(image, CONVOLUTIONS) if whole else NoMatch("it is not fused with what makes its image: its windows leave part of that out")
     if not isinstance(view, BlockedConvOp):
-        return NoMatch(f"it shares no loops with what makes its operands: only pooling and pointwise convolutions do, it is '{root.name}'")
+        return NoMatch(f"it is not fused with what makes its operands: only poolings and pointwise convolutions are, this is '{root.name}'")
     values, (x, w) = view.attribute_values(), (type_of(v) for v in root.operands)
     spatial = len(values["strides"])
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
-        return NoMatch("it shares no loops with what makes its image: it is no pointwise convolution, has groups or strides, or reads a plain image")
+        return NoMatch("it is not fused with what makes its image: it is not pointwise, or has groups or strides, or reads a plain image")
     return Sliced(root.operands[0], DEPTHWISE)

@@ -1,1 +1,1 @@
-"""Graph passes that choose how values lie in memory: channel blocks, panels, tiles of Winograd's method."""
+"""Graph passes that choose layouts: channel blocks, panels of packed matmuls, tiles of Winograd's method."""

@@ -1,4 +1,4 @@
-"""What rules of the channel-blocked layout are written with: blocked values, what builds them, and the registry of rules."""
+"""The API of layout rules: blocked values, their builder, and the registry of rules."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,75 +15,75 @@ from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.layout.channel_layouts import FILLING, in_order, stretches, used_lanes
 from stepwell.passes.graph.matching import new_weight, stored
 
-MOST_STRETCHES = 64  # a reordering in more pieces than this is not worth its code
+MOST_STRETCHES = 64  # a relayout in more pieces is not worth its code
 
 
 @dataclass(frozen=True)
-class Form:
-    """A blocked value, and the channel in each of its lanes (see channel_layouts)."""
+class BlockedValue:
+    """A channel-blocked value, and the channel that each of its lanes holds (see channel_layouts)."""
 
     value: ir.Value
-    slots: np.ndarray
+    lanes: np.ndarray
 
     @property
     def held(self) -> np.ndarray | None:
-        """1 for each lane that holds a channel and 0 for each that does not, in a shape that broadcasts to the value's; None if all hold one."""
-        if not np.any(self.slots == FILLING):
+        """1 for each lane that holds a channel and 0 for the others, in a shape that broadcasts to the value's; None if all hold one."""
+        if not np.any(self.lanes == FILLING):
             return None
         tensor = type_of(self.value)
-        blocks, lanes = self.slots.shape
-        return (self.slots != FILLING).reshape(blocks, *[1] * (tensor.rank - 3), lanes).astype(to_numpy(tensor.dtype))
+        blocks, width = self.lanes.shape
+        return (self.lanes != FILLING).reshape(blocks, *[1] * (tensor.rank - 3), width).astype(to_numpy(tensor.dtype))
 
 
 class Layout(GraphBuilder):
-    """Builds packed and unpacked forms of values."""
+    """Builds ops, and converts values between the plain and the blocked layout."""
 
-    def __init__(self, state: PassState, block: int, mask: bool, forms: dict[ir.Value, Form], read_by: np.ndarray | None) -> None:
+    def __init__(self, state: PassState, block: int, mask: bool, blocked: dict[ir.Value, BlockedValue], read_by: np.ndarray | None) -> None:
         super().__init__(state.weights)
         self.state = state
         self.block = block
         self.mask = mask
-        self.forms = forms
+        self.blocked = blocked
         self.read_by = read_by  # for each channel of the op's result, the group of a later convolution that reads it
 
     def known(self, value: ir.Value) -> np.ndarray | None:
-        """The array that `value` is known to hold."""
+        """The array of a constant or weight; None for other values."""
         return stored(value, self.weights)
 
-    def packed(self, value: ir.Value) -> Form | None:
-        """The blocked form of `value`, if it has one."""
-        return self.forms.get(value)
+    def packed(self, value: ir.Value) -> BlockedValue | None:
+        """`value` in the blocked layout, if it is there already."""
+        return self.blocked.get(value)
 
-    def pack(self, value: ir.Value) -> Form:
-        """The blocked form of `value` (N, C, spatial…): the one that it has, or one with its channels in order."""
+    def pack(self, value: ir.Value) -> BlockedValue:
+        """`value` (N, C, spatial…) in the blocked layout: as it is there already, or packed with its channels in order."""
         return self.packed(value) or self._pack(value, in_order(type_of(value).static_shape[1], self.block, self.block))
 
-    def pack_as(self, value: ir.Value, slots: np.ndarray) -> Form | NoMatch:
-        """`value` blocked with its channels in these lanes; NoMatch if that takes too many pieces."""
-        form = self.packed(value)
-        if form is None and used_lanes(slots) is not None:
-            return self._pack(value, slots)
-        if form is not None and np.array_equal(form.slots, slots):
-            return form
-        return self.reblocked([form or self.pack(value)], slots)
+    def pack_as(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue | NoMatch:
+        """`value` in the blocked layout with its channels in these lanes; NoMatch if that takes too many pieces."""
+        blocked = self.packed(value)
+        if blocked is None and used_lanes(lanes) is not None:
+            return self._pack(value, lanes)
+        if blocked is not None and np.array_equal(blocked.lanes, lanes):
+            return blocked
+        return self.in_lanes([blocked or self.pack(value)], lanes)
 
-    def reblocked(self, forms: Sequence[Form], slots: np.ndarray) -> Form | NoMatch:
-        """Blocked values, whose channels count on from each other, in these lanes; NoMatch if that takes too many pieces."""
-        starts, sizes = stretches([f.slots for f in forms], slots)
+    def in_lanes(self, sources: Sequence[BlockedValue], lanes: np.ndarray) -> BlockedValue | NoMatch:
+        """The channels of several blocked values, one after the other, in these lanes; NoMatch if that takes too many pieces."""
+        starts, sizes = stretches([source.lanes for source in sources], lanes)
         if len(starts) > MOST_STRETCHES:
             return NoMatch(f"its channels would have to change lanes in {len(starts)} pieces, more than {MOST_STRETCHES}")
-        return Form(self.reblock([f.value for f in forms], starts=starts, sizes=sizes, block=slots.shape[1]), slots)
+        return BlockedValue(self.relayout([source.value for source in sources], starts=starts, sizes=sizes, block=lanes.shape[1]), lanes)
 
-    def cleaned(self, value: ir.Value, slots: np.ndarray) -> Form:
-        """The form of a blocked value in whose lanes without a channel anything may be: with `mask` they become zero."""
-        held = Form(value, slots).held if self.mask else None
-        return Form(value if held is None else self.masked(value, self.literal(held)), slots)
+    def cleaned(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
+        """A result whose lanes without a channel may hold anything; with `mask` they become zero."""
+        held = BlockedValue(value, lanes).held if self.mask else None
+        return BlockedValue(value if held is None else self.masked(value, self.literal(held)), lanes)
 
-    def _pack(self, value: ir.Value, slots: np.ndarray) -> Form:
-        shape, (blocks, lanes), used = type_of(value).static_shape, slots.shape, used_lanes(slots) or slots.shape[1]
+    def _pack(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
+        shape, (blocks, width), used = type_of(value).static_shape, lanes.shape, used_lanes(lanes) or lanes.shape[1]
         value = self._filled(value, 1, blocks * used)
         value = self.reshape(value, shape=[shape[0], blocks, used, *shape[2:]])
-        return Form(self._filled(self.transpose(value, perm=[0, 1, *range(3, len(shape) + 1), 2]), len(shape), lanes), slots)
+        return BlockedValue(self._filled(self.transpose(value, perm=[0, 1, *range(3, len(shape) + 1), 2]), len(shape), width), lanes)
 
     def _filled(self, value: ir.Value, axis: int, size: int) -> ir.Value:
         """`value` with zeros at the end of `axis`."""
@@ -92,17 +92,17 @@ class Layout(GraphBuilder):
         filled: ir.Value = self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
         return filled
 
-    def unpack(self, form: Form) -> ir.Value:
+    def unpack(self, blocked: BlockedValue) -> ir.Value:
         """A blocked value as (N, C, spatial…)."""
-        (images, _, *places, _), channels = type_of(form.value).static_shape, int(form.slots.max()) + 1
-        used = used_lanes(form.slots)
-        value = form.value if used is None else self._first(form.value, len(places) + 2, used)
+        (images, _, *places, _), channels = type_of(blocked.value).static_shape, int(blocked.lanes.max()) + 1
+        used = used_lanes(blocked.lanes)
+        value = blocked.value if used is None else self._first(blocked.value, len(places) + 2, used)
         value = self.transpose(value, perm=[0, 1, len(places) + 2, *range(2, len(places) + 2)])
         value = self.reshape(value, shape=[images, -1, *places])
         if used is not None:
             return self._first(value, 1, channels)
-        lanes = np.flatnonzero(form.slots.ravel() >= 0)
-        order = lanes[np.argsort(form.slots.ravel()[lanes])]
+        held = np.flatnonzero(blocked.lanes.ravel() >= 0)
+        order = held[np.argsort(blocked.lanes.ravel()[held])]
         plain: ir.Value = self.gather(value, self.literal(order.astype(np.int64)), axis=1)
         return plain
 
@@ -118,14 +118,14 @@ class Layout(GraphBuilder):
         return new_weight(self, source, np.ascontiguousarray(array))
 
 
-Rule = Callable[[Any, "Layout"], Form | NoMatch]
+Rule = Callable[[Any, "Layout"], BlockedValue | NoMatch]
 _RULES: dict[str, Rule] = {}
 
 
 def layout_rule(*ops: Any) -> Callable[[Rule], Rule]:
-    """Register how a layout goes through ops of these classes: `rule(op, layout)` builds the op on blocked data and gives its result's form.
+    """Register how a layout goes through ops of these classes: `rule(op, layout)` builds the op on blocked data and gives its blocked result.
 
-    It gives NoMatch with the reason, before anything is built, where that cannot be done or does not pay; the op then works on plain data.
+    Where that cannot be done or does not pay, the rule gives NoMatch before it builds anything, and the op works on plain data.
     Element-wise ops need no rule (see `Elementwise`).
     """
 

@@ -1,4 +1,4 @@
-"""Which group of a later convolution reads each channel of a value: what layouts are chosen by."""
+"""Which group of a later convolution reads each channel of a value; layouts are chosen by this."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def is_depthwise(conv: Any) -> bool:
 def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
     """If the reshape `op` ends a permutation of channels: what is permuted, and the old place of each new channel.
 
-    That is reshape(transpose(reshape(x))) where the channels are split, the parts change places and are merged again.
+    That is reshape(transpose(reshape(x))) in which channels are split, transposed and merged again.
     """
     moved = producer(op.x, "transpose")
     split = None if moved is None else producer(moved.x, "reshape")
@@ -43,8 +43,8 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
 def readers(ops: Sequence[ir.Operation]) -> list[np.ndarray | None]:
     """For the result of each op of a block: the group of a later convolution that reads each of its channels; None if none has groups.
 
-    Channels are followed through what keeps them apart. Of several such convolutions, the first of those counts that deal these
-    channels out to the most groups.
+    Channels are followed through ops that keep them apart. Of several such convolutions, the one with the most groups for these channels
+    counts, and the first of these.
     """
     found: dict[ir.Value, np.ndarray] = {}
     out: list[np.ndarray | None] = [None] * len(ops)

@@ -1,4 +1,4 @@
-"""How the channel-blocked layout goes through our ops; element-wise ones, a plugin's too, have one rule."""
+"""Layout rules of our ops, and the one rule of all element-wise ops, plugins' included."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,17 +10,17 @@ from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph import AvgPoolOp, ConcatOp, ConvOp, LrnOp, MaxPoolOp, PadOp, ReduceMaxOp, ReduceMinOp, ReduceSumOp, ReshapeOp
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.layout.channel_blocks import Form, Layout, layout_rule
+from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
 from stepwell.passes.graph.matching import deferred_weight
 
-FEW_CHANNELS = 4  # a plain image with no more channels is read as it is
+FEW_CHANNELS = 4  # a convolution reads a plain image with up to this many channels as it is
 PLAIN = NoMatch("what it reads is not channel-blocked")
 
 
 @layout_rule(ConvOp)
-def _conv(op: Any, b: Layout) -> Form | NoMatch:
+def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     values, x, result = op.attribute_values(), type_of(op.x), type_of(op.result)
     weights = b.known(op.w)
     if weights is None:
@@ -34,13 +34,13 @@ def _conv(op: Any, b: Layout) -> Form | NoMatch:
         image = b.packed(op.x)
         if image is None:
             return NoMatch(f"it works by channel, and {PLAIN.reason}")
-        by_lane = np.moveaxis(take(weights[:, 0], 0, image.slots), 1, -1)
-        return Form(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.slots)
+        by_lane = np.moveaxis(take(weights[:, 0], 0, image.lanes), 1, -1)
+        return BlockedValue(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.lanes)
     group, filters, channels = values["group"], weights.shape[0], x.static_shape[1]
-    # Lanes of which more than half are filling waste more than the layout gains; a single position is a matrix-vector product.
-    slots = natural(filters, group, b.block)
-    if slots.size > 2 * filters:
-        return NoMatch(f"{filters} filters in {group} groups would leave most of {slots.size} lanes empty")
+    # If more than half of the lanes are filling, the layout wastes more than it gains; a single position is a matrix-vector product.
+    lanes = natural(filters, group, b.block)
+    if lanes.size > 2 * filters:
+        return NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
     if all(n == 1 for n in result.shape[2:]):
         return NoMatch("its result has one position: it is a product of a matrix with a vector")
     if b.read_by is not None:
@@ -48,88 +48,88 @@ def _conv(op: Any, b: Layout) -> Form | NoMatch:
         if isinstance(ordered, NoMatch):
             b.state.decline("order-for-readers", op, ordered)
         else:
-            slots = ordered
+            lanes = ordered
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
-        shape = (slots.shape[0], *weights.shape[1:], slots.shape[1])
-        plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, slots), 1, -1)])
-        return b.cleaned(b.blocked_conv(op.x, plain, **attributes, group=1), slots)
+        shape = (lanes.shape[0], *weights.shape[1:], lanes.shape[1])
+        plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, lanes), 1, -1)])
+        return b.cleaned(b.blocked_conv(op.x, plain, **attributes, group=1), lanes)
     grouped = _image_for_groups(op.x, group, b)
     if isinstance(grouped, NoMatch):
         return grouped
-    dealt = groups_of(grouped.slots, group)
+    dealt = groups_of(grouped.lanes, group)
     assert dealt is not None
     members = np.where(dealt == FILLING, FILLING, dealt % (channels // group))  # in each group channels count from 0
-    shape = (slots.shape[0], members.shape[1], *weights.shape[2:], members.shape[2], slots.shape[1])
-    packed = deferred_weight(b, op.w, shape, lambda: _packed(weights, slots, members))
-    return b.cleaned(b.blocked_conv(grouped.value, packed, **attributes, group=group), slots)
+    shape = (lanes.shape[0], members.shape[1], *weights.shape[2:], members.shape[2], lanes.shape[1])
+    packed = deferred_weight(b, op.w, shape, lambda: _packed(weights, lanes, members))
+    return b.cleaned(b.blocked_conv(grouped.value, packed, **attributes, group=group), lanes)
 
 
-def _packed(weights: np.ndarray, slots: np.ndarray, members: np.ndarray) -> Iterator[np.ndarray]:
-    """Filters (M, C of a group, taps…) as (M / b, K, taps…, s, b), group by group: with their output channels as `slots` has them, and their
-    input channels as `members` has them, for each group (K, s)."""
-    per_group = take(weights, 0, slots).reshape(len(members), -1, slots.shape[1], *weights.shape[1:])
+def _packed(weights: np.ndarray, lanes: np.ndarray, members: np.ndarray) -> Iterator[np.ndarray]:
+    """Filters (M, C of a group, taps…) as (M / b, K, taps…, s, b), group by group: output channels ordered as in `lanes`, and input channels as
+    in `members`, which has (K, s) for each group."""
+    per_group = take(weights, 0, lanes).reshape(len(members), -1, lanes.shape[1], *weights.shape[1:])
     for part, mine in zip(per_group, members, strict=True):  # (M / b, b, C, taps…) -> (M / b, b, K, s, taps…)
         yield np.moveaxis(np.moveaxis(take(part, 2, mine), 3, -1), 1, -1)
 
 
-def _image_for_groups(value: ir.Value, group: int, b: Layout) -> Form | NoMatch:
-    """`value` blocked such that each group of a convolution finds its channels."""
-    form = b.packed(value)
-    if form is not None and groups_of(form.slots, group) is not None:
-        return form
+def _image_for_groups(value: ir.Value, group: int, b: Layout) -> BlockedValue | NoMatch:
+    """`value` in a blocked layout in which each group of a convolution finds its channels."""
+    image = b.packed(value)
+    if image is not None and groups_of(image.lanes, group) is not None:
+        return image
     return b.pack_as(value, natural(type_of(value).static_shape[1], group, b.block))
 
 
 @layout_rule(ReshapeOp)
-def _shuffle(op: Any, b: Layout) -> Form | NoMatch:
+def _shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     moved = channel_shuffle(op)
     if isinstance(moved, NoMatch):
         return moved
-    form = b.packed(moved[0])
-    if form is None:
+    image = b.packed(moved[0])
+    if image is None:
         return PLAIN
-    return Form(form.value, np.where(form.slots == FILLING, FILLING, np.argsort(moved[1])[form.slots]))
+    return BlockedValue(image.value, np.where(image.lanes == FILLING, FILLING, np.argsort(moved[1])[image.lanes]))
 
 
 @layout_rule(MaxPoolOp, AvgPoolOp)
-def _pool(op: Any, b: Layout) -> Form | NoMatch:
+def _pool(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image = b.packed(op.x)
-    return PLAIN if image is None else Form(b.build(type(op), image.value, **op.attribute_values()), image.slots)
+    return PLAIN if image is None else BlockedValue(b.build(type(op), image.value, **op.attribute_values()), image.lanes)
 
 
 @layout_rule(LrnOp)
-def _lrn(op: Any, b: Layout) -> Form | NoMatch:
+def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if b.packed(op.x) is None:
         return PLAIN
     channels = type_of(op.x).static_shape[1]
-    slots = in_order(channels, b.block, b.block)
-    image = b.pack_as(op.x, slots)  # neighbours must lie side by side
-    return image if isinstance(image, NoMatch) else Form(b.blocked_lrn(image.value, channels=channels, **op.attribute_values()), slots)
+    lanes = in_order(channels, b.block, b.block)
+    image = b.pack_as(op.x, lanes)  # neighbours must lie side by side
+    return image if isinstance(image, NoMatch) else BlockedValue(b.blocked_lrn(image.value, channels=channels, **op.attribute_values()), lanes)
 
 
 @layout_rule(PadOp)
-def _pad(op: Any, b: Layout) -> Form | NoMatch:
+def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None:
         return PLAIN
     if values["mode"] != "constant" or values["low"][1] or values["high"][1]:
         return NoMatch(f"it pads channels, or its mode, {values['mode']}, is not constant")
     padded = b.pad(image.value, low=[*values["low"], 0], high=[*values["high"], 0], mode="constant", value=values["value"])
-    return Form(padded, image.slots)
+    return BlockedValue(padded, image.lanes)
 
 
 @layout_rule(ReduceSumOp, ReduceMaxOp, ReduceMinOp)
-def _reduce(op: Any, b: Layout) -> Form | NoMatch:
+def _reduce(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None:
         return PLAIN
     if not values["keepdims"] or 1 in values["axes"] or not values["axes"]:
         return NoMatch("it reduces channels, or nothing, or drops the dimensions that it reduces")
-    return Form(b.build(type(op), image.value, **values), image.slots)
+    return BlockedValue(b.build(type(op), image.value, **values), image.lanes)
 
 
 @layout_rule(ConcatOp)
-def _concat(op: Any, b: Layout) -> Form | NoMatch:
+def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
     inputs = list(op.inputs)
     if op.attribute_values()["axis"] != 1:
         return NoMatch("it does not join channels")
@@ -137,40 +137,40 @@ def _concat(op: Any, b: Layout) -> Form | NoMatch:
         return NoMatch("nothing that it joins is channel-blocked")
     channels = type_of(op.result).static_shape[1]
     if b.read_by is not None:
-        # Laid out as what the reading convolution gives, for the two are often added up.
+        # Use the layout of the reading convolution's result, since the two are often added.
         wanted = natural(channels, int(b.read_by.max()) + 1, b.block)
         joined = _joined([b.packed(v) for v in inputs])
         if isinstance(joined, NoMatch) or not np.array_equal(joined, wanted):
-            return b.reblocked([b.pack(v) for v in inputs], wanted)
+            return b.in_lanes([b.pack(v) for v in inputs], wanted)
     elif any(type_of(v).static_shape[1] % b.block for v in inputs):
         return NoMatch(f"the channels of an operand do not fill whole blocks of {b.block}")
-    forms = [b.pack(v) for v in inputs]
-    joined = _joined(forms)
-    return joined if isinstance(joined, NoMatch) else Form(b.concat([f.value for f in forms], axis=1), joined)
+    images = [b.pack(v) for v in inputs]
+    joined = _joined(images)
+    return joined if isinstance(joined, NoMatch) else BlockedValue(b.concat([f.value for f in images], axis=1), joined)
 
 
-def _joined(forms: Sequence[Form | None]) -> np.ndarray | NoMatch:
-    """The layout of blocked values joined block after block; NoMatch if one is not blocked or their blocks are of several sizes."""
-    slots = [form.slots for form in forms if form is not None]
-    if len(slots) < len(forms):
+def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | NoMatch:
+    """The layout of blocked values joined block after block; NoMatch if one is not blocked or their blocks differ in size."""
+    lanes = [image.lanes for image in images if image is not None]
+    if len(lanes) < len(images):
         return NoMatch("an operand is not channel-blocked")
-    if len({s.shape[1] for s in slots}) > 1:
+    if len({s.shape[1] for s in lanes}) > 1:
         return NoMatch("its operands have blocks of several sizes")
-    offsets = np.cumsum([0, *(int(s.max()) + 1 for s in slots)])
-    return np.concatenate([np.where(s == FILLING, FILLING, s + offset) for s, offset in zip(slots, offsets, strict=False)])
+    offsets = np.cumsum([0, *(int(s.max()) + 1 for s in lanes)])
+    return np.concatenate([np.where(s == FILLING, FILLING, s + offset) for s, offset in zip(lanes, offsets, strict=False)])
 
 
-def elementwise(op: Any, b: Layout) -> Form | NoMatch:
-    """The rule of element-wise ops: on blocked data if an operand is, and if what fills the blocks stays finite."""
+def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
+    """The rule of element-wise ops: work on blocked data if an operand is blocked and the filling stays finite."""
     shape = type_of(op.operation.results[0]).static_shape
     operands = list(op.operation.operands)
     whole = [b.packed(v) for v in operands if type_of(v).shape == shape]
-    slots = next((form.slots for form in whole if form is not None), None)
-    if len(shape) < 3 or slots is None:
+    lanes = next((image.lanes for image in whole if image is not None), None)
+    if len(shape) < 3 or lanes is None:
         return NoMatch("none of its operands is channel-blocked and of the shape of its result")
-    if np.any(slots == FILLING) and not op.has_trait(KeepsFinite):
+    if np.any(lanes == FILLING) and not op.has_trait(KeepsFinite):
         return NoMatch("lanes are filled up with zeros, of which it may make an infinity or NaN (it does not state KeepsFinite)")
-    makers = [_operand(v, shape, slots, b) for v in operands]
+    makers = [_operand(v, shape, lanes, b) for v in operands]
     refused = next((make for make in makers if isinstance(make, NoMatch)), None)
     if refused is not None:
         return refused
@@ -179,15 +179,15 @@ def elementwise(op: Any, b: Layout) -> Form | NoMatch:
     if refused is not None:
         return refused
     made = b.build(type(op), *values, **op.attribute_values())
-    return Form(made, slots) if len(values) == 1 else b.cleaned(made, slots)  # of one operand, zero gives a finite number
+    return BlockedValue(made, lanes) if len(values) == 1 else b.cleaned(made, lanes)  # with one operand, zero gives a finite number
 
 
-def _operand(value: ir.Value, shape: tuple[int, ...], slots: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
-    """How to make the form in which an element-wise op on blocked data of plain `shape` takes this operand; NoMatch if there is none."""
+def _operand(value: ir.Value, shape: tuple[int, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
+    """How to make this operand fit an element-wise op on blocked data of plain `shape`; NoMatch if it cannot."""
 
     def as_blocked() -> ir.Value | NoMatch:
-        form = b.pack_as(value, slots)
-        return form if isinstance(form, NoMatch) else form.value
+        image = b.pack_as(value, lanes)
+        return image if isinstance(image, NoMatch) else image.value
 
     own = type_of(value)
     if own.shape == shape:
@@ -204,5 +204,5 @@ def _operand(value: ir.Value, shape: tuple[int, ...], slots: np.ndarray, b: Layo
         if own.rank == len(shape):
             return as_blocked
         return NoMatch(f"an operand, {own}, is not known and has fewer dimensions than its result")
-    packed = np.moveaxis(take(array.reshape(aligned), 1, slots), 2, -1)
+    packed = np.moveaxis(take(array.reshape(aligned), 1, lanes), 2, -1)
     return lambda: b.weights_of(value, packed)

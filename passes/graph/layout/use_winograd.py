@@ -1,4 +1,4 @@
-"""The pass that computes 3x3 convolutions by Winograd's minimal filtering where that takes fewer operations."""
+"""The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,12 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
 ERRORS = {2: 5e-6, 4: 2e-5}
-"""For each tile, by how much of the result's scale f32 rounding may change it; test_winograd.py keeps these bounds."""
+"""For each tile, the largest f32 rounding error as a part of the result's scale; test_winograd.py checks these bounds."""
 
 
 @dataclass(frozen=True, order=True)
-class Form:
-    """A way to compute a convolution, those that store less first."""
+class Variant:
+    """A way to compute a convolution; those that store less come first in order."""
 
     stored: int  # numbers that its filters take
     cost: float  # in floating-point operations
@@ -34,19 +34,19 @@ class UseWinograd(Pass):
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), G w G^T computed now))
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), w))      where G w G^T would be large
 
-    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four; the transforms'
-    share falls with the number of channels, and F(2, 3) fills up less of a small image. Transformed filters take 4 and 1.78 times the
-    memory of plain ones, so those of more than `most_bytes` may also be transformed whenever the kernel runs, a block at a time.
+    F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four. The relative cost of the
+    transforms falls with the number of channels, and F(2, 3) pads a small image less. Transformed filters take 4 and 1.78 times the
+    memory of plain ones, so those of more than `most_bytes` may also be transformed at run time, a block at a time.
 
-    Chosen is the form with the smallest filters of those that cost at most `slack` more than the best, among the direct method and the
-    tiles whose stated error, as a share of the result's scale, is at most `error`; the direct method's is 1e-6.
+    The candidates are the direct method and the tiles whose stated error is at most `error` of the result's scale (the direct method's
+    is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters.
 
-    `flops_per_byte` is the arithmetic that one core does in the time by which a byte of filters, which come from memory once, makes a
-    convolution longer. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but a part of the reading goes on beside the
+    `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a
+    convolution. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but some of the reading overlaps with
     arithmetic: the ratios of F(4, 3) to F(2, 3) that were measured for 256 to 512 channels on 7x7 to 28x28 positions, on one thread
-    and on two, are those of 2.5 to 5.8, most of them near 4.
+    and on two, correspond to 2.5 to 5.8, most of them near 4.
 
-    An infinity or NaN among what a tile reads makes all of its results NaN, those too whose own windows hold finite numbers only.
+    An infinity or NaN in what a tile reads makes all of its results NaN, even those whose own windows are finite.
     """
 
     error: float = 2e-5
@@ -80,43 +80,43 @@ class UseWinograd(Pass):
         image = type_of(conv.result).static_shape[2:4]
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
         sizes = (x.static_shape[0], *image, channels, filters, values["group"])
-        forms = self.forms(*sizes)
-        if not forms:
+        variants = self.variants(*sizes)
+        if not variants:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        forms.append(Form(w.elements, self.direct_cost(*sizes), 0, False))
-        limit = (1 + self.slack) * min(form.cost for form in forms)
-        form = min(form for form in forms if form.cost <= limit)
-        if form.tile == 0:
+        variants.append(Variant(w.elements, self.direct_cost(*sizes), 0, False))
+        limit = (1 + self.slack) * min(variant.cost for variant in variants)
+        variant = min(variant for variant in variants if variant.cost <= limit)
+        if variant.tile == 0:
             return NoMatch(f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms")
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
-        filling = [-n % form.tile for n in image]
+        filling = [-n % variant.tile for n in image]
         data = conv.x
         if any(filling):
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-        size, (blocks, inputs, _, _, inner, outer) = form.tile + TAPS - 1, w.static_shape
+        size, (blocks, inputs, _, _, inner, outer) = variant.tile + TAPS - 1, w.static_shape
         shape = (size, size, blocks, inputs, inner, outer)
-        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), form.tile)]) if form.transformed else conv.w
-        result: ir.Value = b.winograd_conv(data, u, tile=form.tile, group=values["group"], transformed=form.transformed)
+        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), variant.tile)]) if variant.transformed else conv.w
+        result: ir.Value = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
         if any(filling):
             result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
         return result
 
-    def forms(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Form]":
-        """Winograd's forms whose error is small enough; each filter reads `channels`.
+    def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
+        """Winograd's variants whose error is small enough; each filter reads `channels`.
 
-        Groups have their filters transformed now: at run time they would share no loop over filters with what follows.
+        Filters of groups are transformed at compile time: at run time their loop over filters could not be fused with what follows.
         """
         out = []
         for tile in (t for t, error in ERRORS.items() if self.tile in (t, 0) and error <= self.error):
             size = tile + TAPS - 1
             cost = self.cost(tile, images, rows, columns, channels, filters, group)
-            out.append(Form(size**2 * channels * filters, cost, tile, True))
+            out.append(Variant(size**2 * channels * filters, cost, tile, True))
             if group == 1 and 4 * size**2 * channels * filters > self.most_bytes:
                 transforms = 4 * (size * TAPS**2 + size**2 * TAPS)
                 read_less = self.flops_per_byte * 4 * (size**2 - TAPS**2)
-                out.append(Form(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
+                out.append(Variant(TAPS**2 * channels * filters, cost + (transforms - read_less) * channels * filters, tile, False))
         return out
 
     def cost(self, tile: int, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> float:
@@ -161,7 +161,7 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
 
 
 def _told(result: ir.Value) -> str:
-    """What became of a convolution, for who asks."""
+    """What became of a convolution, for `--explain`."""
     cut = producer(result, "slice")
     made = producer(result if cut is None else cut.x, "winograd_conv")
     values = made.attribute_values()

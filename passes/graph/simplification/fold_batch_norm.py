@@ -1,4 +1,4 @@
-"""The pass that makes inference batch normalisations disappear: into multiply and add, and these into the weights around them."""
+"""The pass that folds inference batch normalisations into multiplications and additions, and these into the weights around them."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -63,7 +63,7 @@ def normalise_by_values(op: BatchNormOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 def scale_of(op: Any, rw: Rewriter) -> tuple[ir.Value, np.ndarray] | NoMatch:
-    """What a multiplication by, or division by, a known finite constant scales, and by how much, in f64."""
+    """For a multiplication or division by a known finite constant: the value that it scales, and the factor in f64."""
     if not is_float_op(op):
         return NoMatch("integers wrap")
     array = stored(op.rhs, rw.weights)
@@ -184,8 +184,8 @@ class FoldBatchNorm(PatternPass):
     """Fold inference batch normalisations, and scales and shifts by channel in general, into the weights around them.
 
     A normalisation by constants becomes a multiplication and an addition by channel. A multiplication after, or before, a convolution
-    or matrix product goes into its weights (computed in f64, rounded once); an addition before one becomes an addition after it. What
-    stands before an activation or has other users stays as it is.
+    or matrix product goes into its weights (computed in f64, rounded once); an addition before one becomes an addition after it. Ops
+    before an activation, or with other users, stay as they are.
     """
 
     patterns = (

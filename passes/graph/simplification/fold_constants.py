@@ -1,4 +1,4 @@
-"""The pass that evaluates, at compile time, everything that depends on constants and weights only."""
+"""The pass that evaluates at compile time what depends only on constants and weights."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ class FoldConstants(Pass):
     rewrite: shape_of(x of static shape)  -> constant
     rewrite: anything without elements    -> constant
 
-    Transpositions, reshapes and casts of weights are thus done once, at compile time. What would make the weights much larger, or
-    take long, is left to run time; so is what goes beyond the model's limits of bytes and operations (docs/reference/limits.md).
+    So transpositions, reshapes and casts of weights are done once, at compile time. An op is left to run time if folding it would make the
+    weights much larger, take long, or exceed the model's limits of bytes and operations (docs/reference/limits.md).
     """
 
     max_bytes: int = 1 << 20  # a larger result is folded only if it is not much larger than its operands
@@ -50,7 +50,7 @@ class FoldConstants(Pass):
                     leaves.append(inner)
             elif folding.fold(view):
                 folded.append(inner)
-        # In reverse, so that a folded op's users that are folded too are gone, and only what is still used becomes a constant.
+        # In reverse: by then folded users of a folded op are gone, so that only values still in use become constants.
         for inner in reversed(folded):
             for result in inner.results:
                 if is_used(result):
@@ -92,7 +92,7 @@ class _Folding:
         return True
 
     def fold(self, view: GraphOp) -> bool:
-        """Evaluate an op if its operands are known and nothing speaks against it; whether that was done."""
+        """Evaluate an op if its operands are known and no limit is exceeded; returns whether it did."""
         op = view.operation
         if op.name == "graph.shape_of" and type_of(op.operands[0]).is_static:
             shape = np.array(type_of(op.operands[0]).shape, dtype=np.int64)
@@ -141,7 +141,7 @@ class _Folding:
         return arrays
 
     def _objection(self, view: GraphOp, freed: int) -> NoMatch | None:
-        """Why not to fold an op with known operands, `freed` bytes of which only it uses; None if nothing speaks against it."""
+        """Why not to fold an op with known operands, `freed` bytes of which only it uses; None if it may be folded."""
         if type(view).reference is None:
             return NoMatch("it has no reference meaning")
         types, options = view.result_types(), self.options

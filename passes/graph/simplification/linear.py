@@ -1,4 +1,4 @@
-"""Convolutions and matrix products with known weights, seen alike: how their weights depend on input and output channels."""
+"""One view of convolutions and matrix products with known weights: how the weights depend on input and output channels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -49,7 +49,7 @@ class Linear:
         return NoMatch(f"the new weights would overflow {self.weights.dtype}")
 
     def response(self, value: np.ndarray) -> np.ndarray | NoMatch:
-        """What a uniform op gives, shaped to broadcast against its result, for an input of one value for each input channel."""
+        """The result of a uniform op, shaped to broadcast, for an input with one value for each input channel."""
         axes = tuple(i for i in range(self.weights.ndim) if i != self.weight_axis)
         total = np.asarray(np.sum(self.weights * self.for_inputs(value), axis=axes, dtype=np.float64))
         out = narrow(along(total, type_of(self.result).rank, self.output_axis), self.weights.dtype)

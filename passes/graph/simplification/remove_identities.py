@@ -1,4 +1,4 @@
-"""The pass that removes ops which change nothing, and merges chains of ops that only move data."""
+"""The pass that removes ops that change nothing, and merges consecutive ops that only move data."""
 
 import math
 from dataclasses import dataclass
@@ -256,7 +256,7 @@ def reshape_to(rw: Rewriter, x: ir.Value, wanted: TensorType) -> ir.Value | NoMa
 @register_pass("remove-identities", level="graph")
 @dataclass
 class RemoveIdentities(PatternPass):
-    """Remove casts, reshapes, transpositions, slices, pads, expansions and the like that change nothing; merge chains of them."""
+    """Remove casts, reshapes, transpositions, slices, pads, expansions and the like that change nothing; merge consecutive ones."""
 
     patterns = (
         drop_cast, drop_cast_pair, drop_reshape, merge_reshapes, drop_transpose, merge_transposes, reshape_for_transpose, drop_slice,

@@ -135,7 +135,7 @@ def take_reciprocal(op: DivOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 @pattern(PowOp)
 def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """Powers that are cheaper said otherwise.
+    """Powers that have a cheaper form.
 
     rewrite: x ** 2 -> x * x          exact: one rounding, as a correctly rounded power has
     rewrite: x ** 3 -> x * x * x      two roundings, within 1 ULP of the power
@@ -243,8 +243,8 @@ def clamp_to_relu(op: ClampOp, rw: Rewriter) -> ir.Value | NoMatch:
 class SimplifyAlgebra(PatternPass):
     """Rewrite arithmetic to cheaper forms that give the same numbers, as far as floating point allows.
 
-    NaN and infinities are respected. Where a rewrite is not exact to the bit, its pattern says what may change. What is moved past
-    element-wise ops merges where it meets its like, so that a long chain takes as many steps as it has ops, and not the square of that.
+    NaN and infinities are respected. If a rewrite is not exact to the bit, its pattern says what may change. Ops that move past
+    element-wise ops merge when they meet another of their kind, so a long sequence takes linear, not quadratic, time.
     """
 
     top_down = True

@@ -37,7 +37,7 @@ def convolution_of_one_position(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
 class UseProducts(PatternPass):
     """Compute convolutions whose filters are as large as the image as matrix products, whose weights are streamed.
 
-    Such are fully connected layers that are written as convolutions. Element-wise ops after them go before the reshape.
+    These are fully connected layers written as convolutions. Element-wise ops after them move before the reshape.
     """
 
     patterns = (convolution_of_one_position, sink_reshapes)

@@ -141,7 +141,7 @@ def test_operands_that_a_kernel_overwrites_are_put_back() -> None:
     replay.run()
     want = model.run({"x": X})["y"]
     np.testing.assert_array_equal(replay.outputs[0], want)
-    own = [i for i, call in enumerate(replay.calls) if any(s.overlaps(d) for s in call.sources for d in call.destinations)]
+    own = [i for i, launch in enumerate(replay.launches) if any(s.overlaps(d) for s in launch.sources for d in launch.destinations)]
     assert own, "the sum is computed in the place of one of its operands"
     replay.run(0, own[0])
     replay.alone(own[0], 5)

@@ -140,13 +140,13 @@ def test_other_versions_sources_and_machines_are_misses(cache_folder: Path, monk
     from stepwell.cache import fingerprint
 
     compiled()
-    fingerprint._surroundings.cache_clear()
+    fingerprint._toolchain.cache_clear()
     try:
         replacement = {"_version": lambda package: "99", "_sources": lambda patterns: b"edited", "described": lambda target: "another"}[what]
         monkeypatch.setattr(fingerprint, what, replacement)
         assert not was_found(compiled())
     finally:
-        fingerprint._surroundings.cache_clear()
+        fingerprint._toolchain.cache_clear()
 
 
 def test_source_that_changed_since_it_was_loaded_is_not_trusted(cache_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,7 @@ FAULTS = {
     "a pass on the graph": (GRAPH_PASS, r"pass `spoil` in graph-opt, op graph\.abs \(node 'relu\d'\)"),
     "a pass on kernels of graph ops": (AFTER_FUSION, r"pass `spoil` in graph-opt, kernel \w+ \(nodes 'conv\d', .*'relu\d'.*\)"),
     "weights of Winograd's convolutions": (WINOGRAD, r"pass `use-winograd` in graph-opt, op graph\.winograd_conv \(node 'conv2'\)"),
-    "channels in wrong lanes": (BLOCKS, r"pass `block-channels` in graph-opt, op graph\.\w+ \(node"),
+    "channels in wrong lanes": (BLOCKS, r"pass `convert-layout` in graph-opt, op graph\.\w+ \(node"),
     "a lowering": (LOWERING, r"pass `convert-graph-to-linalg` in linalg, kernel max_pool_\w+ \(node 'pool'\)"),
     "what chooses schedules": (SCHEDULED, r"pass `assign-schedules` in scheduled, kernel \w+ \(node"),
     "a lowering to loops": (LOOPS, r"pass `lower-to-affine` in affine, kernel \w+ \(node"),

@@ -18,14 +18,14 @@ LINES = {
     "a pattern": r"did +fold-batch-norm/scale_outputs, graph\.mul: linear\(x, w\) \* k -> linear\(x, w \* k\)",
     "a pattern that does not apply": r"declined +use-products/convolution_of_one_position, graph\.conv: its filters \(.*\) are not as large",
     "padding": r"did +make-padding-explicit, graph\.conv: its padding \[1, 1, 1, 1\] is an op of its own",
-    "layout": r"did +block-channels, graph\.conv: computed on 2 blocks of 16 channels",
-    "layout declined": r"declined +block-channels, graph\.pad: what it reads is not channel-blocked",
+    "layout": r"did +convert-layout, graph\.conv: computed on 2 blocks of 16 channels",
+    "layout declined": r"declined +convert-layout, graph\.pad: what it reads is not channel-blocked",
     "winograd": r"did +use-winograd, graph\.blocked_conv: computed by F\(2, 3\), with filters transformed now",
     "winograd declined": r"declined +use-winograd, graph\.blocked_conv: 32 filters of 32 channels on 4x4 positions do not pay for the transforms",
-    "packed matmul": r"did +use-panels, graph\.matmul: computed in \d+ panels of \d+ columns",
+    "packed matmul": r"did +pack-matmul, graph\.matmul: computed in \d+ panels of \d+ columns",
     "fusion": r"did +fuse-operators, graph\.add: computed in one kernel with 'graph\.winograd_conv', 'graph\.relu', 'graph\.max_pool'",
     "fusion declined": r"declined +fuse-operators, graph\.\w+: its kernel ends with it: '.*', which uses it, is not element-wise",
-    "shared loops": r"(did|declined) +fuse-loops, ",
+    "fused loops": r"(did|declined) +fuse-loops, ",
     "merged loops": r"did +collapse-dimensions, linalg\.\w+: loops of ",
     "a schedule": r"did +assign-schedules, linalg\.generic: contraction of \d+(x\d+)*: order=.*vector=.* cycles predicted",
     "an intrinsic": r"declined +assign-schedules/intrinsics [\w., ]+, linalg\.generic: its body is not a sum of products of two integer inputs",
@@ -89,7 +89,7 @@ class TestCommands:
         np.save(tmp_path / "image.npy", rng().standard_normal((2, 1, 8, 8)).astype(np.float32))
         ended = commands.stepwell("run", DIGITS, "--input", tmp_path / "image.npy", "--explain", "conv1")
         assert ended.status == 0
-        assert "did       block-channels, graph.conv" in ended.err
+        assert "did       convert-layout, graph.conv" in ended.err
 
     def test_compile(self, commands: Commands) -> None:
         ended = commands.stepwell("compile", DIGITS, *SHAPE, "--emit", "linalg", "--explain", "conv1")

@@ -58,6 +58,6 @@ def test_file_and_line_of_a_mistake(kind: str, tmp_path: Path) -> None:
 
 def test_a_layout_rule_must_say_why_not(tmp_path: Path) -> None:
     rule = "@layout_rule(OddOp)\ndef f(op, b):\n    return None\n"
-    compiled(OPS + RULE + LOWERING + rule, tmp_path).refused(1, "the layout rule of 'graph.odd' must give a Form or NoMatch, got NoneType")
+    compiled(OPS + RULE + LOWERING + rule, tmp_path).refused(1, "the layout rule of 'graph.odd' must give a BlockedValue or NoMatch, got NoneType")
     rule = "from stepwell.plugin import NoMatch\n\n@layout_rule(OddOp)\ndef f(op, b):\n    return NoMatch('it is odd')\n"
     assert compiled(OPS + RULE + LOWERING + rule, tmp_path).status == 0

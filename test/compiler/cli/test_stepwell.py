@@ -101,7 +101,7 @@ class TestRun:
         assert any(re.fullmatch(r"\d{3}_outline-kernels\.mlir", name) for name in files)
         assert "the_conv" in (tmp_path / "dump" / files[-1]).read_text()
 
-    def test_techniques_can_be_switched_off(self, commands: Commands, conv: Path, tmp_path: Path) -> None:
+    def test_passes_can_be_switched_off(self, commands: Commands, conv: Path, tmp_path: Path) -> None:
         ended = commands.stepwell("run", conv, "--disable", "simplify-algebra", "--time-passes", "--check", "reference")
         assert ended.status == 0
         assert "outline-kernels" in ended.err

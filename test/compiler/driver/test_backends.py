@@ -87,7 +87,7 @@ def test_levels_and_pipeline_end_where_code_is_made() -> None:
     pipeline = stepwell.Pipeline.default(backend="numpy")
     assert [stage.name for stage in pipeline.stages] == ["graph-opt", "linalg", "scheduled"]
     assert stepwell.Pipeline.default().until("scheduled") == pipeline
-    longer = stepwell.Pipeline.default().remove("use-panels")
+    longer = stepwell.Pipeline.default().remove("pack-matmul")
     assert CompileOptions(backend="numpy", pipeline=longer).passes() == longer.until("scheduled")
     with pytest.raises(PipelineError, match="it ends at the level scheduled, and backend 'llvm' makes code from llvm"):
         CompileOptions(pipeline=pipeline).passes()

@@ -42,7 +42,7 @@ class Compiler:
         time.sleep(self.seconds)
         (n,) = shapes["a"]
         infos = [TensorInfo(name, shape, F32) for name, shape in shapes.items()]
-        options = {"workspace_bytes": 0, "texts": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
+        options = {"workspace_bytes": 0, "snapshots": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
         arena = pack_arena(WeightTable(), {}, 0)
         code = NativeExecutable(compile_and_load(SUM.format(n=n), packed=True), arena, workspace_bytes=0, threads=1, arguments=len(infos) + 1)
         return CompiledModel(

@@ -27,7 +27,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 
 
-@register_pass("replace-sums", level="graph", after="use-panels", optional=True)
+@register_pass("replace-sums", level="graph", after="pack-matmul", optional=True)
 @dataclass
 class ReplaceSums(Pass):
     """Compute other things than sums."""
@@ -93,7 +93,7 @@ def test_a_text_replaces_the_stages_that_it_names() -> None:
 @pytest.mark.parametrize(
     ("edit", "stage", "want"),
     [
-        (lambda p: p.insert_after("use-panels", "cse"), "graph-opt", lambda n: behind(n, "use-panels", "cse")),
+        (lambda p: p.insert_after("pack-matmul", "cse"), "graph-opt", lambda n: behind(n, "pack-matmul", "cse")),
         (lambda p: p.insert_before("fold-constants#2", "cse,canonicalize"), "graph-opt", lambda n: [*n[:4], "cse", "canonicalize", *n[4:]]),
         (lambda p: p.remove("canonicalize#4"), "linalg", lambda n: [*n[:3], *n[4:]]),
         (lambda p: p.remove("linalg/canonicalize#2"), "linalg", lambda n: n[:-1]),
@@ -131,15 +131,15 @@ def test_a_pass_on_functions_runs_on_all_of_them() -> None:
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        (lambda p: p.insert_after("use-panel", "cse"), "there is no pass 'use-panel' in the pipeline; did you mean 'use-panels'"),
+        (lambda p: p.insert_after("pack-matmu", "cse"), "there is no pass 'pack-matmu' in the pipeline; did you mean 'pack-matmul'"),
         (lambda p: p.insert_after("cse", "canonicalize"), r"'cse' comes 5 times in the pipeline; say which: cse#1 \(stage graph-opt\)"),
         (lambda p: p.remove("cse#6"), "'cse#6': the pass comes 5 times in the pipeline"),
         (lambda p: p.remove("linalg/cse"), "there is no pass 'linalg/cse' in the pipeline"),
         (lambda p: p.remove("graf/cse"), "there is no stage 'graf'"),
         (lambda p: p.remove("a b"), "expected the place of a pass"),
-        (lambda p: p.insert_after("use-panels", "use-panles"), "there is no pass 'use-panles'; did you mean use-panels"),
-        (lambda p: p.insert_after("use-panels", "fuse-operators{max-ops=many}"), "'max-ops' must be of type int, got 'many'"),
-        (lambda p: p.insert_after("use-panels", "bufferize"), "'bufferize' works on IR at level scheduled and cannot stand in stage graph-opt"),
+        (lambda p: p.insert_after("pack-matmul", "pack-matmlu"), "there is no pass 'pack-matmlu'; did you mean pack-matmul"),
+        (lambda p: p.insert_after("pack-matmul", "fuse-operators{max-ops=many}"), "'max-ops' must be of type int, got 'many'"),
+        (lambda p: p.insert_after("pack-matmul", "bufferize"), "'bufferize' works on IR at level scheduled and cannot stand in stage graph-opt"),
         (lambda p: Pipeline.of("fold-constants,cse()"), "expected stages with passes, as in graph-opt"),
         (lambda p: Pipeline.of("graph-opt(cse),graph-opt(cse)"), "'graph-opt' is given twice"),
         (lambda p: Pipeline.of("linalg(per-function(cse))"), "is expected once, as the end of the stage 'llvm'"),
@@ -154,19 +154,19 @@ def test_what_does_not_fit_is_refused(edit: Callable[[Pipeline], Pipeline], mess
 
 
 def test_what_cannot_be_switched_off_is_said() -> None:
-    with pytest.raises(InputError, match="did you mean 'use-panels'"):
-        DEFAULT.without(["use-panel"])
+    with pytest.raises(InputError, match="did you mean 'pack-matmul'"):
+        DEFAULT.without(["pack-matmu"])
 
 
 @pytest.mark.usefixtures("own_registry")
 def test_registered_passes_stand_in_their_places() -> None:
     register("third", after="second", before="fuse-operators")
-    register("second", after="use-panels")
+    register("second", after="pack-matmul")
     register("first", before="second")
     register("nowhere")
     added = names(Pipeline.default(), "graph-opt")
-    place = added.index("use-panels")
-    assert added[place : place + 5] == ["use-panels", "first", "second", "third", "canonicalize"]
+    place = added.index("pack-matmul")
+    assert added[place : place + 5] == ["pack-matmul", "first", "second", "third", "canonicalize"]
     assert "nowhere" not in added
     assert [n for n in added if n not in ("first", "second", "third")] == names(DEFAULT, "graph-opt")
 
@@ -177,7 +177,7 @@ def test_registered_passes_stand_in_their_places() -> None:
     [
         ({"after": "use-pannels"}, r"pass 'mine' \(.*\) cannot be put in its place: there is no pass 'use-pannels'"),
         ({"after": "cse"}, "cannot be put in its place: 'cse' comes 5 times"),
-        ({"after": "fuse-operators", "before": "use-panels"}, "cannot stand after 'fuse-operators' and before 'use-panels', which comes first"),
+        ({"after": "fuse-operators", "before": "pack-matmul"}, "cannot stand after 'fuse-operators' and before 'pack-matmul', which comes first"),
         ({"after": "pack-weights"}, "'mine' works on IR at level graph and cannot stand in stage linalg"),
         ({"after": "mine"}, "there is no pass 'mine'"),
     ],
@@ -222,8 +222,8 @@ def test_a_plugins_pass_runs_in_its_place_and_an_edit_of_it_shows_at_once(sum_mo
 
 def test_a_pipeline_from_a_file(sum_model: Path, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
-    assert command("pipeline", "--remove-pass", "use-panels", "-o", file).returncode == 0
-    assert Pipeline.of(file) == DEFAULT.remove("use-panels")
+    assert command("pipeline", "--remove-pass", "pack-matmul", "-o", file).returncode == 0
+    assert Pipeline.of(file) == DEFAULT.remove("pack-matmul")
     file.write_text("graph-opt(check-lowerable, fuse-operators{max-ops=1},\n// each op a kernel\noutline-kernels)")
     x, c = np.arange(15, dtype=np.float32).reshape(3, 5), np.array([2, 3, 5, 7, 11], np.float32)
     np.testing.assert_array_equal(result(sum_model, "--pipeline", file), x + x * c)
@@ -241,10 +241,10 @@ def test_the_pipeline_is_part_of_the_cache_key(sum_model: Path) -> None:
     def compiled(**how: object) -> bool:
         return "cache" not in stepwell.compile(sum_model, **how).timings
 
-    own = DEFAULT.insert_after("use-panels", "cse")
+    own = DEFAULT.insert_after("pack-matmul", "cse")
     assert compiled(pipeline=own)
     assert not compiled(pipeline=own.text)
-    assert compiled(pipeline=own.remove("use-panels"))
+    assert compiled(pipeline=own.remove("pack-matmul"))
     assert compiled()
     assert not compiled()
 
@@ -252,10 +252,12 @@ def test_the_pipeline_is_part_of_the_cache_key(sum_model: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--insert-after", "use-panels"), "--insert-after use-panels: expected NAME=PASS"),
-        (("--insert-after", "use-panel=cse"), "did you mean 'use-panels'"),
+        (("--insert-after", "pack-matmul"), "--insert-after pack-matmul: expected NAME=PASS"),
+        (("--insert-after", "pack-matmu=cse"), "did you mean 'pack-matmul'"),
         (("--pipeline", "nowhere"), "nowhere: No such file"),
-        (("--disable", "use-panel"), "--disable: 'use-panel' cannot be switched off: did you mean 'use-panels'"),
+        (("--disable", "block-channels"), "did you mean 'convert-layout'"),
+        (("--insert-after", "block-channels=cse"), "did you mean 'convert-layout'"),
+        (("--disable", "pack-matmu"), "--disable: 'pack-matmu' cannot be switched off: did you mean 'pack-matmul'"),
     ],
 )
 def test_wrong_command_lines(sum_model: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -156,7 +156,7 @@ def test_rounding_to_bfloat16(element: str, dtype: type) -> None:
         x = np.concatenate([np.nextafter(x[4096:], 0.0), x[:4096]])  # below the resolution of f32: where rounding twice shows
         x[:3] = [1e300, -1e300, 1e-300]
     elif "avx512bf16" in host().features:
-        x[np.abs(x) < np.finfo(np.float32).tiny] = 1.0  # there LLVM takes an instruction that flushes them; the stair's arith-expand does not
+        x[np.abs(x) < np.finfo(np.float32).tiny] = 1.0  # there LLVM takes an instruction that flushes them; the pipeline's arith-expand does not
     code = compile_and_load(BF16.format(element))
     for part in (x[:4096].copy(), x[4096:].copy()):
         y = np.empty(4096, ml_dtypes.bfloat16)

@@ -30,7 +30,7 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 
 
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
-    options: dict[str, object] = {"texts": {}, "timings": {}, "kernels": 0, **keywords}
+    options: dict[str, object] = {"snapshots": {}, "timings": {}, "kernels": 0, **keywords}
     sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
@@ -42,8 +42,8 @@ def model() -> CompiledModel:
     """y = erf(x) * table + bias, from 64x8 to 64x8."""
     weights = pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96)
     info = TensorInfo("x", (64, 8), F32)
-    texts = {"llvm": lambda: "the text"}
-    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, texts=texts, timings={"graph": 0.5}, kernels=2)
+    snapshots = {"llvm": lambda: "the text"}
+    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, snapshots=snapshots, timings={"graph": 0.5}, kernels=2)
 
 
 def example(seed: int = 0) -> np.ndarray:
@@ -110,7 +110,7 @@ def test_arrays_that_cannot_be_read_in_place_are_copied(model: CompiledModel) ->
         before = array.copy()
         assert_right(model(array)[0], x)
         np.testing.assert_array_equal(array, before)
-    assert model._slots[0].fit(misaligned).flags.aligned  # x86 would forgive it
+    assert model._ins[0].fit(misaligned).flags.aligned  # x86 would forgive it
 
 
 def test_broadcast_array_is_read_as_what_it_shows(model: CompiledModel) -> None:

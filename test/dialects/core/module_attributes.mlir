@@ -6,7 +6,7 @@ module attributes {stepwell.inputs = [["x", tensor<2xui8>]], stepwell.outputs = 
   func.func private @kernel(%x: memref<4xf32>, %y: memref<4xf32>, %scratch: memref<64xi8>)
       attributes {stepwell.kernel, stepwell.results = 1 : i64, stepwell.in_place = array<i64: 0, 0>, stepwell.scratch_bytes = 64 : i64} {
     %c0 = arith.constant 0 : index
-    %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<16xf32>
+    %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<16xf32>
     return
   }
   func.func @main(%x: memref<4xf32> {stepwell.name = "x"}, %weights: memref<?xi8> {stepwell.bytes = 72 : i64}) {
@@ -79,6 +79,6 @@ func.func private @main() -> (tensor<4xf32> {stepwell.nam = "y"})
 func.func private @view(%scratch: memref<64xi8>) {
   %c0 = arith.constant 0 : index
   // expected-error @below {{attribute 'stepwell.slice': field 'bytes' is missing, expected a whole number}}
-  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 1 : i64}} : memref<64xi8> to memref<16xf32>
+  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 1 : i64}} : memref<64xi8> to memref<16xf32>
   return
 }

@@ -16,9 +16,9 @@ from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import ir, parse_module
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.nest import NestKnobs
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
-from stepwell.dialects.sched.shared_loops import SharedLoop
 from stepwell.dialects.support.errors import IRError, PassError, ScheduleError, StepwellError
 from stepwell.passes.framework.rewriting import ops_below
 
@@ -84,9 +84,9 @@ def test_values_come_back(module: ir.Module) -> None:
     own.make_kernel()
     own.results, own.in_place, own.scratch_bytes = 2, [(0, 1), (1, 0)], 64
     BufferInfo(view).slice = Slice(2, 1, 4, 64)
-    nest, loops = NestKnobs((0,), 1, (4,), 0, 8, block=(16,)), (SharedLoop("rows", 0, 2, 3), SharedLoop("columns", 1, 1))
+    nest, loops = NestKnobs((0,), 1, (4,), 0, 8, block=(16,)), (FusedLoop("rows", 0, 2, 3), FusedLoop("columns", 1, 1))
     schedule = ScheduleInfo(fill)
-    schedule.nest, schedule.shared = nest, loops
+    schedule.nest, schedule.fused = nest, loops
     ValueInfo.set_arguments(main, [*ValueInfo.arguments(main)[:1], ValueInfo(name="y", byte_count=16)])
 
     again = parse_module(str(module), context())
@@ -97,7 +97,7 @@ def test_values_come_back(module: ir.Module) -> None:
     assert (own.is_kernel, own.results, own.in_place, own.scratch_bytes) == (True, 2, [(0, 1), (1, 0)], 64)
     assert own.first_destination(5) == 2
     assert BufferInfo(ops_below(again.operation, "memref.view")[0]).slice == Slice(2, 1, 4, 64)
-    assert (schedule.nest, schedule.shared) == (nest, loops)
+    assert (schedule.nest, schedule.fused) == (nest, loops)
     first, second = ValueInfo.arguments(main)
     assert list(first.attributes) == ["llvm.noalias"]
     assert (first.name, second.name, second.byte_count) == (None, "y", 16)
@@ -109,11 +109,11 @@ def test_what_is_not_said_reads_as_its_default(module: ir.Module) -> None:
     assert (list(info.nodes), list(info.checks), dict(info.arena), info.weights_bytes, info.has_signature) == ([], [], {}, 0, False)
     assert (own.is_kernel, own.results, list(own.in_place), own.scratch_bytes) == (False, 1, [], None)
     [fill] = ops_below(module.operation, "linalg.fill")
-    assert (ScheduleInfo(fill).is_scheduled, ScheduleInfo(fill).shared) == (False, ())
+    assert (ScheduleInfo(fill).is_scheduled, ScheduleInfo(fill).fused) == (False, ())
     own.is_kernel = True
     own.is_kernel = False
     assert "stepwell" not in str(module)
-    del ScheduleInfo(fill).shared
+    del ScheduleInfo(fill).fused
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_is_not_said_reads_as_its_default(module: ir.Module) -> None:
         (lambda m: ModuleInfo(m).arena, "stepwell.arena", '{a = "b"}', IRError, "'stepwell.arena' must be a dictionary of whole numbers from 0, got"),
         (lambda m: ScheduleInfo(m).nest, None, "", ScheduleError, "'builtin.module' at .*: has no attribute 'sched.nest', expected a #sched.nest"),
         (lambda m: ScheduleInfo(m).nest, "sched.nest", "#sched.nest<{}>", ScheduleError, "'sched.nest': knob 'order' is missing"),
-        (lambda m: ScheduleInfo(m).shared, "sched.shared", "1", PassError, "'sched.shared' must be a #sched.shared, got 1 : i64"),
+        (lambda m: ScheduleInfo(m).fused, "sched.fused", "1", PassError, "'sched.fused' must be a #sched.fused, got 1 : i64"),
     ],
 )
 def test_reading_says_whose_attribute_is_wrong(
@@ -160,6 +160,6 @@ def test_errors_have_the_line_of_the_op() -> None:
     with pytest.raises(IRError) as caught:
         parse_module(text, context(), "kept.mlir")
     assert [diagnostic.line for diagnostic in caught.value.diagnostics] == [4, 8]
-    assert "kept.mlir:4:8: 'memref.view': attribute 'stepwell.slice': expected a dictionary with the fields loops, run, slots, bytes" in str(
+    assert "kept.mlir:4:8: 'memref.view': attribute 'stepwell.slice': expected a dictionary with the fields loops, run, chunks, bytes" in str(
         caught.value
     )

@@ -18,12 +18,12 @@ from stepwell.dialects.graph.elementwise import FloatUnary
 
 # Ops without a single ONNX op of that meaning; each has tests of its own.
 BLOCKED = "no such layout in ONNX: test_blocked.py compares it with the plain op"
-PANELS = "no such layout in ONNX: test_panels.py compares it with the plain op"
+PANELS = "no such layout in ONNX: test_packed_matmul.py compares it with the plain op"
 ALONE = {
     "constant": "a literal",
     "rsqrt": "ONNX has Reciprocal and Sqrt",
-    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "reblock", "masked", "winograd_conv"), BLOCKED),
-    "panel_matmul": PANELS,
+    **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
+    "packed_matmul": PANELS,
     "attention": "several ops in ONNX: passes/graph_to_linalg/test_attention.py compares it with these",
 }
 ONLY = {

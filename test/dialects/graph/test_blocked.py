@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ConvOp, LrnOp, MaxPoolOp, ReblockOp
+from stepwell.dialects.graph import AvgPoolOp, BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, ConvOp, LrnOp, MaxPoolOp, RelayoutOp
 from stepwell.dialects.graph.blocked import blocked, unblocked
 from stepwell.dialects.support.errors import InferenceError
 
@@ -70,9 +70,9 @@ def test_groups_that_do_not_fit(x, w, group, message):
         BlockedConvOp.infer(TensorType("f32", x), TensorType("f32", w), group=group, **WINDOW)
 
 
-def test_reblocking():
+def test_relayout():
     x, y = RNG.standard_normal((2, 3, 5, 4)), RNG.standard_normal((2, 1, 5, 2))
-    got = ReblockOp.reference([x, y], starts=(10, -1, 0), sizes=(4, 1, 1), block=3)
+    got = RelayoutOp.reference([x, y], starts=(10, -1, 0), sizes=(4, 1, 1), block=3)
     lanes = np.concatenate([unblocked(x), unblocked(y)], axis=1)
     np.testing.assert_array_equal(got, blocked(np.concatenate([lanes[:, 10:14], 0 * lanes[:, :1], lanes[:, :1]], axis=1), 3))
 
@@ -86,19 +86,19 @@ def test_reblocking():
         ({"starts": (0,), "sizes": (4, 4), "block": 4}, "one for each stretch"),
     ],
 )
-def test_reblocking_that_does_not_fit(attributes, message):
+def test_relayout_that_does_not_fit(attributes, message):
     with pytest.raises(InferenceError, match=message):
-        ReblockOp.infer([TensorType("f32", (2, 3, 5, 4))], **attributes)
+        RelayoutOp.infer([TensorType("f32", (2, 3, 5, 4))], **attributes)
 
 
 @pytest.mark.parametrize("other", [(1, 3, 5, 4), (2, 3, 6, 4), (2, 3, 5, 5, 4)])
-def test_reblocking_of_images_that_differ(other: tuple[int, ...]):
+def test_relayout_of_images_that_differ(other: tuple[int, ...]):
     with pytest.raises(InferenceError, match="operand 1 must have the element type, images and positions of operand 0"):
-        ReblockOp.infer([TensorType("f32", (2, 3, 5, 4)), TensorType("f32", other)], starts=(0,), sizes=(4,), block=4)
+        RelayoutOp.infer([TensorType("f32", (2, 3, 5, 4)), TensorType("f32", other)], starts=(0,), sizes=(4,), block=4)
 
 
 def test_lanes_of_nothing_are_zeros():
-    assert ReblockOp.infer([TensorType("f32", (1, 0, 5, 4))], starts=(-1,), sizes=(8,), block=4).shape == (1, 2, 5, 4)
+    assert RelayoutOp.infer([TensorType("f32", (1, 0, 5, 4))], starts=(-1,), sizes=(8,), block=4).shape == (1, 2, 5, 4)
 
 
 def test_depthwise_convolution():

@@ -129,7 +129,7 @@ def test_weights_of_zero_pass_nan_and_infinities_on(channels: int, filters: int)
         "conv": run("conv", x, w, **window),
         "conv_transpose": run("conv_transpose", x, np.swapaxes(w, 0, 1), **window, output_padding=[0]),
         "blocked_conv": run("blocked_conv", x, w[..., np.newaxis], strides=[1], dilations=[1], group=1)[..., 0],
-        "panel_matmul": np.moveaxis(run("panel_matmul", by_channel, w)[..., 0], -1, 1),
+        "packed_matmul": np.moveaxis(run("packed_matmul", by_channel, w)[..., 0], -1, 1),
         "matmul": np.moveaxis(run("matmul", by_channel, w[:, :, 0].T), -1, 1),
     }
     for name, result in results.items():

@@ -3,7 +3,7 @@
 // What a schedule says is checked when it is read: each knob by its name.
 func.func private @sound(%zero: f32, %o: memref<4xf32>) {
   linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>,
-    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>}
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 2 : i64, chunks = 2 : i64}]>}
     ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }
@@ -49,9 +49,9 @@ func.func private @names(%zero: f32, %o: memref<4xf32>) {
   // expected-error @below {{a #sched.nest is the attribute 'sched.nest', not 'sched'}}
   linalg.fill {sched = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{a #sched.shared is the attribute 'sched.shared', not 'shared'}}
-  linalg.fill {shared = #sched.shared<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.shared here}}
+  // expected-error @below {{a #sched.fused is the attribute 'sched.fused', not 'shared'}}
+  linalg.fill {shared = #sched.fused<[]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{there is no attribute 'sched.nset'; expected sched.nest, sched.fused here}}
   linalg.fill {sched.nset = 1 : i64} ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{'func.return': attribute 'sched.nest' is for a structured op (linalg)}}
   return {sched.nest = 1 : i64}
@@ -60,12 +60,12 @@ func.func private @names(%zero: f32, %o: memref<4xf32>) {
 // -----
 
 func.func private @loops(%zero: f32, %o: memref<4xf32>) {
-  // expected-error @below {{attribute 'sched.shared': loop 1: there is no field 'steps', expected loop, dim, step, slots}}
-  linalg.fill {sched.shared = #sched.shared<[{loop = "a", dim = 0 : i64, step = 1 : i64, slots = 1 : i64}, {loop = "b", dim = 0 : i64, steps = 1 : i64}]>}
+  // expected-error @below {{attribute 'sched.fused': loop 1: there is no field 'steps', expected loop, dim, step, chunks}}
+  linalg.fill {sched.fused = #sched.fused<[{loop = "a", dim = 0 : i64, step = 1 : i64, chunks = 1 : i64}, {loop = "b", dim = 0 : i64, steps = 1 : i64}]>}
     ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{attribute 'sched.shared': loop 0: field 'dim' is missing, expected a whole number}}
-  linalg.fill {sched.shared = #sched.shared<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{dim must be 0 or more, step and slots 1 or more}}
-  linalg.fill {sched.shared = #sched.shared<[{loop = "a", dim = 0 : i64, step = 0 : i64, slots = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{attribute 'sched.fused': loop 0: field 'dim' is missing, expected a whole number}}
+  linalg.fill {sched.fused = #sched.fused<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
+  // expected-error @below {{dim must be 0 or more, step and chunks 1 or more}}
+  linalg.fill {sched.fused = #sched.fused<[{loop = "a", dim = 0 : i64, step = 0 : i64, chunks = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }

@@ -212,7 +212,7 @@ def test_top_k_in_a_network(outputs: tuple[str, ...]) -> None:
 def test_the_memory_plan_knows_each_result() -> None:
     proto, _ = network(("joined", "sum", "i"))
     plan = memory_plan(lower(proto, "affine").module.operation)
-    tops = [c for c in plan.calls if c.kernel.startswith("top_k")]
+    tops = [c for c in plan.launches if c.kernel.startswith("top_k")]
     assert [len(c.destinations) for c in tops] == [2, 2]
     assert {d.type for d in tops[0].destinations} == {"4x5xf32", "4x5xi64"}
     written = {(b.where.argument, b.where.offset) for b in plan.buffers}

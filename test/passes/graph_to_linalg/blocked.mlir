@@ -31,7 +31,7 @@ func.func @side_by_side(%x: tensor<1x3x5x7x8xf32>, %w: tensor<2x3x1x3x4x8xf32>) 
 // -----
 
 // Lanes 2 to 7 lie in two blocks of four, the last of them in the second operand; each piece is copied to its place among zeros.
-// CHECK-LABEL: func.func @reblock
+// CHECK-LABEL: func.func @relayout
 // CHECK-SAME: %[[X:[a-z0-9]+]]: tensor<1x1x5x4xf32>, %[[Y:[a-z0-9]+]]: tensor<1x2x5x4xf32>
 // CHECK: linalg.fill
 // CHECK: tensor.extract_slice %[[X]][0, 0, 0, 2] [1, 1, 5, 2] [1, 1, 1, 1]
@@ -40,7 +40,7 @@ func.func @side_by_side(%x: tensor<1x3x5x7x8xf32>, %w: tensor<2x3x1x3x4x8xf32>) 
 // CHECK: tensor.insert_slice %{{.*}} into %{{.*}}[0, 0, 0, 2] [1, 1, 5, 4] [1, 1, 1, 1]
 // CHECK: tensor.extract_slice %[[Y]][0, 1, 0, 1] [1, 1, 5, 1] [1, 1, 1, 1]
 // CHECK: tensor.insert_slice %{{.*}} into %{{.*}}[0, 1, 0, 2] [1, 1, 5, 1] [1, 1, 1, 1]
-func.func @reblock(%x: tensor<1x1x5x4xf32>, %y: tensor<1x2x5x4xf32>) -> tensor<1x2x5x6xf32> {
-  %0 = "graph.reblock"(%x, %y) {starts = array<i64: 2, -1, 9, -1>, sizes = array<i64: 6, 2, 1, 3>, block = 6 : i64} : (tensor<1x1x5x4xf32>, tensor<1x2x5x4xf32>) -> tensor<1x2x5x6xf32>
+func.func @relayout(%x: tensor<1x1x5x4xf32>, %y: tensor<1x2x5x4xf32>) -> tensor<1x2x5x6xf32> {
+  %0 = "graph.relayout"(%x, %y) {starts = array<i64: 2, -1, 9, -1>, sizes = array<i64: 6, 2, 1, 3>, block = 6 : i64} : (tensor<1x1x5x4xf32>, tensor<1x2x5x4xf32>) -> tensor<1x2x5x6xf32>
   return %0 : tensor<1x2x5x6xf32>
 }

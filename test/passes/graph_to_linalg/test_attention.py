@@ -56,14 +56,14 @@ def arrays(name: str) -> dict[str, np.ndarray]:
 SMALL = replace(resolve("host"), caches=Caches(l1d=512, l2=8192, l3=1 << 24))
 
 
-@pytest.mark.parametrize("slots", [0, 1, 3], ids=["by_size", "few_queries", "three_chunks"])
+@pytest.mark.parametrize("chunks", [0, 1, 3], ids=["by_size", "few_queries", "three_chunks"])
 @pytest.mark.parametrize("name", CASES)
-def test_it_gives_what_its_ops_give(name, slots, monkeypatch):
+def test_it_gives_what_its_ops_give(name, chunks, monkeypatch):
     target = None
-    if slots:  # these are too small for slices of their own accord
-        monkeypatch.setattr(FuseLoops, "_slots", lambda *_: slots)
+    if chunks:  # these are too small for slices of their own accord
+        monkeypatch.setattr(FuseLoops, "_chunks", lambda *_: chunks)
         target = SMALL
-    proto, given, scale = model(name, 0.25, divided=slots == 3), arrays(name), 0.25
+    proto, given, scale = model(name, 0.25, divided=chunks == 3), arrays(name), 0.25
     assert stepwell.lower(proto, "graph-opt").text().count('"graph.attention"') == 1
     (want,) = onnxruntime.InferenceSession(proto.SerializeToString()).run(None, given)
     options = ({"threads": 1}, {"threads": 2}, {"threads": 1, "disable": ["fuse-loops"]}, {"threads": 1, "disable": ["fuse-attention"]})
@@ -79,8 +79,8 @@ def test_it_gives_what_its_ops_give(name, slots, monkeypatch):
 
 
 def test_small_caches_ask_for_few_queries(monkeypatch):
-    monkeypatch.setattr(FuseLoops, "_slots", lambda *_: 3)
-    fused = [name for name in CASES if "sched.shared" in stepwell.lower(model(name, 0.25), "linalg", target=SMALL).text()]
+    monkeypatch.setattr(FuseLoops, "_chunks", lambda *_: 3)
+    fused = [name for name in CASES if "sched.fused" in stepwell.lower(model(name, 0.25), "linalg", target=SMALL).text()]
     assert {"heads", "masked scores", "shared keys"} <= set(fused)
 
 

@@ -64,13 +64,13 @@ func.func private @index(%out: tensor<3x4xi64>) -> tensor<3x4xi64> {
 
 // -----
 
-// A shared loop takes the dimension behind it in, and makes longer steps; the one before it does not take it in.
-// CHECK-LABEL: func.func private @shared
-// CHECK: linalg.generic {{.*}}["parallel", "parallel"]} {{.*}}outs(%{{.*}} : tensor<3x56xf32>) attrs = {{.*}}{sched.shared = #sched.shared<[{dim = 1 : i64, loop = "rows", slots = 1 : i64, step = 14 : i64}]>}
+// A fused loop takes the dimension behind it in, and makes longer steps; the one before it does not take it in.
+// CHECK-LABEL: func.func private @fused
+// CHECK: linalg.generic {{.*}}["parallel", "parallel"]} {{.*}}outs(%{{.*}} : tensor<3x56xf32>) attrs = {{.*}}{sched.fused = #sched.fused<[{chunks = 1 : i64, dim = 1 : i64, loop = "rows", step = 14 : i64}]>}
 #id = affine_map<(n, f, h, w) -> (n, f, h, w)>
-func.func private @shared(%x: tensor<1x3x8x7xf32>, %out: tensor<1x3x8x7xf32>) -> tensor<1x3x8x7xf32> {
+func.func private @fused(%x: tensor<1x3x8x7xf32>, %out: tensor<1x3x8x7xf32>) -> tensor<1x3x8x7xf32> {
   %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"],
-    sched.shared = #sched.shared<[{loop = "rows", dim = 2 : i64, step = 2 : i64, slots = 1 : i64}]>} ins(%x : tensor<1x3x8x7xf32>) outs(%out : tensor<1x3x8x7xf32>) {
+    sched.fused = #sched.fused<[{loop = "rows", dim = 2 : i64, step = 2 : i64, chunks = 1 : i64}]>} ins(%x : tensor<1x3x8x7xf32>) outs(%out : tensor<1x3x8x7xf32>) {
   ^bb0(%i: f32, %acc: f32):
     %s = math.absf %i : f32
     linalg.yield %s : f32

@@ -1,13 +1,13 @@
-// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize,remove-boundaries,use-destinations,fuse-loops{slots=2})' --target x86-64-v3 --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='convert-graph-to-linalg,func.func(linalg-fuse-elementwise-ops,canonicalize,remove-boundaries,use-destinations,fuse-loops{chunks=2})' --target x86-64-v3 --split-input-file | FileCheck %s
 
 // Four rows of four tiles: everything fits a cache, so the five stages are done two rows at a time, and the transforms block by block of channels
 // and filters.
 // CHECK-LABEL: func.func private @small
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "loop4", slots = 2 : i64, step = 2 : i64}, {dim = 2 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 4 : i64, loop = "loop4", slots = 2 : i64, step = 2 : i64}, {dim = 3 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 4 : i64, loop = "loop4", slots = 2 : i64, step = 2 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "loop4", slots = 2 : i64, step = 2 : i64}, {dim = 2 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "loop4", slots = 2 : i64, step = 2 : i64}, {dim = 1 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 4 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 4 : i64, loop = "loop4", step = 2 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "loop4", step = 2 : i64}, {chunks = 1 : i64, dim = 1 : i64, loop = "inner2", step = 1 : i64}]>
 func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x4x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
@@ -17,13 +17,13 @@ func.func private @small(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x4x8x8xf32
 
 // With 9 MB of filters it is cheaper to transform the whole image: only the transforms are fused, over channels and over filters.
 // CHECK-LABEL: func.func private @many_filters
-// CHECK: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "inner2", slots = 2 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "inner2", slots = 2 : i64, step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "inner2", step = 1 : i64}]>
 // CHECK: iterator_types = [{{.*}}, "reduction", "reduction"]}
 // CHECK-NOT: #sched
 // CHECK: iterator_types = [{{.*}}, "parallel", "reduction"]}
-// CHECK-SAME: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "inner2"
-// CHECK: sched.shared = #sched.shared<[{dim = 1 : i64, loop = "inner2", slots = 2 : i64, step = 1 : i64}]>
+// CHECK-SAME: sched.fused = #sched.fused<[{{{.*}}dim = 2 : i64, loop = "inner2"
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "inner2", step = 1 : i64}]>
 func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x32x8x8xf32>, %out: tensor<1x32x56x56x8xf32>) -> tensor<1x32x56x56x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x32x58x58x8xf32>, tensor<6x6x32x32x8x8xf32>) -> tensor<1x32x56x56x8xf32>
   return %0 : tensor<1x32x56x56x8xf32>
@@ -33,7 +33,7 @@ func.func private @many_filters(%x: tensor<1x32x58x58x8xf32>, %u: tensor<6x6x32x
 
 // 2 MB of filters are read again for each row of tiles, from the last cache: that takes less than to write and read 8 MB, which go to memory.
 // CHECK-LABEL: func.func private @filters_from_the_last_cache
-// CHECK-COUNT-5: sched.shared = #sched.shared<[{{.*}}loop = "loop4"
+// CHECK-COUNT-5: sched.fused = #sched.fused<[{{.*}}loop = "loop4"
 func.func private @filters_from_the_last_cache(%x: tensor<1x14x66x66x8xf32>, %u: tensor<6x6x14x14x8x8xf32>, %out: tensor<1x14x64x64x8xf32>) -> tensor<1x14x64x64x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 1 : i64, transformed = true} : (tensor<1x14x66x66x8xf32>, tensor<6x6x14x14x8x8xf32>) -> tensor<1x14x64x64x8xf32>
   return %0 : tensor<1x14x64x64x8xf32>
@@ -43,11 +43,11 @@ func.func private @filters_from_the_last_cache(%x: tensor<1x14x66x66x8xf32>, %u:
 
 // Two groups: only the products have a loop over these, and are done by the same rows of tiles.
 // CHECK-LABEL: func.func private @groups
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "loop5", slots = 2 : i64, step = 2 : i64}, {dim = 2 : i64, loop = "inner2", slots = 1 : i64, step = 2 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 5 : i64, loop = "loop5", slots = 2 : i64, step = 2 : i64}, {dim = 3 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 5 : i64, loop = "loop5", slots = 2 : i64, step = 2 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 4 : i64, loop = "loop5", slots = 2 : i64, step = 2 : i64}, {dim = 3 : i64, loop = "inner3", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "loop5", slots = 2 : i64, step = 2 : i64}, {dim = 2 : i64, loop = "inner3", slots = 1 : i64, step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner2", step = 2 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 5 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 5 : i64, loop = "loop5", step = 2 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 4 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner3", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop5", step = 2 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner3", step = 1 : i64}]>
 func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.winograd_conv"(%x, %u) {tile = 4 : i64, group = 2 : i64, transformed = true} : (tensor<1x4x18x18x8xf32>, tensor<6x6x8x2x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
@@ -57,13 +57,13 @@ func.func private @groups(%x: tensor<1x4x18x18x8xf32>, %u: tensor<6x6x8x2x8x8xf3
 
 // Plain filters: what is made of a few blocks of them, of the products with these and of their way back is done block by block.
 // CHECK-LABEL: func.func private @plain
-// CHECK: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "inner2", slots = 2 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "inner2", slots = 2 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 1 : i64, loop = "loop3", slots = 2 : i64, step = 4 : i64}, {dim = 2 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "loop3", slots = 2 : i64, step = 4 : i64}, {dim = 3 : i64, loop = "inner2", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 3 : i64, loop = "loop3", slots = 2 : i64, step = 4 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 2 : i64, loop = "loop3", slots = 2 : i64, step = 4 : i64}, {dim = 3 : i64, loop = "inner3", slots = 1 : i64, step = 1 : i64}]>
-// CHECK: sched.shared = #sched.shared<[{dim = 1 : i64, loop = "loop3", slots = 2 : i64, step = 4 : i64}, {dim = 2 : i64, loop = "inner3", slots = 1 : i64, step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner2", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 3 : i64, loop = "loop3", step = 4 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 2 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 3 : i64, loop = "inner3", step = 1 : i64}]>
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "loop3", step = 4 : i64}, {chunks = 1 : i64, dim = 2 : i64, loop = "inner3", step = 1 : i64}]>
 func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32>, %out: tensor<1x8x16x16x8xf32>) -> tensor<1x8x16x16x8xf32> attributes {stepwell.kernel} {
   %0 = "graph.winograd_conv"(%x, %w) {tile = 4 : i64, group = 1 : i64, transformed = false} : (tensor<1x4x18x18x8xf32>, tensor<8x4x3x3x8x8xf32>) -> tensor<1x8x16x16x8xf32>
   return %0 : tensor<1x8x16x16x8xf32>
@@ -71,11 +71,11 @@ func.func private @plain(%x: tensor<1x4x18x18x8xf32>, %w: tensor<8x4x3x3x8x8xf32
 
 // -----
 
-// Attention: twelve heads are dealt out to two slots, and in each the scores of one head at a time, 64 KB of them, stay in the second cache. The
+// Attention: twelve heads are dealt out to two chunks, and in each the scores of one head at a time, 64 KB of them, stay in the second cache. The
 // pass knows neither softmax nor products: it finds that all seven stages have the loop over heads in common.
 // CHECK-LABEL: func.func private @attention
-// CHECK-COUNT-6: sched.shared = #sched.shared<[{dim = 1 : i64, loop = "loop1", slots = 2 : i64, step = 1 : i64}]>
-// CHECK-NOT: sched.shared
+// CHECK-COUNT-6: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "loop1", step = 1 : i64}]>
+// CHECK-NOT: sched.fused
 func.func private @attention(%q: tensor<1x12x128x64xf32>, %k: tensor<1x12x64x128xf32>, %v: tensor<1x12x128x64xf32>, %out: tensor<1x12x128x64xf32>) -> tensor<1x12x128x64xf32> attributes {stepwell.kernel} {
   %0 = "graph.attention"(%q, %k, %v) {scale = 0.125 : f64} : (tensor<1x12x128x64xf32>, tensor<1x12x64x128xf32>, tensor<1x12x128x64xf32>) -> tensor<1x12x128x64xf32>
   return %0 : tensor<1x12x128x64xf32>
@@ -85,7 +85,7 @@ func.func private @attention(%q: tensor<1x12x128x64xf32>, %k: tensor<1x12x64x128
 
 // A single head of 2000 queries and keys: 16 MB of scores, some queries at a time.
 // CHECK-LABEL: func.func private @queries
-// CHECK-COUNT-6: sched.shared = #sched.shared<[{dim = 0 : i64, loop = "loop0", slots = 2 : i64, step = {{[0-9]+}} : i64}]>
+// CHECK-COUNT-6: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 0 : i64, loop = "loop0", step = {{[0-9]+}} : i64}]>
 func.func private @queries(%q: tensor<2000x64xf32>, %k: tensor<64x2000xf32>, %v: tensor<2000x64xf32>, %mask: tensor<2000xf32>, %out: tensor<2000x64xf32>) -> tensor<2000x64xf32> attributes {stepwell.kernel} {
   %0 = "graph.attention"(%q, %k, %v, %mask) {scale = 0.125 : f64} : (tensor<2000x64xf32>, tensor<64x2000xf32>, tensor<2000x64xf32>, tensor<2000xf32>) -> tensor<2000x64xf32>
   return %0 : tensor<2000x64xf32>

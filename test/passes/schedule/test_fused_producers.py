@@ -91,11 +91,11 @@ def magnitudes(model: onnx.ModelProto) -> onnx.ModelProto:
     return other
 
 
-@pytest.mark.parametrize("slots", [0, 2], ids=["by_size", "two_slots_of_rows"])
+@pytest.mark.parametrize("chunks", [0, 2], ids=["by_size", "two_chunks_of_rows"])
 @pytest.mark.parametrize("model", CASES, ids=[f"case{i}" for i in range(len(CASES))])
-def test_it_gives_what_another_runtime_gives(model, slots, monkeypatch):
-    if slots:  # these images are too small for slices of their own accord
-        monkeypatch.setattr(FuseLoops, "_slots", lambda *_: slots)
+def test_it_gives_what_another_runtime_gives(model, chunks, monkeypatch):
+    if chunks:  # these images are too small for slices of their own accord
+        monkeypatch.setattr(FuseLoops, "_chunks", lambda *_: chunks)
         monkeypatch.setattr(fuse_loops, "SMALL", 0.0)
     x = np.random.default_rng(1).uniform(-1, 1, [d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim]).astype(np.float32)
     want = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})

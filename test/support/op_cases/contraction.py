@@ -81,8 +81,8 @@ def blocked_conv(r: Random) -> Case:
     return Case([x, r.array(dtype, (group * filters, blocks, *kernel, lanes, outer))], {**kept, "group": group})
 
 
-@case("reblock")
-def reblock(r: Random) -> Case:
+@case("relayout")
+def relayout(r: Random) -> Case:
     dtype, block = r.dtype(), r.integer(1, 4)
     shape = (r.size(1, 2), *r.sizes(r.integer(1, 2), 1, 3))
     inputs = [r.array(dtype, (shape[0], r.integer(1, 3), *shape[1:], r.size(1, 4))) for _ in range(r.integer(1, 3))]
@@ -114,8 +114,8 @@ def winograd_conv(r: Random) -> Case:
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
 
 
-@case("panel_matmul")
-def panel_matmul(r: Random) -> Case:
+@case("packed_matmul")
+def packed_matmul(r: Random) -> Case:
     dtype, (panels, summed, width) = r.dtype(), r.sizes(3, 1, 4)
     rows = r.sizes(r.rank(1, 3), 1, 3)
     return Case([r.array(dtype, (*rows, summed)), r.array(dtype, (panels, summed, width))], {})

@@ -38,7 +38,7 @@ def examine(case: Case) -> list[Finding]:
     say("compile")
     try:
         lowered = lowering.lower(case.model, "affine", target=case.target, disable=case.disable, strict=case.strict)
-        parts = build.make_artifact(lowered, None, None)
+        artifact = build.make_artifact(lowered, None, None)
     except UnsupportedError as error:
         return [{"kind": "refused", "text": error.args[0]}]
     except StepwellError as error:
@@ -49,7 +49,7 @@ def examine(case: Case) -> list[Finding]:
             way = f"{threads} threads, {shift} elements from alignment"
             say(f"run with {way}")
             try:
-                results[way] = run(assemble(parts, threads=threads, texts={}, timings={}), case.inputs, shift)
+                results[way] = run(assemble(artifact, threads=threads, snapshots={}, timings={}), case.inputs, shift)
             except (AssertionError, StepwellError) as error:
                 return [{"kind": "native", "text": f"with {way}: {type(error).__name__}: {error}"}]
     (reference, first), *others = results.items()

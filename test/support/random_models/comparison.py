@@ -34,7 +34,7 @@ class Example:
     inputs: dict[str, np.ndarray]
     target: str
     disable: tuple[str, ...]
-    """Techniques that are switched off."""
+    """Switches that are off."""
     worst: float = field(default=0.0, compare=False)
     """The largest error found, as a share of what is allowed."""
 
@@ -77,10 +77,10 @@ def check(example: Example) -> None:
     """Raises AssertionError where the compiled model is wrong, and what the compiler raises."""
     wanted = judged(example)
     lowered = lowering.lower(example.model, "affine", target=example.target, disable=example.disable)
-    parts = build.make_artifact(lowered, None, None)
+    artifact = build.make_artifact(lowered, None, None)
     results = {}
     for threads in THREADS:
-        model = assemble(parts, threads=threads, texts={}, timings={})
+        model = assemble(artifact, threads=threads, snapshots={}, timings={})
         for shift in (0, 1):
             results[f"{threads} threads, {shift} elements from alignment"] = run(model, example.inputs, shift)
     (reference, first), *others = results.items()

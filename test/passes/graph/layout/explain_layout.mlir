@@ -1,20 +1,20 @@
 // Why data stay plain: each op says why it is not computed on blocks of channels, or on what.
-// RUN: stepwell-opt %s --block-channels=block=16 --explain 2>&1 >/dev/null | FileCheck %s
+// RUN: stepwell-opt %s --convert-layout=block=16 --explain 2>&1 >/dev/null | FileCheck %s
 
 // CHECK: blocked
-// CHECK-NEXT: did block-channels, graph.conv: computed on 2 blocks of 16 channels, 8 of these lanes filling
+// CHECK-NEXT: did convert-layout, graph.conv: computed on 2 blocks of 16 channels, 8 of these lanes filling
 // CHECK: reciprocal
-// CHECK-NEXT: declined block-channels, graph.div: lanes are filled up with zeros, of which it may make an infinity or NaN
+// CHECK-NEXT: declined convert-layout, graph.div: lanes are filled up with zeros, of which it may make an infinity or NaN
 // CHECK: few
-// CHECK-NEXT: declined block-channels, graph.conv: 3 filters in 1 groups would leave most of 16 lanes empty
+// CHECK-NEXT: declined convert-layout, graph.conv: 3 filters in 1 groups would leave most of 16 lanes empty
 // CHECK: plain
-// CHECK-NEXT: declined block-channels, graph.max_pool: what it reads is not channel-blocked
+// CHECK-NEXT: declined convert-layout, graph.max_pool: what it reads is not channel-blocked
 // CHECK: one_position
-// CHECK-NEXT: declined block-channels, graph.conv: its result has one position
+// CHECK-NEXT: declined convert-layout, graph.conv: its result has one position
 // CHECK: unknown
-// CHECK-NEXT: declined block-channels, graph.conv: its filters are not known
+// CHECK-NEXT: declined convert-layout, graph.conv: its filters are not known
 // CHECK: reshape
-// CHECK-NEXT: declined block-channels, graph.reshape: it does not end a permutation of channels
+// CHECK-NEXT: declined convert-layout, graph.reshape: it does not end a permutation of channels
 func.func @main(%x: tensor<1x24x8x8xf32>, %u: tensor<16x24x1x1xf32>) -> (tensor<1x24x8x8xf32>, tensor<1x3x4x4xf32>, tensor<1x32x1x1xf32>, tensor<1x16x8x8xf32>, tensor<1x1536xf32>) {
   %w = "graph.constant"() {value = dense<1.0> : tensor<24x24x1x1xf32>} : () -> tensor<24x24x1x1xf32>
   %v = "graph.constant"() {value = dense<1.0> : tensor<3x24x1x1xf32>} : () -> tensor<3x24x1x1xf32>

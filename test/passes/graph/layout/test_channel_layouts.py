@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.dialects.graph import ReblockOp
+from stepwell.dialects.graph import RelayoutOp
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, stretches, take, used_lanes
 
@@ -18,12 +18,12 @@ def shuffled(channels: int, group: int) -> np.ndarray:
     return (np.arange(channels) // (channels // group))[np.argsort(places)]
 
 
-def checked(slots: np.ndarray, channels: int, group: int) -> np.ndarray:
-    """`slots` itself: every channel is there once, and the blocks fall into equal parts for the groups."""
-    np.testing.assert_array_equal(np.sort(slots[slots >= 0]), np.arange(channels))
-    owners = np.where(slots >= 0, slots // (channels // group), np.arange(len(slots))[:, None] * group // len(slots))
-    np.testing.assert_array_equal(owners, np.broadcast_to(np.arange(len(slots))[:, None] * group // len(slots), slots.shape))
-    return slots
+def checked(lanes: np.ndarray, channels: int, group: int) -> np.ndarray:
+    """`lanes` itself: every channel is there once, and the blocks fall into equal parts for the groups."""
+    np.testing.assert_array_equal(np.sort(lanes[lanes >= 0]), np.arange(channels))
+    owners = np.where(lanes >= 0, lanes // (channels // group), np.arange(len(lanes))[:, None] * group // len(lanes))
+    np.testing.assert_array_equal(owners, np.broadcast_to(np.arange(len(lanes))[:, None] * group // len(lanes), lanes.shape))
+    return lanes
 
 
 @pytest.mark.parametrize(
@@ -31,20 +31,20 @@ def checked(slots: np.ndarray, channels: int, group: int) -> np.ndarray:
     [(24, 1, 16, (2, 16)), (256, 2, 16, (16, 16)), (112, 4, 16, (4, 32)), (136, 4, 16, (4, 40)), (136, 4, 8, (4, 36)), (6, 2, 1, (6, 1))],
 )
 def test_groups_get_whole_blocks_or_one_each(channels, group, block, shape):
-    slots = checked(natural(channels, group, block), channels, group)
-    assert slots.shape == shape
-    found = groups_of(slots, group)
+    lanes = checked(natural(channels, group, block), channels, group)
+    assert lanes.shape == shape
+    found = groups_of(lanes, group)
     assert found is not None
     np.testing.assert_array_equal(np.sort(found[found >= 0].reshape(group, -1)), np.arange(channels).reshape(group, -1))
 
 
-@pytest.mark.parametrize(("channels", "group", "lanes"), [(112, 4, 32), (272, 4, 72), (544, 4, 136), (136, 4, 40)])
-def test_a_shuffle_leaves_each_group_its_channels_side_by_side(channels, group, lanes):
+@pytest.mark.parametrize(("channels", "group", "width"), [(112, 4, 32), (272, 4, 72), (544, 4, 136), (136, 4, 40)])
+def test_a_shuffle_leaves_each_group_its_channels_side_by_side(channels, group, width):
     readers = shuffled(channels, group)
-    slots = checked(for_readers(channels, group, 16, readers), channels, group)
-    assert slots.shape == (group, lanes)
+    lanes = checked(for_readers(channels, group, 16, readers), channels, group)
+    assert lanes.shape == (group, width)
     places = np.argsort(readers, kind="stable")  # as after the shuffle: the readers' channels count on from each other
-    after = np.where(slots == FILLING, FILLING, np.argsort(places)[slots])
+    after = np.where(lanes == FILLING, FILLING, np.argsort(places)[lanes])
     found = groups_of(after, group)
     assert found is not None
     assert found.shape == (group, group, -(-channels // group**2))
@@ -54,17 +54,17 @@ def test_a_shuffle_leaves_each_group_its_channels_side_by_side(channels, group, 
 
 def test_readers_in_whole_blocks_keep_blocks():
     readers = np.tile([0, 1], 32)
-    slots = for_readers(64, 1, 16, readers)
-    assert slots.shape == (4, 16)
-    np.testing.assert_array_equal(readers[slots], np.repeat([0, 1], 2)[:, None] + np.zeros((1, 16), int))
+    lanes = for_readers(64, 1, 16, readers)
+    assert lanes.shape == (4, 16)
+    np.testing.assert_array_equal(readers[lanes], np.repeat([0, 1], 2)[:, None] + np.zeros((1, 16), int))
 
 
 @pytest.mark.parametrize(
     ("group", "readers", "reason"),
     [
         (1, [0] * 31 + [1], "would take 64 lanes in the place of 32"),
-        (2, [0] * 8 + [1] * 8 + [0] * 16, "serve different numbers"),
-        (2, [0] * 16 + [1] * 16, "each of its groups serves one"),
+        (2, [0] * 8 + [1] * 8 + [0] * 16, "read by different numbers"),
+        (2, [0] * 16 + [1] * 16, "each of its groups is read by one"),
     ],
 )
 def test_readers_may_get_no_layout_of_their_own(group, readers, reason):
@@ -73,36 +73,36 @@ def test_readers_may_get_no_layout_of_their_own(group, readers, reason):
     assert reason in found.reason
 
 
-@pytest.mark.parametrize("slots", [[[0, 1, 2, 3]], [[0, 1], [3, 2]], [[0, 1, FILLING], [FILLING, 2, 3]]], ids=str)
-def test_two_groups_in_stretches(slots):
-    assert groups_of(np.array(slots), 2) is not None
+@pytest.mark.parametrize("lanes", [[[0, 1, 2, 3]], [[0, 1], [3, 2]], [[0, 1, FILLING], [FILLING, 2, 3]]], ids=str)
+def test_two_groups_in_stretches(lanes):
+    assert groups_of(np.array(lanes), 2) is not None
 
 
-@pytest.mark.parametrize("slots", [[[0, 2, 1, 3]], [[0, 2], [1, 3], [4, 5]], [[0, 1, 2], [3, 4, 5]]], ids=str)
-def test_groups_that_share_stretches_find_nothing(slots):
-    assert groups_of(np.array(slots), 2 if np.max(slots) < 4 else 3) is None
+@pytest.mark.parametrize("lanes", [[[0, 2, 1, 3]], [[0, 2], [1, 3], [4, 5]], [[0, 1, 2], [3, 4, 5]]], ids=str)
+def test_groups_that_share_stretches_find_nothing(lanes):
+    assert groups_of(np.array(lanes), 2 if np.max(lanes) < 4 else 3) is None
 
 
 @given(st.integers(1, 20), st.integers(1, 5), st.integers(0, 3))
 def test_used_lanes_are_those_of_in_order(channels, used, filling):
-    slots = in_order(channels, used, used + filling)
-    assert np.array_equal(in_order(channels, used_lanes(slots) or 0, slots.shape[1]), slots)
-    assert used_lanes(slots[:, ::-1]) is None or slots.shape[1] == 1
+    lanes = in_order(channels, used, used + filling)
+    assert np.array_equal(in_order(channels, used_lanes(lanes) or 0, lanes.shape[1]), lanes)
+    assert used_lanes(lanes[:, ::-1]) is None or lanes.shape[1] == 1
 
 
 @given(st.data())
 def test_stretches_lead_from_one_layout_to_another(data):
     def layout(channels):
-        lanes = data.draw(st.integers(1, 4))
+        width = data.draw(st.integers(1, 4))
         size = channels + data.draw(st.integers(0, 4))
-        slots = np.full(size + -size % lanes, FILLING)
-        slots[data.draw(st.permutations(range(slots.size)))[:channels]] = np.arange(channels)
-        return slots.reshape(-1, lanes)
+        lanes = np.full(size + -size % width, FILLING)
+        lanes[data.draw(st.permutations(range(lanes.size)))[:channels]] = np.arange(channels)
+        return lanes.reshape(-1, width)
 
     counts = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3))
     sources, target = [layout(n) for n in counts], layout(sum(counts))
     images = [RNG.standard_normal((2, n, 3)) for n in counts]
     blocked = [np.moveaxis(take(x, 1, s), 2, -1) + np.where(s == FILLING, np.nan, 0)[:, None] for x, s in zip(images, sources, strict=True)]
     starts, sizes = stretches(sources, target)
-    got = ReblockOp.reference(blocked, starts=starts, sizes=sizes, block=target.shape[1])
+    got = RelayoutOp.reference(blocked, starts=starts, sizes=sizes, block=target.shape[1])
     np.testing.assert_array_equal(got, np.moveaxis(take(np.concatenate(images, axis=1), 1, target), 2, -1))

@@ -1,13 +1,13 @@
 // RUN: stepwell-opt %s --pass-pipeline='func.func(assign-schedules,lower-to-affine)' --target x86-64-v3 --split-input-file | FileCheck %s
 
-// Two slots of four rounds each. The buffer between the ops is a slice of two rows, of which each slot has its own, 262144 bytes apart;
+// Two chunks of four rounds each. The buffer between the ops is a slice of two rows, of which each chunk has its own, 262144 bytes apart;
 // the ops themselves are on one thread.
-// CHECK-DAG: #[[SLOT:.*]] = affine_map<(d0) -> (d0 * 262144)>
+// CHECK-DAG: #[[CHUNK:.*]] = affine_map<(d0) -> (d0 * 262144)>
 // CHECK-DAG: #[[FIRST:.*]] = affine_map<(d0) -> (d0 * 4)>
 // CHECK-DAG: #[[LAST:.*]] = affine_map<(d0) -> (d0 * 4 + 4, 7)>
 // CHECK-LABEL: func.func @kernel
 // CHECK: affine.parallel (%[[S:.*]]) = (0) to (2)
-// CHECK: %[[BYTES:.*]] = affine.apply #[[SLOT]](%[[S]])
+// CHECK: %[[BYTES:.*]] = affine.apply #[[CHUNK]](%[[S]])
 // CHECK: %[[SHIFT:.*]] = arith.addi %c256, %[[BYTES]]
 // CHECK: %[[SLICE:.*]] = memref.view %arg2[%[[SHIFT]]][] : memref<524544xi8> to memref<2x32768xf32>
 // CHECK: affine.for %[[ROUND:.*]] = #[[FIRST]](%[[S]]) to min #[[LAST]](%[[S]])
@@ -17,16 +17,16 @@
 // CHECK: affine.vector_load %[[SLICE]][%[[J:.*]], %{{.*}}] : memref<2x32768xf32>, vector<16xf32>
 // CHECK: affine.vector_store %{{.*}}, %arg1[%[[ROUND]] * 2 + %[[J]], %{{.*}}]
 #id = affine_map<(i, j) -> (i, j)>
-#rows = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 2 : i64}]>
+#rows = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 2 : i64, chunks = 2 : i64}]>
 func.func @kernel(%x: memref<14x32768xf32>, %y: memref<14x32768xf32>, %scratch: memref<524544xi8>) {
   %c256 = arith.constant 256 : index
-  %t = memref.view %scratch[%c256][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 2 : i64, bytes = 262144 : i64}} : memref<524544xi8> to memref<14x32768xf32>
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.shared = #rows} ins(%x : memref<14x32768xf32>) outs(%t : memref<14x32768xf32>) {
+  %t = memref.view %scratch[%c256][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 2 : i64, bytes = 262144 : i64}} : memref<524544xi8> to memref<14x32768xf32>
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.fused = #rows} ins(%x : memref<14x32768xf32>) outs(%t : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = math.absf %a : f32
     linalg.yield %0 : f32
   }
-  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.shared = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.fused = #rows} ins(%t : memref<14x32768xf32>) outs(%y : memref<14x32768xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32
@@ -49,16 +49,16 @@ func.func @kernel(%x: memref<14x32768xf32>, %y: memref<14x32768xf32>, %scratch: 
 #id1 = affine_map<(i) -> (i)>
 func.func @rows_and_positions(%x: memref<14x8xf32>, %y: memref<112xf32>, %scratch: memref<64xi8>) {
   %c0 = arith.constant 0 : index
-  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, slots = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<14x8xf32>
+  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 1 : i64, bytes = 64 : i64}} : memref<64xi8> to memref<14x8xf32>
   %p = memref.collapse_shape %t [[0, 1]] : memref<14x8xf32> into memref<112xf32>
   linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"],
-    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 2 : i64, slots = 1 : i64}]>} ins(%x : memref<14x8xf32>) outs(%t : memref<14x8xf32>) {
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 2 : i64, chunks = 1 : i64}]>} ins(%x : memref<14x8xf32>) outs(%t : memref<14x8xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = math.absf %a : f32
     linalg.yield %0 : f32
   }
   linalg.generic {indexing_maps = [#id1, #id1], iterator_types = ["parallel"],
-    sched.shared = #sched.shared<[{loop = "rows", dim = 0 : i64, step = 16 : i64, slots = 1 : i64}]>} ins(%p : memref<112xf32>) outs(%y : memref<112xf32>) {
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 16 : i64, chunks = 1 : i64}]>} ins(%p : memref<112xf32>) outs(%y : memref<112xf32>) {
   ^bb0(%a: f32, %o: f32):
     %0 = arith.negf %a : f32
     linalg.yield %0 : f32

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='block-channels{block=8},canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='convert-layout{block=8},canonicalize' --split-input-file | FileCheck %s
 
 // Between two convolutions data stays blocked: no transposition is left inside the chain, and the pad and the ReLU work on blocks.
 // The image of three colours is read as it is.
@@ -152,7 +152,7 @@ func.func @main(%x: tensor<1x3x4x6xf32>) -> tensor<1x16x6x4xf32> {
 // Eight and four channels are joined and read by two groups of six, the second of which wants some of both: channels 0 to 5 are put
 // into one block, 6 to 11 into another, and two lanes of each are filled with zeros.
 // CHECK-LABEL: func.func @main
-// CHECK: "graph.reblock"(%{{.*}}, %{{.*}}) {block = 8 : i64, sizes = array<i64: 6, 2, 6, 2>, starts = array<i64: 0, -1, 6, -1>} : (tensor<1x1x6x6x8xf32>, tensor<1x1x6x6x8xf32>) -> tensor<1x2x6x6x8xf32>
+// CHECK: "graph.relayout"(%{{.*}}, %{{.*}}) {block = 8 : i64, sizes = array<i64: 6, 2, 6, 2>, starts = array<i64: 0, -1, 6, -1>} : (tensor<1x1x6x6x8xf32>, tensor<1x1x6x6x8xf32>) -> tensor<1x2x6x6x8xf32>
 // CHECK: "graph.blocked_conv"{{.*}} group = 2 : i64
 func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x12x6x6xf32> {
   %w0 = "graph.constant"() {value = dense<0.5> : tensor<8x3x1x1xf32>} : () -> tensor<8x3x1x1xf32>
@@ -226,7 +226,7 @@ func.func @main(%x: tensor<1x16x6x6xf32>) -> tensor<1x16x6x6xf32> {
 // Channels that lie shuffled in their lanes are brought into order first: neighbours must lie side by side.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
-// CHECK: %[[R:[0-9]+]] = "graph.reblock"(%[[C]]) {block = 8 : i64, sizes = array<i64: 1, 1, 1, 1, 1, 1, 1, 1>, starts = array<i64: 0, 4, 1, 5, 2, 6, 3, 7>}
+// CHECK: %[[R:[0-9]+]] = "graph.relayout"(%[[C]]) {block = 8 : i64, sizes = array<i64: 1, 1, 1, 1, 1, 1, 1, 1>, starts = array<i64: 0, 4, 1, 5, 2, 6, 3, 7>}
 // CHECK: "graph.blocked_lrn"(%[[R]])
 func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x8x6x6xf32> {
   %w0 = "graph.constant"() {value = dense<0.5> : tensor<8x3x1x1xf32>} : () -> tensor<8x3x1x1xf32>

@@ -1,4 +1,4 @@
-"""The calls of @main at level affine: which kernels, for which ONNX nodes, and where their operands lie."""
+"""Kernel launches, the calls in @main at level affine: of which kernels, for which ONNX nodes, and where their operands lie."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ _SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shap
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an operand of a call lies: which argument of @main, how many bytes into it, how many bytes; and its type, as `2x3xf32`."""
+    """Where an operand of a launch lies: in which argument of @main, at which byte, how many bytes; and its type, as `2x3xf32`."""
 
     argument: int
     offset: int
@@ -24,7 +24,7 @@ class Operand:
 
     @staticmethod
     def of(argument: int, offset: int, memref_type: Any) -> "Operand":
-        """The operand of that type."""
+        """The operand of that type at a byte of an argument."""
         text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
         return Operand(argument, offset, memref_bytes(memref_type), text)
 
@@ -39,8 +39,8 @@ class Operand:
 
 
 @dataclass(frozen=True)
-class Call:
-    """One call in @main: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if it has any."""
+class KernelLaunch:
+    """One call in @main: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if any."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -51,15 +51,15 @@ class Call:
 
     @property
     def operands(self) -> tuple[Operand, ...]:
-        """As the kernel takes them."""
+        """All of them, in the order of the kernel's arguments."""
         return (*self.sources, *self.destinations, *([] if self.scratch is None else [self.scratch]))
 
 
-def kernel_calls(module: ir.Operation) -> list[Call]:
-    """The calls of @main in order. Raises IRError for a @main that is more than a list of calls on views of its arguments."""
+def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
+    """The launches in @main, in order. Raises IRError for a @main that is more than a list of calls on views of its arguments."""
     kernels = {f.sym_name.value: f for f in functions(module)}
     places: dict[Any, tuple[int, int]] = {}
-    calls = []
+    launches = []
     block = find_function(module, "main").regions[0].blocks[0]
     places |= {argument: (i, 0) for i, argument in enumerate(block.arguments)}
     for operation in block.operations:
@@ -70,7 +70,7 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
             info = KernelInfo(kernels[kernel])
             scratch = operands.pop() if info.scratch_bytes is not None else None
             first = len(operands) - info.results
-            calls.append(Call(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
+            launches.append(KernelLaunch(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
         elif op.name == "memref.view":
             argument, offset = places[op.operands[0]]
             places[op.results[0]] = (argument, offset + _constant(op.operands[1]))
@@ -80,7 +80,7 @@ def kernel_calls(module: ir.Operation) -> list[Call]:
             places[op.results[0]] = places[op.operands[0]]
         elif op.name not in ("arith.constant", "func.return"):
             raise IRError(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
-    return calls
+    return launches
 
 
 def callee(op: ir.Operation) -> str:

@@ -1,4 +1,4 @@
-"""The pass that stores the constant matrices of matrix products in panels."""
+"""The pass that packs right-hand sides of matrix products into panels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,43 +9,43 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.panels import in_panels
+from stepwell.dialects.graph.packed_matmul import in_panels
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
 
-REGISTERS_OF_A_ROW = 8  # in a product with one row, which waits for memory: enough to hide the latency of the sums
-HALVING_COST = 0.05  # what half the width costs, as a share of the work
-ROWS_THAT_PAY = 16  # of a product, for which a large matrix is brought into panels
-REGISTERS_OF_ROWS = 2  # in one with several rows, which share what is loaded of a panel
+REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
+HALVING_COST = 0.05  # the cost of half the width, as a part of the work
+ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
+REGISTERS_OF_ROWS = 2  # in a panel for a product with several rows, which reuse what is loaded of the panel
 
 
-@register_pass("use-panels", level="graph", optional=True)
+@register_pass("pack-matmul", level="graph", optional=True)
 @dataclass
-class UsePanels(Pass):
-    """Store constant right-hand sides of matrix products in panels, so that a product reads them from end to end.
+class PackMatmul(Pass):
+    """Pack constant right-hand sides of matrix products into panels, so that a product reads them from end to end.
 
-    rewrite: matmul(x, w)               -> reshape(panel_matmul(x, w in panels, made now))
-    rewrite: matmul(x, y)               -> reshape(panel_matmul(x, transpose(reshape(pad(y)))))   for a y that no cache of a core holds
-    rewrite: f(reshape(panel_matmul), …) -> reshape(f(panel_matmul, …))    for element-wise ops, so that they still fuse
+    rewrite: matmul(x, w)                 -> reshape(packed_matmul(x, w packed now))
+    rewrite: matmul(x, y)                 -> reshape(packed_matmul(x, transpose(reshape(pad(y)))))   if no cache of a core holds y
+    rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
 
     Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
-    known is brought into panels each time where enough rows go by it: without, each row of a strip of its columns lies in another page,
-    and all in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
+    a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
+    and all of them in a few sets of a cache (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
     """
 
-    width: int = 0  # columns of a panel; 0 for what the target's registers and the number of columns suggest
+    width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        panels = _Panels(state, self.width)
+        layout = _PackedMatmuls(state, self.width)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
             if len(operation.results) != 1:
                 continue
-            rule = panels.matmul if isinstance(view, MatmulOp) else panels.elementwise if is_elementwise(view) else None
+            rule = layout.matmul if isinstance(view, MatmulOp) else layout.elementwise if is_elementwise(view) else None
             if rule is None:
                 continue
             with ir.InsertionPoint(operation), operation.location:
@@ -53,27 +53,27 @@ class UsePanels(Pass):
             if isinstance(result, NoMatch):
                 state.decline(self.name, operation, result)
                 continue
-            panels_of = type_of(panels.panelled[result])
-            state.did(self.name, operation, f"computed in {panels_of.shape[-2]} panels of {panels_of.shape[-1]} columns")
+            packed = type_of(layout.packed[result])
+            state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns")
             operation.results[0].replace_all_uses_with(result)
             operation.erase()
             state.count(self.name)
 
 
-class _Panels(GraphBuilder):
-    """Builds products in panels, and element-wise ops on them."""
+class _PackedMatmuls(GraphBuilder):
+    """Builds packed matmuls, and element-wise ops on their results."""
 
     def __init__(self, state: PassState, width: int) -> None:
         super().__init__(state.weights)
         self.width, self.target = width, state.target
-        self.panelled: dict[ir.Value, ir.Value] = {}  # by the plain form that took its place
+        self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
 
     def known(self, value: ir.Value) -> np.ndarray | None:
-        """The array that `value` is known to hold."""
+        """The array of a constant or weight; None for other values."""
         return stored(value, self.weights)
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
-        """The product in panels, in its plain form; or why not."""
+        """The result of the packed matmul as a plain value; or why not."""
         x, w = type_of(op.lhs), type_of(op.rhs)
         if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
             return NoMatch("its right-hand side is not one matrix of floats, or sizes are unknown")
@@ -90,13 +90,13 @@ class _Panels(GraphBuilder):
         if matrix is not None:
             panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
         elif rows >= ROWS_THAT_PAY and caches is not None and w.elements * bits // 8 > caches.l2:
-            panels = self.brought_into_panels(op.rhs, width)
+            panels = self.pack_at_run_time(op.rhs, width)
         else:
-            return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to bring it into panels each time")
-        return self.plain(self.panel_matmul(op.lhs, panels), columns)
+            return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
+        return self.plain(self.packed_matmul(op.lhs, panels), columns)
 
-    def brought_into_panels(self, matrix: ir.Value, width: int) -> ir.Value:
-        """A matrix (K, N) as (panels, K, width), with zeros behind its last column; see `in_panels`."""
+    def pack_at_run_time(self, matrix: ir.Value, width: int) -> ir.Value:
+        """A matrix (K, N) as (panels, K, width), with zeros after its last column; see `in_panels`."""
         depth, columns = type_of(matrix).static_shape
         filling = -columns % width
         if filling:
@@ -112,27 +112,27 @@ class _Panels(GraphBuilder):
         flat: ir.Value = self.reshape(value, shape=full)
         if columns < full[-1]:
             flat = self.slice(flat, starts=[0] * len(full), sizes=[*full[:-1], columns], steps=[1] * len(full))
-        self.panelled[flat] = value
+        self.packed[flat] = value
         return flat
 
     def elementwise(self, op: Any) -> "ir.Value | NoMatch":
-        """An element-wise op on values in panels, in its plain form; or why not."""
+        """The result of an element-wise op on values in panels, as a plain value; or why not."""
         result = type_of(op.operation.results[0])
         operands = list(op.operation.operands)
-        whole = [self.panelled[v] for v in operands if v in self.panelled and type_of(v).shape == result.shape]
+        whole = [self.packed[v] for v in operands if v in self.packed and type_of(v).shape == result.shape]
         if not whole:
-            return NoMatch("none of its operands comes from a product in panels")
+            return NoMatch("none of its operands comes from a packed matmul")
         panels = type_of(whole[0]).static_shape[-2:]
-        forms = [self._operand(v, result.static_shape, panels) for v in operands]
-        if any(form is None for form in forms):
-            return NoMatch(f"an operand cannot be brought into {panels[0]} panels of {panels[1]} columns")
-        inner: ir.Value = self.build(type(op), *forms, **op.attribute_values())
+        fitted = [self._operand(v, result.static_shape, panels) for v in operands]
+        if any(operand is None for operand in fitted):
+            return NoMatch(f"an operand does not fit {panels[0]} panels of {panels[1]} columns")
+        inner: ir.Value = self.build(type(op), *fitted, **op.attribute_values())
         return self.plain(inner, result.static_shape[-1])
 
     def _operand(self, value: ir.Value, shape: tuple[int, ...], panels: tuple[int, ...]) -> ir.Value | None:
-        """`value`, an operand of an element-wise op to plain `shape`, for the same op in panels; None if that would move data."""
+        """`value`, an operand of an element-wise op with result shape `shape`, for the same op on panels; None if that would move data."""
         own = type_of(value)
-        known = self.panelled.get(value) if own.shape == shape else None
+        known = self.packed.get(value) if own.shape == shape else None
         if known is not None and type_of(known).static_shape[-2:] == panels:
             return known
         if not own.is_static:
@@ -155,7 +155,7 @@ class _Panels(GraphBuilder):
 
 
 def panel_width(rows: int, columns: int, lanes: int) -> int:
-    """Columns of a panel: a power of two of registers, wide for one long stream of memory, unless that fills up too much of the last one."""
+    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel."""
     registers = REGISTERS_OF_A_ROW if rows == 1 else REGISTERS_OF_ROWS
     halvings = range(registers.bit_length() - (rows == 1))
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))

@@ -1,4 +1,4 @@
-"""Loops shared by several ops, by results: whatever is shared, the same comes out, and buffers between them shrink to slices."""
+"""Fused loops around several ops, by results: whatever is fused, the same comes out, and buffers between them shrink to slices."""
 
 import numpy as np
 import pytest
@@ -9,9 +9,9 @@ from linalg_model import run_kernel
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import IRError, PassError
-from stepwell.passes.bufferize.kernels import _pack_slots
+from stepwell.passes.bufferize.fused_loops import FusedLoops, Slice
+from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
-from stepwell.passes.bufferize.sharing import Sharing, Slice
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import ops_below
@@ -22,9 +22,9 @@ from stepwell.passes.schedule.fuse_loops import FuseLoops
 EPSILON = np.finfo(np.float32).eps
 
 
-def shared(*loops: tuple[str, int, int, int]) -> str:
-    entries = [f'{{loop = "{name}", dim = {dim} : i64, step = {step} : i64, slots = {slots} : i64}}' for name, dim, step, slots in loops]
-    return f"sched.shared = #sched.shared<[{', '.join(entries)}]>"
+def in_loops(*loops: tuple[str, int, int, int]) -> str:
+    entries = [f'{{loop = "{name}", dim = {dim} : i64, step = {step} : i64, chunks = {chunks} : i64}}' for name, dim, step, chunks in loops]
+    return f"sched.fused = #sched.fused<[{', '.join(entries)}]>"
 
 
 def two_products(b: int, m: int, k: int, n: int, o: int, first: str, second: str) -> str:
@@ -56,17 +56,17 @@ def generic(lhs: str, lhs_type: str, rhs: str, rhs_type: str, out: str, out_type
 @given(
     sizes=st.tuples(st.integers(1, 3), st.integers(1, 4), st.integers(1, 9), st.integers(1, 20), st.integers(1, 20)),
     steps=st.tuples(st.integers(1, 3), st.integers(1, 3)),
-    slots=st.integers(1, 4),
+    chunks=st.integers(1, 4),
     level=st.integers(0, 2),
     threads=st.integers(1, 2),
 )
-def test_products_that_share_loops_give_their_products(sizes, steps, slots, level, threads):
+def test_products_in_fused_loops_give_their_products(sizes, steps, chunks, level, threads):
     batch, rows = sizes[0] * steps[0], sizes[1] * steps[1]
     k, n, o = sizes[2:]
-    loops = [("batch", 0, steps[0], slots), ("rows", 1, steps[1], 1)][:level]
+    loops = [("batch", 0, steps[0], chunks), ("rows", 1, steps[1], 1)][:level]
     rng = np.random.default_rng(sum(sizes))
     x, u, v = (rng.standard_normal(s, np.float32) for s in ((batch, rows, k), (k, n), (n, o)))
-    body = two_products(batch, rows, k, n, o, *[shared(*loops)] * 2 if loops else ["", ""])
+    body = two_products(batch, rows, k, n, o, *[in_loops(*loops)] * 2 if loops else ["", ""])
     got = run_kernel(body, [x, u, v], TensorType("f32", (batch, rows, o)), threads=threads)
     bound = EPSILON * (k + n + 2) * (np.abs(x) @ np.abs(u) @ np.abs(v))
     assert (np.abs(got - x.astype(np.float64) @ u @ v) <= bound).all()
@@ -78,8 +78,8 @@ def on_memrefs(lhs: str, lhs_shape: str, rhs: str, rhs_shape: str, out: str, out
     return generic(lhs, types[0], rhs, types[1], out, types[2], loops).removesuffix(f" -> {types[2]}")
 
 
-def sharing_of(first: str, second: str) -> tuple[Sharing, ir.Value]:
-    """What two products on memrefs share, and the buffer between them; 4 batches of 6 rows."""
+def loops_of(first: str, second: str) -> tuple[FusedLoops, ir.Value]:
+    """The fused loops of two products on memrefs, and the buffer between them; 4 batches of 6 rows."""
 
     text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x6xf32>, %y: memref<4x6x6xf32>) {{
       %m = memref.alloc() : memref<4x6x5xf32>
@@ -88,9 +88,9 @@ def sharing_of(first: str, second: str) -> tuple[Sharing, ir.Value]:
       return
     }}"""
     module = parse_module(text, CONTEXT)
-    sharing_of.module = module  # keeps what is returned alive
+    loops_of.module = module  # keeps what is returned alive
     found = ops_below(module.operation, "linalg.generic")
-    return Sharing(stages_on_memrefs([Structured(op) for op in found])), ops_below(module.operation, "memref.alloc")[0].results[0]
+    return FusedLoops(stages_on_memrefs([Structured(op) for op in found])), ops_below(module.operation, "memref.alloc")[0].results[0]
 
 
 CONTEXT = make_context()
@@ -110,8 +110,8 @@ WHOLE = 4 * 6 * 5 * 4  # bytes between the products
 )
 def test_a_buffer_shrinks_in_the_loops_that_all_its_users_share(first, second, kept):
     with CONTEXT:
-        sharing, buffer = sharing_of(*(shared(*loops) if loops else "" for loops in (first, second)))
-        assert sharing.slice_of(buffer, WHOLE) == kept
+        fused, buffer = loops_of(*(in_loops(*loops) if loops else "" for loops in (first, second)))
+        assert fused.slice_of(buffer, WHOLE) == kept
 
 
 def test_rows_and_as_many_positions_are_one_walk():
@@ -128,15 +128,15 @@ def test_rows_and_as_many_positions_are_one_walk():
       return
     }}"""
     with CONTEXT:
-        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 1, 2, 1)))
-        module = parse_module(text.format(first=first, second=shared(("r", 1, 10, 1))), CONTEXT)
-        sharing = Sharing(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", in_loops(("r", 1, 2, 1)))
+        module = parse_module(text.format(first=first, second=in_loops(("r", 1, 10, 1))), CONTEXT)
+        fused = FusedLoops(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
         buffer = ops_below(module.operation, "memref.alloc")[0].results[0]
-        assert sharing.slice_of(buffer, WHOLE) == Slice(1, 1, 1, 192)  # 4 x 2 x 5 numbers, in whole cache lines
-        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(("r", 0, 2, 1)))
-        module = parse_module(text.format(first=first, second=shared(("r", 1, 15, 1))), CONTEXT)
-        with pytest.raises(PassError, match="not all that it uses is made in the same round"):
-            Sharing(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+        assert fused.slice_of(buffer, WHOLE) == Slice(1, 1, 1, 192)  # 4 x 2 x 5 numbers, in whole cache lines
+        first = on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", in_loops(("r", 0, 2, 1)))
+        module = parse_module(text.format(first=first, second=in_loops(("r", 1, 15, 1))), CONTEXT)
+        with pytest.raises(PassError, match="it reads what other rounds make"):
+            FusedLoops(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
 
 
 def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
@@ -145,66 +145,66 @@ def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
     text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x5xf32>, %y: memref<4x6x5xf32>) {{
       %m = memref.alloc() : memref<4x6x5xf32>
       %n = memref.alloc() : memref<4x6x5xf32>
-      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", shared(*first))}
-      {on_memrefs("%m", "4x6x5", "%v", "5x5", "%n", "4x6x5", shared(*inner))}
-      {on_memrefs("%n", "4x6x5", "%v", "5x5", "%y", "4x6x5", shared(*inner))}
+      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", in_loops(*first))}
+      {on_memrefs("%m", "4x6x5", "%v", "5x5", "%n", "4x6x5", in_loops(*inner))}
+      {on_memrefs("%n", "4x6x5", "%v", "5x5", "%y", "4x6x5", in_loops(*inner))}
       return
     }}"""
     with CONTEXT:
         module = parse_module(text, CONTEXT)
         products = ops_below(module.operation, "linalg.generic")
-        sharing = Sharing(stages_on_memrefs([Structured(op) for op in products]))
+        fused = FusedLoops(stages_on_memrefs([Structured(op) for op in products]))
         m, n = (op.results[0] for op in ops_below(module.operation, "memref.alloc"))
-        assert sharing.slice_of(m, WHOLE) == Slice(1, 1, 1, 128)
-        assert sharing.slice_of(n, WHOLE) == Slice(2, 1, 1, 64)
-        assert set(sharing.alive(m, sharing.slice_of(m, WHOLE))) == set(products)
-        assert set(sharing.alive(n, sharing.slice_of(n, WHOLE))) == set(products[1:])
+        assert fused.slice_of(m, WHOLE) == Slice(1, 1, 1, 128)
+        assert fused.slice_of(n, WHOLE) == Slice(2, 1, 1, 64)
+        assert set(fused.alive(m, fused.slice_of(m, WHOLE))) == set(products)
+        assert set(fused.alive(n, fused.slice_of(n, WHOLE))) == set(products[1:])
 
 
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [
         ([("b", 0, 1, 1)], [("b", 1, 1, 1)], "take 6 and 4 rounds"),
-        ([("b", 0, 1, 2)], [("b", 0, 1, 1)], "in 1 and 2 slots"),
+        ([("b", 0, 1, 2)], [("b", 0, 1, 1)], "in 1 and 2 chunks"),
         ([("b", 0, 2, 1)], [("b", 2, 4, 1)], "steps of 4"),
         ([("b", 3, 1, 1)], [], "parallel dimensions are"),
         ([("r", 1, 2, 1)], [("r", 1, 3, 1)], "take 2 and 3 rounds"),
     ],
 )
-def test_loops_that_cannot_be_shared(first, second, message):
+def test_loops_that_cannot_be_fused(first, second, message):
     with CONTEXT, pytest.raises(PassError, match=message):
-        sharing_of(*(shared(*loops) if loops else "" for loops in (first, second)))
+        loops_of(*(in_loops(*loops) if loops else "" for loops in (first, second)))
 
 
 @pytest.mark.parametrize(
-    ("loops", "message"), [([("b", 0, 0, 1)], "step and slots 1 or more"), ([("b", 0, 2, 1), ("r", 1, 3, 2)], "slots 1 but for the first")]
+    ("loops", "message"), [([("b", 0, 0, 1)], "step and chunks 1 or more"), ([("b", 0, 2, 1), ("r", 1, 3, 2)], "chunks 1 but for the first")]
 )
 def test_loops_that_make_no_sense_for_any_op(loops, message):
     with CONTEXT, pytest.raises(IRError, match=message):
-        sharing_of(shared(*loops), "")
+        loops_of(in_loops(*loops), "")
 
 
 def test_a_result_must_be_made_in_the_round_that_uses_it():
     # Both go round six times, but the first makes rows while the second goes over columns and wants all rows each time.
-    with CONTEXT, pytest.raises(PassError, match="not all that it uses is made in the same round"):
-        sharing_of(shared(("l", 1, 1, 1)), shared(("l", 2, 1, 1)))
+    with CONTEXT, pytest.raises(PassError, match="it reads what other rounds make"):
+        loops_of(in_loops(("l", 1, 1, 1)), in_loops(("l", 2, 1, 1)))
 
 
-def test_slots_that_are_in_different_ops_of_a_loop_do_not_share_memory():
+def test_chunks_that_are_in_different_ops_of_a_loop_do_not_share_memory():
     one, two, other = Slice(1, 5, 3, 128), Slice(1, 5, 3, 256), Slice(1, 6, 2, 64)
     lifetimes = [Lifetime(128, 0, 1), Lifetime(256, 2, 3), Lifetime(100, 0, 4), Lifetime(64, 5, 6)]
-    places, total = _pack_slots(lifetimes, [one, two, None, other])
-    taken = []  # by each slot of each buffer while the first loop runs
+    places, total = _pack_chunks(lifetimes, [one, two, None, other])
+    taken = []  # by each chunk of each buffer while the first loop runs
     for index in (0, 1):
         start, kept = places[index]
-        taken += [(start + slot * kept.bytes, start + slot * kept.bytes + lifetimes[index].size, slot) for slot in range(3)]
+        taken += [(start + chunk * kept.bytes, start + chunk * kept.bytes + lifetimes[index].size, chunk) for chunk in range(3)]
     for a in taken:
         assert a[1] <= total
         assert all(a[1] <= b[0] or b[1] <= a[0] for b in taken if a[2] != b[2])
         assert a[1] <= places[2][0] or places[2][0] + 100 <= a[0]
     assert places[2][1] is None
     assert places[3][1].bytes == 64
-    assert total == 3 * 256 + 128  # the first two share each slot's memory, and the last lies where they were
+    assert total == 3 * 256 + 128  # the first two share each chunk's memory, and the last lies where they were
 
 
 def test_without_a_target_nothing_is_fused():
@@ -216,4 +216,4 @@ def test_without_a_target_nothing_is_fused():
         decisions = Decisions()
         FuseLoops().run(function, PassState(decisions=decisions))
         assert "there is no target" in decisions.declined[0].what
-        assert "shared" not in str(module)
+        assert "fused" not in str(module)

@@ -95,7 +95,7 @@ def test_chains_stay_blocked(build, block):
         main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([argument.to_mlir()], [result.type]))
         inputs = {"input0": np.random.default_rng(4).standard_normal(argument.shape)}
         (want,) = evaluate(module, weights, inputs).values()
-        PassRunner(PassState(weights=weights)).run(module, f"block-channels{{block={block}}},canonicalize")
+        PassRunner(PassState(weights=weights)).run(module, f"convert-layout{{block={block}}},canonicalize")
         (got,) = evaluate(module, weights, inputs).values()
         names = [op.name for op in ops_below(module.operation)]
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-11 * np.abs(want).max())
@@ -103,4 +103,4 @@ def test_chains_stay_blocked(build, block):
     assert names.count("graph.transpose") == 1  # the result's
     # Channels move where 30 and 12 become 3 groups of 14, and where twice 3 groups of 14 become 3 of 28.
     # Channels in 2 groups of 13, of one block each, are brought into one row for the normalisation.
-    assert names.count("graph.reblock") == 2 * (build is shufflenet) + (build is normalised)
+    assert names.count("graph.relayout") == 2 * (build is shufflenet) + (build is normalised)

@@ -1,4 +1,4 @@
-"""The pass that decides where data is channel-blocked, and carries that layout from convolution to convolution."""
+"""The pass that converts images to the channel-blocked layout, and carries it from convolution to convolution."""
 
 from dataclasses import dataclass
 
@@ -8,16 +8,16 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
-from stepwell.passes.graph.layout.channel_blocks import Form, Layout, rule_of
+from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, rule_of
 from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
 from stepwell.passes.graph.layout.layout_rules import elementwise
 from stepwell.passes.graph.matching import is_elementwise
 
 
-@register_pass("block-channels", level="graph", optional=True, techniques={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
+@register_pass("convert-layout", level="graph", optional=True, switches={"unmasked-lanes": "mask=true"}, relaxed=("unmasked-lanes",))
 @dataclass
-class BlockChannels(Pass):
+class ConvertLayout(Pass):
     """Keep images channel-blocked, (N, C / b, spatial…, b), from one convolution to the next.
 
     rewrite: conv(x, w)               -> unpack(blocked_conv(pack(x), w packed now))
@@ -25,25 +25,24 @@ class BlockChannels(Pass):
     rewrite: f(unpack(x'), …)         -> unpack(f(x', …))      for element-wise ops, poolings, pads, reductions, concatenations, lrn
     rewrite: shuffle(unpack(x'))      -> unpack(x')            for a permutation of channels
 
-    pack and unpack are a reshape and a transpose, and are not needed where blocked values meet. Which channel lies in which lane is known
-    here and nowhere else: weights are packed for it, so that a permutation of channels moves no data. Lanes that hold no channel
-    have weights of zero, so what is in them does not matter as long as it is finite. It is where the data are: 0 times an infinity is NaN, which
-    a clip leaves, although it makes a finite number of the infinity, and which all that read the block then get. With `mask` these lanes
-    are kept at zero.
+    pack and unpack are a reshape and a transpose; where blocked values meet, neither is needed. Only this pass knows which channel lies in
+    which lane: it packs weights to match, so that a permutation of channels moves no data. Lanes that hold no channel have weights of
+    zero, so their content does not matter as long as it is finite. It is finite if the data are. But 0 times an infinity is NaN; a clip turns the
+    infinity into a finite number and leaves the NaN, and everything that reads the block then gets it. `mask` keeps these lanes at zero.
 
     rewrite: blocked_conv(x, w)       -> masked(blocked_conv(x, w), 1 or 0 for each lane)      with `mask`, where lanes hold no channel
 
     The filters of a convolution whose result goes on to one in groups are put into such an order that each group finds its
-    channels in neighbouring lanes. Where one layout cannot serve two ops, `reblock` moves channels between lanes.
+    channels in neighbouring lanes. Where one layout cannot serve two ops, `relayout` moves channels between lanes.
     """
 
     block: int = 0  # channels in a block; 0 for the lanes of the target's vectors
-    mask: bool = False  # whether lanes that hold no channel are kept at zero, whatever the data are
+    mask: bool = False  # keep lanes that hold no channel at zero, whatever the data
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
         operations = [o.operation for o in main.regions[0].blocks[0].operations]
-        forms: dict[ir.Value, Form] = {}
+        found: dict[ir.Value, BlockedValue] = {}
         made: set[ir.Value] = set()
         for operation, read_by in zip(operations, readers(operations), strict=True):
             rule = rule_of(operation) or (elementwise if is_elementwise(operation.opview) else None)
@@ -54,29 +53,29 @@ class BlockChannels(Pass):
                 continue
             dtype = type_of(operation.results[0]).dtype
             block = self.block or state.machine.lanes(8 * to_numpy(dtype).itemsize)
-            layout = Layout(state, block, self.mask, forms, read_by)
+            layout = Layout(state, block, self.mask, found, read_by)
             with ir.InsertionPoint(operation), operation.location:
-                form = rule(operation.opview, layout)
-                if isinstance(form, NoMatch):
-                    state.decline(self.name, operation, form)
+                blocked = rule(operation.opview, layout)
+                if isinstance(blocked, NoMatch):
+                    state.decline(self.name, operation, blocked)
                     continue
-                if not isinstance(form, Form):
-                    raise PassError(f"the layout rule of '{operation.name}' must give a Form or NoMatch, got {type(form).__name__}")
-                state.did(self.name, operation, _told(form, moves_nothing=form.value in made))
-                if form.value in made:  # nothing is computed: who wants the plain form does what was there
-                    forms[operation.results[0]] = form
+                if not isinstance(blocked, BlockedValue):
+                    raise PassError(f"the layout rule of '{operation.name}' must give a BlockedValue or NoMatch, got {type(blocked).__name__}")
+                state.did(self.name, operation, _told(blocked, moves_nothing=blocked.value in made))
+                if blocked.value in made:  # nothing is computed: what reads the plain value keeps reading the op that was there
+                    found[operation.results[0]] = blocked
                     continue
-                made.add(form.value)
-                plain = layout.unpack(form)
-            forms[plain] = form
+                made.add(blocked.value)
+                plain = layout.unpack(blocked)
+            found[plain] = blocked
             operation.results[0].replace_all_uses_with(plain)
             operation.erase()
             state.count(self.name)
 
 
-def _told(form: Form, *, moves_nothing: bool) -> str:
-    """What became of an op, for who asks."""
-    blocks, lanes = form.slots.shape
-    filling = int((form.slots == FILLING).sum())
-    what = "moves no data: its channels are found in other lanes" if moves_nothing else f"computed on {blocks} blocks of {lanes} channels"
+def _told(blocked: BlockedValue, *, moves_nothing: bool) -> str:
+    """What became of an op, for `--explain`."""
+    blocks, width = blocked.lanes.shape
+    filling = int((blocked.lanes == FILLING).sum())
+    what = "moves no data: its channels are found in other lanes" if moves_nothing else f"computed on {blocks} blocks of {width} channels"
     return what + (f", {filling} of these lanes filling" if filling else "")

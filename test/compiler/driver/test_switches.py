@@ -1,4 +1,4 @@
-"""Techniques that can be switched off: what the pipelines become, and that the code stays right."""
+"""Passes that can be switched off: what the pipelines become, and that the code stays right."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ def array(*shape: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def network():
-    """Convolution, batch normalisation, ReLU, a sum: something for each technique."""
+    """Convolution, batch normalisation, ReLU, a sum: something for each switch."""
     weights = {"w": array(6, 3, 3, 3), "s": array(6), "b": array(6), "m": array(6), "v": np.abs(array(6)) + 0.5, "y": array(1, 6, 7, 5)}
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]),
@@ -57,8 +57,8 @@ def test_folding_and_fusion_are_off(network):
 def test_what_can_be_switched_off_and_what_strict_code_does_without():
     assert SWITCHES == {
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
-        "use-products": "use-products", "block-channels": "block-channels", "unmasked-lanes": "block-channels",
-        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "use-panels": "use-panels", "narrow-products": "narrow-products",
+        "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
+        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "pack-matmul": "pack-matmul", "narrow-products": "narrow-products",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "fuse-loops": "fuse-loops", "collapse-dimensions": "collapse-dimensions",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
@@ -74,7 +74,7 @@ def test_without_leaves_passes_out_and_changes_options(monkeypatch):
     class One(Pass):
         pass
 
-    @register_pass("two", level="graph", techniques={"fast": "speed=0", "small": "size={1 2}"})
+    @register_pass("two", level="graph", switches={"fast": "speed=0", "small": "size={1 2}"})
     @dataclass
     class Two(Pass):
         speed: int = 9

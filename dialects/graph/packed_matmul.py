@@ -1,4 +1,4 @@
-"""Matrix products whose right-hand side is stored in panels: strips of neighbouring columns, each contiguous in memory."""
+"""Packed matmul: a product whose right-hand side is stored in panels, strips of neighbouring columns that are contiguous in memory."""
 
 from collections.abc import Iterator
 
@@ -9,13 +9,13 @@ from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
 from stepwell.dialects.graph.numerics import contract, narrow, wide
 
-ROWS_AT_ONCE = 1024  # so that a matrix that was transposed is copied in pieces that a cache holds
+ROWS_AT_ONCE = 1024  # copied at a time, so that the pieces of a transposed matrix fit a cache
 
 
 def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    """The panels (K, width) of a matrix (K, N), N / width of them, with columns of zeros added up to a multiple of the width.
+    """The N / width panels (K, width) of a matrix (K, N); columns of zeros fill up the last one.
 
-    The form in which matrix products have packed their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
+    This is how matrix products pack their operands since Goto and van de Geijn, "Anatomy of High-Performance Matrix
     Multiplication", ACM TOMS 34(3), 2008: the innermost loops walk each panel from its first byte to its last.
     """
     rows, columns = matrix.shape
@@ -28,8 +28,8 @@ def in_panels(matrix: np.ndarray, width: int) -> Iterator[np.ndarray]:
         yield panel
 
 
-class PanelMatmulOp(GraphOp, name="panel_matmul", traits=[Pure]):
-    """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), to (…, M, N / b, b): a row's columns stay in order."""
+class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
+    """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), giving (…, M, N / b, b): columns stay in order."""
 
     fusion = Fusion.COMPLEX
 

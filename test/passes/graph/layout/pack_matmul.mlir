@@ -1,8 +1,8 @@
-// RUN: stepwell-opt %s --pass-pipeline='use-panels,canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='pack-matmul,canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s
 
 // Several rows share what they load of a panel of two registers; what follows stays in panels, and a residual is only seen in them.
 // CHECK-LABEL: func.func @main
-// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %{{[0-9]+}}) : (tensor<12x20xf32>, tensor<2x20x16xf32>) -> tensor<12x2x16xf32>
+// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %{{[0-9]+}}) : (tensor<12x20xf32>, tensor<2x20x16xf32>) -> tensor<12x2x16xf32>
 // CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<12x2x16xf32>, tensor<2x16xf32>) -> tensor<12x2x16xf32>
 // CHECK: %[[R:[0-9]+]] = "graph.reshape"(%arg1) {{.*}} -> tensor<12x2x16xf32>
 // CHECK: %[[S:[0-9]+]] = "graph.add"(%[[B]], %[[R]])
@@ -21,7 +21,7 @@ func.func @main(%x: tensor<12x20xf32>, %residual: tensor<12x32xf32>) -> tensor<1
 
 // One row takes wider panels, but not so wide that most of the last one is filled up. What fills it is cut off at the end.
 // CHECK-LABEL: func.func @main
-// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %{{[0-9]+}}) : (tensor<1x20xf32>, tensor<5x20x16xf32>) -> tensor<1x5x16xf32>
+// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %{{[0-9]+}}) : (tensor<1x20xf32>, tensor<5x20x16xf32>) -> tensor<1x5x16xf32>
 // CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<1x5x16xf32>, tensor<5x16xf32>) -> tensor<1x5x16xf32>
 // CHECK: %[[F:[0-9]+]] = "graph.reshape"(%[[B]]) {{.*}} -> tensor<1x80xf32>
 // CHECK: "graph.slice"(%[[F]]) {sizes = array<i64: 1, 70>{{.*}} -> tensor<1x70xf32>
@@ -52,7 +52,7 @@ func.func @main(%x: tensor<4x20xf32>, %y: tensor<20x64xf32>, %z: tensor<2x4x20xf
 // -----
 
 // CHECK-LABEL: func.func @main
-// CHECK: "graph.panel_matmul"{{.*}} -> tensor<1x16x64xf32>
+// CHECK: "graph.packed_matmul"{{.*}} -> tensor<1x16x64xf32>
 func.func @main(%x: tensor<1x20xf32>) -> tensor<1x1000xf32> {
   %w = "graph.constant"() {value = dense<0.25> : tensor<20x1000xf32>} : () -> tensor<20x1000xf32>
   %0 = "graph.matmul"(%x, %w) : (tensor<1x20xf32>, tensor<20x1000xf32>) -> tensor<1x1000xf32>
@@ -61,12 +61,12 @@ func.func @main(%x: tensor<1x20xf32>) -> tensor<1x1000xf32> {
 
 // -----
 
-// A large matrix that is not known is brought into panels, filled up with zeros, where enough rows go by it.
+// A large matrix that is not a constant is packed at run time, filled up with zeros, if enough rows are multiplied by it.
 // CHECK-LABEL: func.func @main
 // CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg1) {{.*}}high = array<i64: 0, 8>{{.*}} -> tensor<700x1008xf32>
 // CHECK: %[[A:[0-9]+]] = "graph.reshape"(%[[P]]) {{.*}} -> tensor<700x63x16xf32>
 // CHECK: %[[T:[0-9]+]] = "graph.transpose"(%[[A]]) {perm = array<i64: 1, 0, 2>} {{.*}} -> tensor<63x700x16xf32>
-// CHECK: %[[M:[0-9]+]] = "graph.panel_matmul"(%arg0, %[[T]])
+// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %[[T]])
 // CHECK: "graph.slice"({{.*}} -> tensor<16x1000xf32>
 // CHECK: "graph.matmul"(%arg2, %arg1)
 func.func @main(%x: tensor<16x700xf32>, %y: tensor<700x1000xf32>, %few: tensor<15x700xf32>) -> (tensor<16x1000xf32>, tensor<15x1000xf32>) {

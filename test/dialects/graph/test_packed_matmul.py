@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph import PanelMatmulOp
-from stepwell.dialects.graph.panels import in_panels
+from stepwell.dialects.graph import PackedMatmulOp
+from stepwell.dialects.graph.packed_matmul import in_panels
 from stepwell.dialects.support.errors import InferenceError
 
 RNG = np.random.default_rng(12)
@@ -21,16 +21,16 @@ def test_panels_hold_neighbouring_columns_and_end_with_zeros():
 
 def test_product():
     x, matrix = RNG.standard_normal((2, 3, 5)), RNG.standard_normal((5, 8))
-    got = PanelMatmulOp.reference(x, np.stack(list(in_panels(matrix, 4))))
+    got = PackedMatmulOp.reference(x, np.stack(list(in_panels(matrix, 4))))
     np.testing.assert_allclose(got.reshape(2, 3, 8), x @ matrix, rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(("x", "w"), [((5,), (2, 5, 4)), ((3, 5), (5, 8)), ((3, 6), (2, 5, 4))])
 def test_shapes_that_do_not_fit(x, w):
     with pytest.raises(InferenceError):
-        PanelMatmulOp.infer(TensorType("f32", x), TensorType("f32", w))
+        PackedMatmulOp.infer(TensorType("f32", x), TensorType("f32", w))
 
 
 def test_operands_of_two_types_do_not_fit():
     with pytest.raises(InferenceError, match="element type"):
-        PanelMatmulOp.infer(TensorType("f32", (3, 4)), TensorType("f64", (2, 4, 8)))
+        PackedMatmulOp.infer(TensorType("f32", (3, 4)), TensorType("f64", (2, 4, 8)))

@@ -1,0 +1,124 @@
+"""Fused loops of a kernel: which stages are computed in the same ones, and the buffers that shrink to a slice because of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import Slice
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.packing import aligned
+from stepwell.passes.linalg.stages import Stage
+from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.views import RESHAPES, origin
+
+Path = tuple[tuple[str, int], ...]  # the fused loops around a stage, outermost first: name, and number of the run of neighbours in it
+
+
+def paths(stages: Sequence[Stage]) -> list[Path]:
+    """The path of each stage. Raises PassError where neighbours name one loop but disagree on its rounds or chunks."""
+    out: list[Path] = []
+    count = 0
+    for i, stage in enumerate(stages):
+        path: list[tuple[str, int]] = []
+        for level, loop in enumerate(stage.root.fused):
+            same = i > 0 and len(out[-1]) > level and len(path) == level and list(out[-1][:level]) == path and out[-1][level][0] == loop.loop
+            if same:
+                before = stages[i - 1].root
+                if rounds(before, level) != rounds(stage.root, level) or before.fused[level].chunks != loop.chunks:
+                    raise PassError(
+                        f"'{stage.root.operation.name}' at {stage.root.operation.location} cannot be fused in loop '{loop.loop}' with the op "
+                        f"before it: they take {rounds(stage.root, level)} and {rounds(before, level)} rounds, in {loop.chunks} and "
+                        f"{before.fused[level].chunks} chunks"
+                    )
+                path.append(out[-1][level])
+            else:
+                count += 1
+                path.append((loop.loop, count))
+        out.append(tuple(path))
+    return out
+
+
+def rounds(op: Structured, level: int) -> int:
+    """The number of rounds of the fused loop of `op` at that level."""
+    loop = op.fused[level]
+    return op.extents[loop.dim] // loop.step
+
+
+@dataclass
+class BufferAccess:
+    """A stage's access to some view of a buffer."""
+
+    index: int  # of the stage
+    member: Structured  # the op of the stage that accesses it
+    access: Access
+    writes: bool
+
+
+class FusedLoops:
+    """The fused loops of a kernel's stages, and the buffers that they let shrink."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages, self.paths = stages, paths(stages)
+        self.accesses: dict[ir.Value, list[BufferAccess]] = {}  # by buffer
+        for i, stage in enumerate(stages):
+            for member in stage.members:
+                for access in member.accesses:
+                    if access.is_shaped:
+                        self.accesses.setdefault(origin(access.value, RESHAPES), []).append(BufferAccess(i, member, access, access in member.outputs))
+        for accesses in self.accesses.values():
+            self._check(accesses)
+
+    def common(self, accesses: Sequence[BufferAccess]) -> int:
+        """How many loops, from the outermost on, the stages of all these accesses have in common."""
+        own = [self.paths[access.index] for access in accesses]
+        count = 0
+        while all(len(path) > count and path[count] == own[0][count] for path in own):
+            count += 1
+        return count
+
+    def _aligned_loops(self, accesses: Sequence[BufferAccess]) -> int:
+        """How many of the common loops walk the buffer in step: in each round, every access touches the same elements."""
+        for level in range(self.common(accesses)):
+            walks = {self._walk(access, level) for access in accesses}
+            if len(walks) != 1 or None in walks:
+                return level
+        return self.common(accesses)
+
+    def _walk(self, access: BufferAccess, level: int) -> tuple[int, int] | None:
+        """How a fused loop moves through a buffer: in how many places at once, and over how many neighbouring elements in a round.
+
+        The rows of an image and the same positions seen as one dimension compare equal. None if the loop is no dimension of the buffer.
+        """
+        stage = self.stages[access.index]
+        loop = stage.root.fused[level]
+        found = stage.walk(access.member, access.access, loop.dim)
+        return None if found is None else (found.at_once, loop.step * found.stretch)
+
+    def _check(self, accesses: Sequence[BufferAccess]) -> None:
+        """Raise PassError if, in a fused loop, a stage would read what another one writes in a different round. All are of one buffer."""
+        for write in accesses:
+            for other in accesses:
+                if write.writes and other.index != write.index and self._aligned_loops([write, other]) < self.common([write, other]):
+                    op = self.stages[other.index].root.operation
+                    names = [name for name, _ in self.paths[other.index]]
+                    raise PassError(f"'{op.name}' at {op.location} cannot be fused in the loops {names}: it reads what other rounds make")
+
+    def slice_of(self, buffer: ir.Value, size: int) -> Slice | None:
+        """What must be kept of a buffer of `size` bytes that the kernel allocates; None for all of it."""
+        accesses = self.accesses.get(buffer, [])
+        loops = self._aligned_loops(accesses) if accesses else 0
+        if not loops:
+            return None
+        first = accesses[0]
+        for level in range(loops):
+            size //= rounds(self.stages[first.index].root, level)
+        return Slice(loops, self.paths[first.index][0][1], self.stages[first.index].root.fused[0].chunks, aligned(size))
+
+    def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
+        """The ops from whose first to whose last the buffer holds data: all in the fused loops of its users that it does not shrink in."""
+        loops = kept.loops if kept else 0
+        users = {access.index for access in self.accesses.get(buffer, [])}
+        rounds_of = {self.paths[i][: loops + 1] for i in users if len(self.paths[i]) > loops}
+        indices = {i for i, path in enumerate(self.paths) if path[: loops + 1] in rounds_of} | users
+        return [member.operation for i in indices for member in self.stages[i].members]
