@@ -34,7 +34,7 @@ class CompileFields(TypedDict, total=False):
     libm: bool
     strict: bool
     schedule: "ScheduleSource | None"
-    limits: Limits
+    limits: Limits | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +91,7 @@ class CompileOptions:
                 raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
         if options is not None and not isinstance(options, CompileOptions):
             raise wrong("options", "a stepwell.CompileOptions", options)
+        given = {name: value for name, value in given.items() if name != "limits" or value is not None}  # None stands for the default ones
         return CompileOptions(**given) if options is None else replace(options, **given) if given else options
 
     def key(self) -> str:

@@ -7,6 +7,7 @@ from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_laun
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import IRError
+from stepwell.driver.arguments import wrong
 from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.framework.rewriting import find_function
 
@@ -62,6 +63,8 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
 
     Raises IRError if a launch reads bytes of the workspace or of an output that no launch wrote, or that another one overwrote.
     """
+    if not isinstance(getattr(module, "operation", None), ir.Operation):
+        raise wrong("module", "a module at level affine", module)
     main = find_function(module, "main")
     arguments = ValueInfo.arguments(main)
     sizes = [value.byte_count for value in arguments[-2:] if value.byte_count is not None]

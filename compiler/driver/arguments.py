@@ -126,6 +126,11 @@ def _flag(name: str, value: Any) -> None:
         raise wrong(name, "True or False", value)
 
 
+def _tolerance(name: str, value: Any) -> None:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)) or not 0 <= value < float("inf"):
+        raise wrong(name, "a number from 0", value)
+
+
 def _callable(name: str, value: Any) -> None:
     if not callable(value):
         raise wrong(name, "a function of a level and seconds", value)
@@ -160,6 +165,7 @@ def _limits(name: str, value: Any) -> None:
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "source": _source,
     "threads": lambda name, value: thread_count(value),
+    "tolerance": _tolerance,
     "target": _target,
     "backend": lambda name, value: check_backend(value),
     "shapes": check_shapes,

@@ -75,10 +75,12 @@ print(json.dumps([m.__file__ for name, m in sys.modules.items() if name.partitio
 """
 EDITED = """
 import sys
+import time
 import stepwell
 from stepwell.driver.plugins import load_file
 
 load_file(sys.argv[2])
+time.sleep(0.1)
 with open({file!r}, "r+") as file:
     text = file.read()
     file.seek(0)

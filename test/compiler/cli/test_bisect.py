@@ -113,7 +113,7 @@ lower_to_affine._Lowering._loop = wrong
 MEMORY = SPOILT.format(module="stepwell.passes.bufferize.buffers", function="pack", expression="([0] * len(plain(*given)[0]), plain(*given)[1])")
 
 NOTES = {
-    "loops that ops share": "with loops that its ops do not share the kernel is right",
+    "loops that ops share": "without fused loops the kernel is right",
     "a lowering to loops": "with plain loops in the place of its schedules the kernel is right",
     "a pass behind that": "without this pass the kernel is right",
     "buffers that live at once": "the kernel is right by itself, and wrong where the model calls it",
