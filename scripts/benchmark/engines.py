@@ -158,7 +158,7 @@ _LOADERS: dict[str, Callable[[Job], Engine]] = {"stepwell": _Stepwell, "onnxrunt
 
 
 def _import_stepwell() -> str:
-    importlib.import_module("stepwell.driver.compilation")  # what is needed to load a model from the cache; the rest on demand
+    _ = importlib.import_module("stepwell").compile  # loads what is needed to load a model from the cache, in whatever checkout; the rest on demand
     try:
         return importlib.metadata.version("stepwell")
     except importlib.metadata.PackageNotFoundError:
