@@ -64,6 +64,8 @@ class CompileOptions:
     """What the model may cost before it runs, and the memory of a run (docs/reference/limits.md)."""
 
     def __post_init__(self) -> None:
+        if self.limits is None:  # the default ones
+            object.__setattr__(self, "limits", Limits())
         for entry in fields(self):
             value = getattr(self, entry.name)
             if value is not None or entry.default is not None:
@@ -91,7 +93,6 @@ class CompileOptions:
                 raise TypeError(f"{function}() got an unexpected keyword argument '{name}'")
         if options is not None and not isinstance(options, CompileOptions):
             raise wrong("options", "a stepwell.CompileOptions", options)
-        given = {name: value for name, value in given.items() if name != "limits" or value is not None}  # None stands for the default ones
         return CompileOptions(**given) if options is None else replace(options, **given) if given else options
 
     def key(self) -> str:

@@ -93,15 +93,14 @@ class _Points(Instrumentation):
     def __init__(self, lowered: Lowered) -> None:
         self.modules: list[Any] = [lowered.module.operation.clone()]
         self.places: list[Place] = []
-        self._steps = {stage.name: [step.name for step in stage.steps] for stage in lowered.pipeline.stages}
+        self._stages = {stage.name: stage for stage in lowered.pipeline.stages}
         self._done: dict[str, int] = {}
 
     def after(self, step: Step, module: ir.Module, level: str | None, seconds: float) -> None:
         stage = str(level)
-        names, index = self._steps[stage], self._done.get(stage, 0)
+        index = self._done.get(stage, 0)
         self._done[stage] = index + 1
-        number = f"#{names[: index + 1].count(step.name)}" if names.count(step.name) > 1 else ""
-        self.places.append(Place(stage, step.name + number))
+        self.places.append(Place(stage, self._stages[stage].numbered(index)))
         self.modules.append(module.operation.clone())
 
 

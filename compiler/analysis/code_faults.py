@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.analysis.interpretation import interpret_module
+from stepwell.analysis.isolation import isolated
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
 from stepwell.analysis.matching import Entry, Values
 from stepwell.analysis.replay import Replay
@@ -20,10 +21,11 @@ from stepwell.driver.build import build
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import descend, read_ir
 from stepwell.driver.pipeline import Pipeline, Stage
+from stepwell.options import CompileOptions
 from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.framework.pipeline import Element, Step
 from stepwell.passes.framework.registry import find_pass
-from stepwell.passes.framework.rewriting import find_function, ops_below
+from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.framework.runner import PassRunner
 
 Arrays = Mapping[str, np.ndarray]
@@ -53,7 +55,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
     """
     values = Values()
     expected = interpret_module(lowered.module, lowered, inputs, values)
-    texts = {callee(e.op): _alone(lowered, e) for e in values.entries if e.op.name == "func.call"}
+    text = lowered.text()
     meant = [entry for entry in values.entries if entry.op.name == "func.call"]
     names = [callee(entry.op) for entry in meant]
     descend(lowered, LLVMOnCPU.levels[0])
@@ -72,7 +74,7 @@ def bisect_code(lowered: Lowered, inputs: Arrays, *, threads: int | None = None,
         replay.run(place, place + 1)
         results = _compared(replay, launch.destinations, entry.results, "result", tolerance)
         if not all(check.ok for check in results):
-            return Fault(launch, results, *_blame(lowered, texts[launch.kernel], entry, tolerance))
+            return Fault(launch, results, *_blame(lowered, _alone(lowered, text, launch.kernel), entry, tolerance))
     outputs = compare(model.run(dict(inputs)), expected, tolerance)
     if all(check.ok for check in outputs):
         return None
@@ -89,20 +91,17 @@ def _compared(replay: Replay, operands: Sequence[Operand], arrays: Sequence[Any]
     return compare({name: _read(replay, *pair) for name, pair in pairs.items()}, {name: array for name, (_, array) in pairs.items()}, tolerance)
 
 
-def _alone(lowered: Lowered, entry: Entry) -> str:
-    """A module at the last level that has a meaning, whose @main calls the kernel of a call once."""
-    main = find_function(lowered.module.operation, callee(entry.op))
-    results = [r.type for r in entry.op.results]
-    inputs = [v.type for v in entry.op.operands][: len(entry.op.operands) - len(results)]
-    lines = [f"%e{i} = tensor.empty() : {kind}" for i, kind in enumerate(results)]
-    operands = [*(f"%a{i}" for i in range(len(inputs))), *(f"%e{i}" for i in range(len(results)))]
-    taken = ", ".join([*(f"%a{i}: {kind}" for i, kind in enumerate(inputs)), "%weights: memref<?xi8>"])
-    given, gives = ", ".join(f"%r#{i}" for i in range(len(results))), ", ".join(map(str, results))
-    types = ", ".join(map(str, [*inputs, *results]))
-    lines.append(f"%r:{len(results)} = call @{callee(entry.op)}({', '.join(operands)}) : ({types}) -> ({gives})")
-    lines.append(f"return {given} : {gives}")
-    kernel = main.operation.get_asm(use_local_scope=True, enable_debug_info=True)
-    return f"func.func @main({taken}) -> ({gives}) {{\n" + "\n".join(lines) + f"\n}}\n{kernel}\n"
+def _alone(lowered: Lowered, text: str, kernel: str) -> str:
+    """A module whose @main launches one kernel, from the text of the model at the last level that can be interpreted."""
+    copy = read_ir(text, MEANT[-1], lowered.weights, options=_by_itself(lowered))
+    with copy.module.context, copy.module.operation.location:
+        isolated(copy.module, kernel)
+    return copy.text()
+
+
+def _by_itself(lowered: Lowered) -> CompileOptions:
+    """The options for IR that is compiled in another way than the model was."""
+    return replace(lowered.options, shapes=None, schedule=None, pipeline=None, disable=())
 
 
 def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -> tuple[str, str, str]:
@@ -116,7 +115,7 @@ def _blame(lowered: Lowered, text: str, entry: Entry, tolerance: float | None) -
         return *_place(lowered, BUFFERS), "the kernel is right by itself, and wrong where the model calls it"
     for stage, index, pipeline in _without_one(lowered.pipeline, stages):
         if _is_right(lowered, text, entry, pipeline, tolerance):
-            return stage.name, _numbered(stage, index), "without this pass the kernel is right"
+            return stage.name, stage.numbered(index), "without this pass the kernel is right"
     loops = next(((s, i) for s in stages.values() for i, step in enumerate(s.steps) if step.name == LOOPS), None)
     if loops is not None:
         stage, index = loops
@@ -156,7 +155,7 @@ def _is_right(
     Attributes `without` which it is to be are taken from its ops, then the passes `first` are run.
     """
     try:
-        alone = read_ir(text, MEANT[-1], WeightTable(), options=replace(lowered.options, shapes=None, schedule=None, pipeline=None, disable=()))
+        alone = read_ir(text, MEANT[-1], WeightTable(), options=_by_itself(lowered))
         alone.pipeline = pipeline
         for op in ops_below(alone.module.operation):
             for name in without:
@@ -178,10 +177,3 @@ def _place(lowered: Lowered, name: str) -> tuple[str, str]:
     """The stage of a pass, and its name."""
     found = next((stage.name for stage in lowered.pipeline.stages for step in stage.steps if step.name == name), LLVMOnCPU.levels[0])
     return found, name
-
-
-def _numbered(stage: Stage, index: int) -> str:
-    """The name of a step, with its number where it comes several times in the stage."""
-    name = stage.steps[index].name
-    names = [step.name for step in stage.steps]
-    return f"{name}#{names[: index + 1].count(name)}" if names.count(name) > 1 else name

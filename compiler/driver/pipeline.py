@@ -42,6 +42,12 @@ class Stage:
         """The steps that run on each function separately."""
         return () if self.cut is None else self.steps[self.cut :]
 
+    def numbered(self, index: int) -> str:
+        """The name of a step, with its number, counted from 1, where it comes several times in the stage."""
+        names = [step.name for step in self.steps]
+        number = f"#{names[: index + 1].count(names[index])}" if names.count(names[index]) > 1 else ""
+        return names[index] + number
+
     @cached_property
     def text(self) -> str:
         """The passes in MLIR's pipeline syntax, without the cut."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import lcm
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
@@ -58,11 +59,7 @@ class Axis:
     @property
     def unit(self) -> int:
         """The smallest number of the leader's iterations that corresponds to whole iterations of every stage."""
-        unit = 1
-        for _, count in self.loops.values():
-            while (unit * count).denominator != 1:
-                unit += 1
-        return unit
+        return lcm(*(count.denominator for _, count in self.loops.values()))
 
     def of(self, stage: Stage, step: int) -> tuple[int, int]:
         """A stage's own loop, and how many of its iterations correspond to `step` of the leader's."""
