@@ -5,13 +5,14 @@ from itertools import pairwise
 from math import prod
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor
+from stepwell.dialects.core.mlir import ir, linalg, tensor
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.stages import stages_on_tensors
 from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.views import strides
 
 Groups = list[list[int]]  # dimensions that become one, in order
 
@@ -24,7 +25,7 @@ class CollapseDimensions(Pass):
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
     All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
-    images gets rows of 49, an element-wise op a single loop. Stages that write into a slice are left alone: it is not contiguous.
+    images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -43,9 +44,6 @@ class CollapseDimensions(Pass):
 
 def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
     """For each member, its dimensions grouped; NoMatch if nothing can be merged."""
-    origin = defining_op(members[0].outputs[0].value)
-    if origin is not None and origin.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "arith.constant"):
-        return NoMatch(f"it writes into what '{origin.name}' gives, which need not be contiguous")
     rank = len(members[0].outputs[0].map.results)
     joined = [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
     result = []
@@ -88,11 +86,16 @@ def _pair_merges(op: Structured, dim: int) -> bool:
 
 
 def _walks_together(access: Access, dim: int) -> bool:
+    """Whether an operand's elements for loops `dim` and `dim + 1` lie side by side in two dimensions, and these in memory."""
     involved = [r for r in access.map.results if any(_mentions(r, d) for d in (dim, dim + 1))]
     if not involved:
         return True
     positions = [_dim(r) for r in access.map.results]
-    return len(involved) == 2 and dim in positions and positions.index(dim) + 1 < len(positions) and positions[positions.index(dim) + 1] == dim + 1
+    if len(involved) != 2 or (dim, dim + 1) not in pairwise(positions):
+        return False
+    outer = positions.index(dim)
+    apart = strides(access.value)
+    return apart[outer] == apart[outer + 1] * access.shape[outer + 1]
 
 
 def _mentions(expr: Any, dim: int) -> bool:

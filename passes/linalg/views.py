@@ -1,5 +1,7 @@
 """Views of memrefs and of tensors, seen through."""
 
+from itertools import accumulate
+
 from stepwell.dialects.core.mlir import defining_op, ir
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
@@ -15,3 +17,46 @@ def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
         value = op.operands[0]
         op = defining_op(value)
     return value
+
+
+def strides(value: ir.Value) -> list[int]:
+    """How far apart in memory the neighbours of each dimension of a tensor of static shape lie, in elements, once it is a buffer.
+
+    Its buffer is what the chain of views and destinations that it comes from starts with, which is row-major.
+    """
+    op = defining_op(value)
+    shape = list(ir.ShapedType(value.type).shape)
+    if op is not None and op.name.startswith("linalg."):
+        return strides(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number])
+    if op is not None and op.name == "tensor.insert_slice":
+        return strides(op.operands[1])
+    if op is None or op.name not in TENSOR_VIEWS:
+        return row_major(shape)
+    source = strides(op.operands[0])
+    if op.name == "tensor.extract_slice":
+        taken = list(op.attributes["static_strides"])
+        kept = sorted(set(range(len(source))) - dropped(list(op.attributes["static_sizes"]), shape))
+        return [source[i] * taken[i] for i in kept]
+    if op.name == "tensor.cast":
+        return source
+    groups = [[int(i) for i in group] for group in op.attributes["reassociation"]]
+    if op.name == "tensor.collapse_shape":
+        sizes = list(ir.ShapedType(op.operands[0].type).shape)
+        return [next((source[i] for i in reversed(group) if sizes[i] > 1), 1) for group in groups]
+    return [source[i] * step for i, group in enumerate(groups) for step in row_major([shape[d] for d in group])]
+
+
+def row_major(shape: list[int]) -> list[int]:
+    """The strides of a contiguous row-major array."""
+    return list(accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1]
+
+
+def dropped(sizes: list[int], shape: list[int]) -> set[int]:
+    """The dimensions of size 1 that a slice of these sizes leaves out where its result has this shape."""
+    out, at = set(), 0
+    for i, size in enumerate(sizes):
+        if at < len(shape) and shape[at] == size:
+            at += 1
+        else:
+            out.add(i)
+    return out

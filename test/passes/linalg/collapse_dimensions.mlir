@@ -77,3 +77,21 @@ func.func private @fused(%x: tensor<1x3x8x7xf32>, %out: tensor<1x3x8x7xf32>) -> 
   } -> tensor<1x3x8x7xf32>
   return %1 : tensor<1x3x8x7xf32>
 }
+
+// -----
+
+// In a slice, rows and columns do not lie side by side; seen through a view, rows in two dimensions do.
+// CHECK-LABEL: func.func private @slice
+// CHECK: linalg.generic {{.*}} outs(%{{.*}} : tensor<24x4xf32>)
+#id = affine_map<(f, g, h, w) -> (f, g, h, w)>
+func.func private @slice(%x: tensor<3x2x4x4xf32>, %whole: tensor<3x8x5xf32>) -> tensor<3x2x4x4xf32> {
+  %part = tensor.extract_slice %whole[0, 0, 1] [3, 8, 4] [1, 1, 1] : tensor<3x8x5xf32> to tensor<3x8x4xf32>
+  %out = tensor.expand_shape %part [[0], [1, 2], [3]] output_shape [3, 2, 4, 4] : tensor<3x8x4xf32> into tensor<3x2x4x4xf32>
+  %1 = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%x : tensor<3x2x4x4xf32>) outs(%out : tensor<3x2x4x4xf32>) {
+  ^bb0(%i: f32, %acc: f32):
+    %s = math.absf %i : f32
+    linalg.yield %s : f32
+  } -> tensor<3x2x4x4xf32>
+  return %1 : tensor<3x2x4x4xf32>
+}
