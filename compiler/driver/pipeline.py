@@ -133,6 +133,14 @@ class Pipeline:
         text, name = pipeline_text(given)
         return Pipeline.parse(text, base=Pipeline.default(target, backend), name=name)
 
+    @staticmethod
+    @checked
+    def load(path: "str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
+        """The pipeline in a file, as `save` writes it; stages that it does not name are the default ones. Raises PipelineError and InputError."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"path: expected the path of a file, got {shown(path)}")
+        return Pipeline.of(Path(path), target, backend)
+
     @cached_property
     def text(self) -> str:
         """The pipeline in one line: the same for the same passes."""

@@ -1,13 +1,16 @@
 """Element-wise comparisons, boolean and bitwise logic, selection and conversion between element types."""
 
+import math
+
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
+from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
+from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -161,6 +164,10 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
     def reference(cond: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(cond, a, b)
 
+    def value_range(self, cond: Range, a: Range, b: Range) -> Range:
+        """That of both choices."""
+        return union([a, b])
+
 
 class CastOp(Unary, name="cast"):
     """`x` converted to the element type `to`: rounded to nearest even between floats, truncated to integers, compared with 0 to i1.
@@ -187,6 +194,13 @@ class CastOp(Unary, name="cast"):
         if saturate and is_floating(x.dtype):
             return saturated(wide(x), dtype)
         return wide(x).astype(dtype)
+
+    def value_range(self, x: Range) -> Range:
+        """Truncated towards zero for integers; floats of every type hold integers up to 256."""
+        low, high = x
+        if is_float(self.result_types()[0].dtype):
+            return x if max(abs(low), abs(high)) <= 256 else ANY
+        return (math.trunc(low), math.trunc(high)) if math.isfinite(low) and math.isfinite(high) else ANY
 
 
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -80,6 +80,7 @@ def test_the_default_pipeline_can_be_written_and_read(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
     DEFAULT.save(file)
     assert Pipeline.of(file) == DEFAULT
+    assert Pipeline.load(file) == Pipeline.load(str(file)) == DEFAULT
     assert Pipeline.of(DEFAULT.text) == DEFAULT
     assert Pipeline.parse("// all of it\n" + file.read_text()).stage("llvm").cut == DEFAULT.stage("llvm").cut == 1
 
