@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Artifact:
     kernels: int
     checks: Sequence[IndexCheck] = ()
     backend: str = DEFAULT
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """As in `Code`."""
 
 
 @dataclass
@@ -73,6 +75,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
             "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
+            "lines": made.lines,
         }  # fmt: skip
     if files and folder is not None:
         # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
@@ -109,7 +112,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
-        code["backend"],
+        code["backend"], code["lines"],
     )  # fmt: skip
 
 

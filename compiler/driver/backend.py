@@ -25,6 +25,8 @@ class Code:
     """Number of distinct kernels."""
     keys: dict[str, str] = field(default_factory=dict)
     """Where the cache has some of the objects already, because the backend looked for them there by itself; it gets the others."""
+    lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each object that numbers ONNX nodes by itself, the indices of its nodes in the model, for listings."""
 
 
 class Backend:

@@ -94,7 +94,7 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         backend=lowered.options.backend,
     )  # fmt: skip
     code = backend.generate(lowered, store, at_the_last_level)
-    artifact.objects, artifact.kernels = code.objects, code.kernels
+    artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys
     if store is not None and isinstance(artifact.weights, Kept):  # else it is a model that nobody will look for
         artifact.weights_key = artifact.weights.key
