@@ -147,7 +147,7 @@ class _Narrowing:
         array = stored(value, self.state.weights)
         if array is not None:
             least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        elif value in self.known and all(is_integer_product(user.opview) for user in users(value)):
+        elif value in self.known and all(is_integer_product(user.opview) or self.reads_for_a_product(user) for user in users(value)):
             least, most = self.known[value]
         else:
             return
@@ -155,6 +155,10 @@ class _Narrowing:
             limits = np.iinfo(to_numpy(dtype))
             if limits.min <= least <= most <= limits.max and limits.bits < np.iinfo(to_numpy(type_of(value).dtype)).bits:
                 yield dtype
+
+    def reads_for_a_product(self, user: ir.Operation) -> bool:
+        """Whether an op is one of those made here, which make a value narrow for a product that was rewritten before."""
+        return any(result == made for result in user.results for made in self.made.values())
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""
