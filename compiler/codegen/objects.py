@@ -6,9 +6,9 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
-from stepwell.cache.disk import digest_of
 from stepwell.dialects.core.locations import renumber_nodes, strip_node_names
 from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
 from stepwell.dialects.support.errors import CodegenError, PassError
@@ -117,11 +117,11 @@ def _closure(name: str, symbols: dict[str, ir.Operation]) -> list[str]:
 def _unit(part: ir.Module, name: str, pipeline: str, target: Target | None) -> Unit:
     if not pipeline:  # it has debug information, which names lines already
         bytecode = _bytecode(part)
-        return Unit(name, bytecode, digest=digest_of(bytecode))
+        return Unit(name, bytecode, digest=sha256(bytecode).digest())
     nodes = renumber_nodes(part.operation)
     bytecode = _bytecode(part)  # with the nodes' names, for error messages
     strip_node_names(part.operation)
-    return Unit(name, bytecode, pipeline, target, nodes, digest_of(_bytecode(part)))
+    return Unit(name, bytecode, pipeline, target, nodes, sha256(_bytecode(part)).digest())
 
 
 def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> ir.Module:
