@@ -7,8 +7,10 @@ from stepwell.importer.rules import (
     control,
     convolutions,
     elementwise,
+    features,
     indexing,
     layout,
+    linear_models,
     normalizations,
     opset6,
     pooling,
@@ -16,6 +18,7 @@ from stepwell.importer.rules import (
     resampling,
     sampling,
     signals,
+    trees,
 )
 
 __all__ = [
@@ -25,8 +28,10 @@ __all__ = [
     "control",
     "convolutions",
     "elementwise",
+    "features",
     "indexing",
     "layout",
+    "linear_models",
     "normalizations",
     "opset6",
     "pooling",
@@ -34,4 +39,5 @@ __all__ = [
     "resampling",
     "sampling",
     "signals",
+    "trees",
 ]
