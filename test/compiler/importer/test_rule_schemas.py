@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 from onnx import FunctionProto, NodeProto, defs, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.importer.functions import schema_function
@@ -76,6 +77,19 @@ def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
     used = {name.id for statement in tree.body for name in ast.walk(statement) if isinstance(name, ast.Name)}
     idle = [p for p in list(inspect.signature(rule.function).parameters)[1:] if p not in used]
     assert [p for p in idle if (rule.name, p) not in WITHOUT_EFFECT] == []
+
+
+MICROSOFT = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
+# What these rules do not take and so refuse: (operator, input or attribute) and why.
+REFUSED: dict[tuple[str, str], str] = {}
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.domain == "com.microsoft" and r.name in MICROSOFT], ids=lambda r: r.name)
+def test_a_rule_of_microsoft_takes_all_that_the_runtime_has(rule: Rule) -> None:
+    schema = MICROSOFT[rule.name]
+    without = {name for name in schema.attributes if name not in rule.attributes} | {i.name for i in schema.inputs[rule.positional :]}
+    assert without == {name for op, name in REFUSED if op == rule.name}
+    assert sorted(rule.attributes) == sorted(name for name in schema.attributes if (rule.name, name) not in REFUSED)
 
 
 def test_what_is_declared_is_there() -> None:
