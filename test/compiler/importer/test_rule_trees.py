@@ -296,3 +296,16 @@ def test_unknown_choices(attribute: str, value: str) -> None:
     x = samples(3)
     with pytest.raises(UnsupportedError, match=f"{attribute}='{value}' is not supported"):
         stepwell.compile(model_of(regressor(random_trees(14, 2, 3, 1, MODES), 1, **{attribute: value}), {"x": x}, {"y": x}))
+
+
+def test_trees_are_data() -> None:
+    """However many nodes there are, the IR has as many ops; rows run on threads where there is work for them, counted with the depth."""
+    x, want, counts = samples(600), {"y": np.zeros((1, 1), np.float32)}, []
+    for trees in (5, 20):
+        made = model_of(regressor(random_trees(15, trees, 6, 1, ["BRANCH_LEQ"]), 1), {"x": x}, want)
+        text = str(stepwell.lower(made, "affine", target="x86-64-v3").module)
+        counts.append(text.count("scf.for"))
+        assert ("affine.parallel" in text) == (600 * trees * 6 >= 1 << 15)
+    assert counts == [1, 1]
+    outputs = [stepwell.compile(made, threads=threads)(x)[0] for threads in (1, 2)]
+    np.testing.assert_array_equal(outputs[0], outputs[1])
