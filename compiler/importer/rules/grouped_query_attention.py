@@ -9,6 +9,7 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
+from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type
 from stepwell.importer.rules.slicing import split_axis
 
 
@@ -27,14 +28,21 @@ def group_query_attention(
     position_ids: Value | None = None,
     attention_bias: Value | None = None,
     head_sink: Value | None = None,
+    k_scale: Value | None = None,
+    v_scale: Value | None = None,
+    q_norm_weight: Value | None = None,
+    k_norm_weight: Value | None = None,
     *,
     causal: int = 1,
     do_rotary: int = 0,
+    k_norm_epsilon: float | None = None,
     k_quant_type: str = "NONE",
     kv_cache_bit_width: int = 0,
     kv_num_heads: int,
     local_window_size: int = -1,
     num_heads: int,
+    q_norm_epsilon: float | None = None,
+    qk_norm_epsilon: float = 1e-6,
     qk_output: int = 0,
     rotary_interleaved: int = 0,
     scale: float = 0.0,
@@ -48,7 +56,7 @@ def group_query_attention(
     `seqlens_k` counts for each sequence the tokens of the past and the new ones, less one. Without a past, all tokens are new, and sequences
     that are shorter are padded at the end: what comes out for their padding has no meaning, and so its length does not matter.
     """
-    refuse(kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
+    refuse(k_scale=k_scale, v_scale=v_scale, kv_cache_bit_width=kv_cache_bit_width, qk_output=qk_output, sliding_window_cache=sliding_window_cache)
     if (k_quant_type, v_quant_type) != ("NONE", "NONE"):
         raise UnsupportedError(f"k_quant_type={k_quant_type!r} and v_quant_type={v_quant_type!r} are not supported; supported: 'NONE'")
     if (past_key is None) != (past_value is None) or (key is None) != (value is None) or (cos_cache is None) != (sin_cache is None):
@@ -58,6 +66,11 @@ def group_query_attention(
     if causal not in (0, 1) or smooth_softmax not in (-1, 0, 1):
         raise ModelError(f"causal must be 0 or 1 and smooth_softmax -1, 0 or 1, got {causal} and {smooth_softmax}")
     q, k, v = new_heads(b, query, key, value, num_heads, kv_num_heads)
+    if (q_norm_weight is None) != (k_norm_weight is None):
+        raise ModelError("q_norm_weight and k_norm_weight must be given together")
+    if q_norm_weight is not None and k_norm_weight is not None:
+        q = normalised_heads(b, q, q_norm_weight, qk_norm_epsilon if q_norm_epsilon is None else q_norm_epsilon)
+        k = normalised_heads(b, k, k_norm_weight, qk_norm_epsilon if k_norm_epsilon is None else k_norm_epsilon)
     batch, _, queries, _ = static_dims(q, "the queries")
     if type_of(seqlens_k).shape not in ((batch,), (batch, 1)):
         raise ModelError(f"seqlens_k must be [{batch}], got {type_of(seqlens_k)}")
@@ -104,6 +117,13 @@ def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | 
     for part, count in zip(parts, (heads, shared, shared), strict=True):
         check_heads(count, static_dims(part, "an input")[2])
     return [heads_apart(b, part, count) for part, count in zip(parts, (heads, shared, shared), strict=True)]
+
+
+def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) -> Value:
+    """Each head of each token divided by the root of its mean square, times the weights."""
+    dtype = type_of(x).dtype
+    wide = b.convert(x, wide_type(dtype))
+    return normalised_rows(b, wide, weight, None, epsilon, dtype, simplified=True)[0]
 
 
 def cache_size(b: ImportBuilder, past: Value, queries: int, total: Value) -> int:

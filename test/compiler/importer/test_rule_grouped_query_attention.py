@@ -13,7 +13,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 
 B, N, KV, H, MOST = 2, 4, 2, 16, 12  # sequences, heads of queries and of keys, size, the longest sequence
 Arrays = dict[str, np.ndarray]
-NAMES = ["q", "k", "v", "pk", "pv", "len", "total", "cos", "sin", "pos", "bias", "sink"]
+NAMES = ["q", "k", "v", "pk", "pv", "len", "total", "cos", "sin", "pos", "bias", "sink", "ks", "vs", "qn", "kn"]
 
 
 def node(inputs: Arrays, **attributes: Any) -> NodeProto:
@@ -38,7 +38,15 @@ def turned(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -
 
 
 def expected(
-    inputs: Arrays, size: int, *, window: int = -1, interleaved: bool = False, softcap: float = 0, scale: float = H**-0.5, smooth: bool = False
+    inputs: Arrays,
+    size: int,
+    *,
+    window: int = -1,
+    interleaved: bool = False,
+    softcap: float = 0,
+    scale: float = H**-0.5,
+    epsilon: float = 1e-6,
+    smooth: bool = False,
 ) -> Arrays:
     """Token by token, as the operator's documentation says."""
     q, k, v = inputs["q"], inputs.get("k"), inputs.get("v")
@@ -46,6 +54,10 @@ def expected(
         q, k, v = np.split(q, [N * H, (N + KV) * H], axis=2)
     queries = q.shape[1]
     heads_q, heads_k, heads_v = by_head(q, N), by_head(k, KV), by_head(v, KV)
+    if "qn" in inputs:
+        heads_q, heads_k = (
+            x * inputs[n] / np.sqrt((x.astype(np.float64) ** 2).mean(axis=-1, keepdims=True) + epsilon) for x, n in ((heads_q, "qn"), (heads_k, "kn"))
+        )
     y, nk, nv = np.zeros((B, queries, N * H)), np.zeros((B, KV, size, H)), np.zeros((B, KV, size, H))
     for s in range(B):
         before = max(int(inputs["len"][s]) + 1 - queries, 0) if "pk" in inputs else 0
@@ -94,6 +106,7 @@ def check(inputs: Arrays, size: int, *, runtime: bool = True, **attributes: Any)
     """With the total length known at compile time, which says how large the cache is; the lengths of the sequences are not."""
     means = {"window": attributes.get("local_window_size", -1), "interleaved": bool(attributes.get("rotary_interleaved"))}
     means |= {"softcap": attributes.get("softcap", 0), "scale": attributes.get("scale", H**-0.5), "smooth": attributes.get("smooth_softmax", 0) == 1}
+    means["epsilon"] = attributes.get("qk_norm_epsilon", 1e-6)
     want, made = expected(inputs, size, **means), node(inputs, **attributes)
     if runtime:
         agree(want, of_runtime(made, inputs, want), terms=256)
@@ -149,6 +162,12 @@ def test_bias_sink_and_positions() -> None:
     check({**new_tokens(5), **lengths(5, 5, total=5), "sink": floats(N, seed=6)}, 5)
     places = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
     check({**new_tokens(5), **lengths(5, 5, total=5), **angles(), "pos": places}, 5, do_rotary=1, runtime=False)
+
+
+def test_normalised_heads() -> None:
+    """Before they are turned."""
+    inputs = {**new_tokens(5), **lengths(5, 5, total=5), **angles(), "qn": floats(H, seed=7), "kn": floats(H, seed=8)}
+    check(inputs, 5, do_rotary=1, qk_norm_epsilon=0.25, runtime=False)  # which has no CPU kernel for it
 
 
 def test_without_causality() -> None:

@@ -83,9 +83,6 @@ def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
 MICROSOFT = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
 # What these rules do not take and so refuse: (operator, input or attribute) and why.
 REFUSED = {
-    **{("GroupQueryAttention", name): "quantised caches" for name in ("k_scale", "v_scale")},
-    **{("GroupQueryAttention", f"{name}_norm_weight"): "normalised heads" for name in ("q", "k")},
-    **{("GroupQueryAttention", f"{name}_norm_epsilon"): "normalised heads" for name in ("q", "k", "qk")},
     ("GroupQueryAttention", "query_seqlens"): "chunks that are padded",
 }
 
