@@ -20,6 +20,7 @@ from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
 from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import read_source
 from stepwell.importer.validation import (
+    adopt_operators,
     check_and_infer,
     check_known_ops,
     foreign_errors,
@@ -76,6 +77,7 @@ def import_model(
         read = read_source(source)
         model = read.model
         unify_domains(model)
+        adopt_operators(model)
         name_nodes(model.graph.node)
         opsets = opset_versions(model.opset_import)
         functions = local_functions(model, budget.limits)

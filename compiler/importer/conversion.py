@@ -194,7 +194,10 @@ class Conversion:
                 if values is None:
                     frame.values[name] = _placeholder(frame.inferred(name))
                 elif i < len(values):
-                    frame.values[name] = values[i]
+                    value = values[i]
+                    if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
+                        value = Unavailable(node.name, _problem(node, frame, value.problem))
+                    frame.values[name] = value
                 else:
                     reason = f"output number {i} is used, which is not supported; supported: the first {len(values)}"
                     frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))

@@ -100,6 +100,23 @@ def unify_domains(model: ModelProto) -> None:
             message.domain = domain_of(message.domain)
 
 
+RUNTIMES_OWN = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators that ONNX Runtime's optimiser writes as if they were ONNX's, in opsets in which ONNX has none of that name."""
+
+
+def adopt_operators(model: ModelProto) -> None:
+    """Move `RUNTIMES_OWN` to com.microsoft, in place, where the model's opset of ai.onnx does not have them: ONNX's checker would refuse them."""
+    bodies = [(model.opset_import, model.graph.node), *((f.opset_import, f.node) for f in model.functions)]
+    for imports, nodes in bodies:
+        versions = {domain_of(entry.domain): entry.version for entry in imports}
+        opset, moved = versions.get("", 0), False
+        for node in nested_nodes(nodes):
+            if not node.domain and node.op_type in RUNTIMES_OWN and schema_of("", node.op_type, opset) is None:
+                node.domain, moved = "com.microsoft", True
+        if moved and "com.microsoft" not in versions:
+            imports.add(domain="com.microsoft", version=1)
+
+
 def spell_out_defaults(model: ModelProto) -> None:
     """Add default attributes, in place, to nodes that ONNX's strict inference rejects without them: functions, and STFT."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}

@@ -98,6 +98,7 @@ from stepwell.dialects.graph.transcendental import (
     TanhOp,
     TanOp,
 )
+from stepwell.dialects.graph.trees import TreeEnsembleOp
 from stepwell.dialects.graph.winograd import WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
@@ -114,7 +115,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
-    "ResizeOp",
+    "ResizeOp", "TreeEnsembleOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",

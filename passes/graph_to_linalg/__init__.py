@@ -16,6 +16,7 @@ from stepwell.passes.graph_to_linalg import (
     reduction,
     resize,
     shape,
+    trees,
     winograd,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
@@ -23,5 +24,6 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
-    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "winograd",
+    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "trees",
+    "winograd",
 ]  # fmt: skip

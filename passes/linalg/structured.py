@@ -257,6 +257,16 @@ class Structured:
         return found if self.combiner == "arith.addi" and found[0][0] != found[1][0] else None
 
     @cached_property
+    def inner_rounds(self) -> int:
+        """How many rounds the loops inside the body take in each iteration, as far as that is known; 1 if there are none."""
+        rounds = 0
+        for loop in (o.operation for o in self.body.operations):
+            if loop.name == "scf.for":
+                low, high, step = (_known_index(loop.operands[i]) for i in range(3))
+                rounds += len(range(low, high, step)) if low is not None and high is not None and step else 0
+        return max(1, rounds)
+
+    @cached_property
     def scalar_op(self) -> str | None:
         """The name of an op in the body that has no form on vectors; None if there is none."""
         names = [o.operation.name for o in self.body.operations]
@@ -316,6 +326,12 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
     if sum((c or 0) * (extent - 1) for c, extent in beside) >= apart:
         return None
     return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
+
+
+def _known_index(value: ir.Value) -> int | None:
+    """The number that a value of type index is known to be."""
+    made = defining_op(value)
+    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

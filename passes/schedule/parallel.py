@@ -14,7 +14,7 @@ THREADED_ROUNDS = 16  # of the threaded loops: enough to balance the threads
 def threaded(op: Structured, nest: Nest) -> Nest:
     """`nest` with as many leading loops on threads as balance them, none if there is little work."""
     rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
-    return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) // (QUICK if op.kind == "contraction" else 1)))
+    return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) * op.inner_rounds // (QUICK if op.kind == "contraction" else 1)))
 
 
 def threaded_loops(order: tuple[int, ...], rounds: list[int], work: int) -> int:

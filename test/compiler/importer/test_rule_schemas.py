@@ -10,6 +10,7 @@ from typing import Any
 import onnx
 import pytest
 from onnx import FunctionProto, NodeProto, defs, helper
+from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.importer.functions import schema_function
@@ -29,6 +30,12 @@ WITHOUT_EFFECT = {
     ("TopK", "sorted"): "without it any order will do, the sorted one too",
 }
 
+TREES = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
+WITHOUT_EFFECT |= {(op, "nodes_hitrates"): "tells about speed, not about results" for op in TREES}
+WITHOUT_EFFECT |= {(op, "nodes_hitrates_as_tensor"): "tells about speed, not about results" for op in TREES[1:]}
+WITHOUT_EFFECT["MatMulNBits", "accuracy_level"] = "how much precision may be given up, and none is"
+WITHOUT_EFFECT["LinearClassifier", "multi_class"] = "how the model was trained; runtimes and ONNX's evaluator do not look at it"
+
 # What rules say "unsupported" to, being asked for: (operator, input or attribute) and why.
 UNSUPPORTED = {
     ("Constant", "sparse_value"): "there are no sparse tensors",
@@ -37,6 +44,7 @@ UNSUPPORTED = {
 }
 
 RULES = [rule for rule in all_rules() if rule.function.__module__.startswith("stepwell.")]
+WITH_SCHEMAS = [rule for rule in RULES if rule.domain in ("", "ai.onnx.ml")]  # there are no schemas of com.microsoft in the package onnx
 
 
 def schemas(rule: Rule) -> list[Any]:
@@ -52,7 +60,7 @@ def is_variadic(parameter: Any) -> bool:
     return bool(parameter.option == defs.OpSchema.FormalParameterOption.Variadic)
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.name}-{r.since}")
+@pytest.mark.parametrize("rule", WITH_SCHEMAS, ids=lambda r: f"{r.name}-{r.since}")
 def test_a_rule_takes_all_that_its_schemas_have(rule: Rule) -> None:
     assert schemas(rule)
     for schema in schemas(rule):
@@ -70,6 +78,20 @@ def test_a_rule_uses_all_that_it_takes(rule: Rule) -> None:
     used = {name.id for statement in tree.body for name in ast.walk(statement) if isinstance(name, ast.Name)}
     idle = [p for p in list(inspect.signature(rule.function).parameters)[1:] if p not in used]
     assert [p for p in idle if (rule.name, p) not in WITHOUT_EFFECT] == []
+
+
+MICROSOFT = {s.name: s for s in get_all_operator_schema() if s.domain == "com.microsoft"}
+# What these rules do not take and so refuse: (operator, input or attribute) and why.
+REFUSED = {
+    ("GroupQueryAttention", "query_seqlens"): "chunks that are padded",
+}
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.domain == "com.microsoft" and r.name in MICROSOFT], ids=lambda r: r.name)
+def test_a_rule_of_microsoft_takes_all_that_the_runtime_has(rule: Rule) -> None:
+    schema = MICROSOFT[rule.name]
+    without = {name for name in schema.attributes if name not in rule.attributes} | {i.name for i in schema.inputs[rule.positional :]}
+    assert without <= {name for op, name in REFUSED if op == rule.name}
 
 
 def test_what_is_declared_is_there() -> None:

@@ -1,0 +1,113 @@
+"""What attention of several heads is made of: heads as a dimension of their own, rotation by positions, and the attention itself."""
+
+import math
+from collections.abc import Sequence
+
+import ml_dtypes
+import numpy as np
+
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.rules.slicing import slice_axis, with_new_axes
+
+
+def heads_apart(b: ImportBuilder, x: Value, heads: int) -> Value:
+    """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
+    batch, sequence, hidden = static_dims(x, "an input")
+    return b.transposed(b.reshape(x, shape=(batch, sequence, heads, hidden // heads)), (0, 2, 1, 3))
+
+
+def heads_together(b: ImportBuilder, x: Value) -> Value:
+    """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
+    batch, heads, sequence, size = static_dims(x, "an input")
+    return b.reshape(b.transposed(x, (0, 2, 1, 3)), shape=(batch, sequence, heads * size))
+
+
+def lowest_of(dtype: str) -> np.ndarray:
+    """The least finite number of a float type, as a scalar: what forbids a key."""
+    kind = to_numpy(dtype)
+    return np.array(ml_dtypes.finfo(kind).min, kind)  # type: ignore[no-untyped-call]
+
+
+def attend(
+    b: ImportBuilder, q: Value, k: Value, v: Value, added: Sequence[Value | None], scale: float, *, softcap: float = 0.0, sink: Value | None = None
+) -> Value:
+    """`softmax(q k^T * scale + added) v` by head: (batch, heads, sequence, size). A scale of 0 is `1 / sqrt(size)`.
+
+    Fewer heads of keys and values are shared by neighbouring heads of queries. `softcap` c makes `c * tanh(scores / c)` of the scaled scores;
+    `sink` is the logarithm of a weight that each head gives to nothing. Raises ModelError if numbers of heads or sizes do not fit.
+    """
+    batch, heads, queries, size = static_dims(q, "the queries")
+    (_, shared, keys, depth), columns = static_dims(k, "the keys"), static_dims(v, "the values")[3]
+    if depth != size or static_dims(v, "the values")[:3] != (batch, shared, keys) or static_dims(k, "the keys")[0] != batch:
+        raise ModelError(f"queries {type_of(q)}, keys {type_of(k)} and values {type_of(v)} (batch, heads, sequence, size) do not fit together")
+    if heads % shared:
+        raise ModelError(f"{heads} heads of queries cannot share {shared} heads of keys")
+    factor = scale or 1 / math.sqrt(size)
+    masks = [by_scores(b, m, (batch, heads, queries, keys)) for m in added if m is not None]
+    sinks = None if sink is None else b.reshape(sink, shape=(1, heads, 1, 1))
+    if heads != shared:  # each group of heads is one more dimension, along which keys and values are broadcast
+        group = (batch, shared, heads // shared)
+        q = b.reshape(q, shape=(*group, queries, size))
+        k, v = with_new_axes(b, k, [2]), with_new_axes(b, v, [2])
+        masks = [grouped(b, m, shared, heads // shared) for m in masks]
+        sinks = None if sinks is None else grouped(b, sinks, shared, heads // shared)
+    turned = b.transposed(k, (*range(type_of(k).rank - 2), type_of(k).rank - 1, type_of(k).rank - 2))
+    mask = masks[0] if masks else None
+    for one in masks[1:]:
+        mask = b.add(mask, one)
+    if softcap or sinks is not None:
+        out = b.matmul(weights_of(b, b.matmul(q, turned), factor, softcap, mask, sinks), v)
+    else:
+        out = b.attention(q, turned, v, mask, scale=float(factor))
+    return b.with_shape(out, (batch, heads, queries, columns))
+
+
+def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, mask: Value | None, sink: Value | None) -> Value:
+    """The softmax of capped and masked scores, with a column for the sink that is dropped at the end."""
+    scores = b.mul(scores, b.scalar(scale, like=scores))
+    if softcap:
+        cap = b.scalar(softcap, like=scores)
+        scores = b.mul(b.tanh(b.div(scores, cap)), cap)
+    if mask is not None:
+        scores = b.add(scores, mask)
+    last, shape = type_of(scores).rank - 1, static_dims(scores, "the scores")
+    if sink is None:
+        return b.softmax(scores, axis=last)
+    columns = b.expand(sink, shape=(*shape[:-1], 1))
+    return slice_axis(b, b.softmax(b.concat([scores, columns], axis=last), axis=last), last, 0, shape[-1])
+
+
+def by_scores(b: ImportBuilder, mask: Value, scores: tuple[int, int, int, int]) -> Value:
+    """A mask with a dimension for each of the scores. Raises ModelError if it does not broadcast to them."""
+    have = static_dims(mask, "a mask")
+    padded = (1,) * (4 - len(have)) + have
+    if len(have) > 4 or any(m not in (1, s) for m, s in zip(padded, scores, strict=True)):
+        raise ModelError(f"what is added to the scores, {type_of(mask)}, does not broadcast to {list(scores)}")
+    return b.with_shape(mask, padded)
+
+
+def grouped(b: ImportBuilder, mask: Value, shared: int, group: int) -> Value:
+    """A mask over heads as one over shared heads and the members of each group."""
+    batch, heads, queries, keys = static_dims(mask, "a mask")
+    return b.reshape(mask, shape=(batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
+
+
+def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
+    """The rotary embedding (Su et al., "RoFormer", 2021) of `x` (batch, heads, sequence, size) by angles (batch or 1, sequence, pairs).
+
+    The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
+    """
+    dims, pairs = static_dims(x, "its input"), static_dims(cos, "the cosines")[-1]
+    if type_of(sin) != type_of(cos) or 2 * pairs > dims[3]:
+        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {dims[3]} elements")
+    turned, rest = slice_axis(b, x, 3, 0, 2 * pairs), slice_axis(b, x, 3, 2 * pairs, dims[3] - 2 * pairs)
+    split = b.reshape(turned, shape=(*dims[:3], pairs, 2) if interleaved else (*dims[:3], 2, pairs))
+    axis = 4 if interleaved else 3
+    real, imaginary = (b.reshape(slice_axis(b, split, axis, i, 1), shape=(*dims[:3], pairs)) for i in (0, 1))
+    c, s = (with_new_axes(b, table, [1]) for table in (cos, sin))
+    parts = [b.sub(b.mul(real, c), b.mul(imaginary, s)), b.add(b.mul(imaginary, c), b.mul(real, s))]
+    joined = b.concat([with_new_axes(b, part, [axis]) for part in parts], axis=axis)
+    out = b.reshape(joined, shape=(*dims[:3], 2 * pairs))
+    return out if 2 * pairs == dims[3] else b.concat([out, rest], axis=3)
