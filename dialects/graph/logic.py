@@ -6,7 +6,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
-from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
+from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.support.errors import InferenceError
 
@@ -187,6 +187,25 @@ class CastOp(Unary, name="cast"):
         if saturate and is_floating(x.dtype):
             return saturated(wide(x), dtype)
         return wide(x).astype(dtype)
+
+
+class BitCastOp(Unary, name="bit_cast"):
+    """The bits of `x` read as numbers of the element type `to`, which has as many bits."""
+
+    to: ir.TypeAttr
+    flops = staticmethod(no_arithmetic)
+
+    @staticmethod
+    def infer(x: TensorType, *, to: str) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        fitting = [dtype for dtype in NUMERIC if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
+        if to not in fitting:
+            raise InferenceError(f"attribute 'to' must be one of {', '.join(fitting)} for {x}, got {to}")
+        return x.with_dtype(to)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, to: str) -> np.ndarray:
+        return np.ascontiguousarray(x).view(to_numpy(to)).reshape(x.shape)
 
 
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
-from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.tensors import our_dtype
@@ -167,11 +167,12 @@ def is_exact(number: Any) -> bool:
 
 @onnx_rule("BitCast", since=26)
 def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
+    """A boolean is a byte that is 0 or 1; of a byte that is another it keeps only that it is not 0."""
     have, want = type_of(x).dtype, our_dtype(to)
-    same_bits = have == want or (is_integer(have) and is_integer(want) and to_numpy(have).itemsize == to_numpy(want).itemsize)
-    if not same_bits:
-        raise UnsupportedError(f"from {have} to {want} is not supported; supported: between integers of one width")
-    return b.convert(x, want)
+    sizes = [to_numpy(dtype).itemsize for dtype in (have, want)]
+    if sizes[0] != sizes[1]:
+        raise ModelError(f"it must keep the number of bits, got {8 * sizes[0]} of {have} and {8 * sizes[1]} of {want}")
+    return b.convert(x, want) if have == want or BOOL in (have, want) else b.bit_cast(x, to=want)
 
 
 @onnx_rule("Identity", since=1)

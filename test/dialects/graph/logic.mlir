@@ -12,6 +12,7 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<?x1x3xf32>, %p: tensor<2x3xi1>, %u:
   "graph.is_nan"(%x) : (tensor<2x3xf32>) -> tensor<2x3xi1>
   "graph.cast"(%u) {saturate = false, to = bf16} : (tensor<2x3xui8>) -> tensor<2x3xbf16>
   "graph.cast"(%p) {saturate = true, to = i32} : (tensor<2x3xi1>) -> tensor<2x3xi32>
+  "graph.bit_cast"(%x) {to = ui32} : (tensor<2x3xf32>) -> tensor<2x3xui32>
   return
 }
 
@@ -116,5 +117,13 @@ func.func @f(%x: tensor<2x3xf32>) {
 func.func @f(%x: tensor<2x3xf32>) {
   // expected-error @below {{'graph.cast' element type f8E5M2 is not supported; supported: i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64}}
   "graph.cast"(%x) {saturate = false, to = f8E5M2} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>) {
+  // expected-error @below {{'graph.bit_cast' attribute 'to' must be one of f32, i32, ui32 for tensor<2x3xf32>, got i64}}
+  "graph.bit_cast"(%x) {to = i64} : (tensor<2x3xf32>) -> tensor<2x3xi64>
   return
 }
