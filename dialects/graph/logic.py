@@ -1,5 +1,7 @@
 """Element-wise comparisons, boolean and bitwise logic, selection and conversion between element types."""
 
+from typing import Any
+
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
@@ -163,9 +165,10 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
 
 
 class CastOp(Unary, name="cast"):
-    """`x` converted to the element type `to`: rounded to nearest even between floats, truncated to integers, compared with 0 to i1.
+    """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
 
-    Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`, else they have no meaning.
+    Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:
+    those that i32 (for `to` of 64 bits, i64) does not hold become its least value, where ui32 and ui64 begin from half their range again.
     """
 
     to: ir.TypeAttr
@@ -181,12 +184,12 @@ class CastOp(Unary, name="cast"):
     def reference(x: np.ndarray, *, to: str, saturate: bool) -> np.ndarray:
         dtype = to_numpy(to)
         if is_floating(dtype):
-            return narrow(x, dtype)
+            return narrow(x if is_floating(x.dtype) or dtype.itemsize > 2 else exact(x), dtype)
         if dtype.kind == "b":
             return x != x.dtype.type(0)
-        if saturate and is_floating(x.dtype):
-            return saturated(wide(x), dtype)
-        return wide(x).astype(dtype)
+        if is_floating(x.dtype):
+            return saturated(wide(x), dtype) if saturate else wrapped(wide(x).astype(np.float64), dtype)
+        return x.astype(dtype)
 
 
 class BitCastOp(Unary, name="bit_cast"):
@@ -206,6 +209,31 @@ class BitCastOp(Unary, name="bit_cast"):
     @staticmethod
     def reference(x: np.ndarray, *, to: str) -> np.ndarray:
         return np.ascontiguousarray(x).view(to_numpy(to)).reshape(x.shape)
+
+
+def wrapped(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats (in f64) to integers as x86 does without AVX-512: what the intermediate integer does not hold becomes its least value."""
+    through: Any = np.int64 if dtype.itemsize == 8 else np.int32
+    least = int(np.iinfo(through).min)
+    half = -float(least)
+
+    def converted(y: np.ndarray) -> np.ndarray:
+        inside = (np.trunc(y) >= -half) & (y < half)
+        return np.where(inside, y, -half).astype(through)
+
+    whole = converted(x)
+    if dtype.kind == "u" and dtype.itemsize == whole.itemsize:
+        whole = np.where(x >= half, converted(x - half) ^ least, whole)
+    return whole.astype(dtype)
+
+
+def exact(x: np.ndarray) -> np.ndarray:
+    """Integers as f64, those of more than 53 bits rounded to odd: a second rounding, to f16 or bf16, is as if it were the only one."""
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    low = x.dtype.type(2047)
+    odd = np.where(x & low, x | (low + 1), x) & ~low
+    return np.where(np.abs(x.astype(np.float64)) < 2.0**53, x, odd).astype(np.float64)
 
 
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

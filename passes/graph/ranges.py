@@ -91,9 +91,17 @@ def _clamp(op: ir.Operation, number: int, found: dict[ir.Value, Range], weights:
 
 def _cast(op: ir.Operation, number: int, found: dict[ir.Value, Range], weights: WeightTable) -> Range:
     low, high = _of(op.operands[0], found)
-    if is_float(type_of(op.results[0]).dtype):
+    dtype = type_of(op.results[0]).dtype
+    if is_float(dtype):
         return (low, high) if max(abs(low), abs(high)) <= 256 else ANY  # which every float type holds
-    return (math.trunc(low), math.trunc(high)) if math.isfinite(low) and math.isfinite(high) else ANY
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return ANY
+    least, most = math.trunc(low), math.trunc(high)
+    if not is_float(type_of(op.operands[0]).dtype):
+        return (least, most)
+    if not op.attributes["saturate"].value and to_numpy(dtype).itemsize >= 4:
+        return ANY  # of NaN: the least integer
+    return (min(least, 0), max(most, 0))  # NaN becomes 0
 
 
 def _mod(op: ir.Operation, number: int, found: dict[ir.Value, Range], weights: WeightTable) -> Range:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, to_numpy, type_of
+from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
@@ -132,17 +132,22 @@ def where(b: ImportBuilder, condition: Value, x: Value, y: Value) -> Value:
 
 @onnx_rule("Cast", since=6)
 def cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
-    return b.convert(x, our_dtype(to))
+    return wrapping(b, x, our_dtype(to))
+
+
+def wrapping(b: ImportBuilder, x: Value, dtype: str) -> Value:
+    """`x` as numbers of type `dtype`, which wrap where they are out of range: ONNX leaves floats there open, ONNX Runtime wraps them."""
+    return x if type_of(x).dtype == dtype else b.cast(x, to=dtype, saturate=not (is_float(type_of(x).dtype) and is_integer(dtype)))
 
 
 @onnx_rule("Cast", since=19)
 def cast_saturating(b: ImportBuilder, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    return b.convert(x, our_dtype(to))  # the attributes speak of 8-bit floats only
+    return wrapping(b, x, our_dtype(to))  # the attributes speak of 8-bit floats only
 
 
 @onnx_rule("CastLike", since=15)
 def cast_like(b: ImportBuilder, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
-    return b.convert(x, type_of(target).dtype)
+    return wrapping(b, x, type_of(target).dtype)
 
 
 @onnx_rule("Clip", since=6)

@@ -92,11 +92,9 @@ def clamp(r: Random) -> Case:
 @case("cast")
 def cast(r: Random) -> Case:
     source, to, saturate = r.dtype(), r.choice(DTYPES), r.boolean()
-    shape, low = r.shape(), 0 if to in UNSIGNED else -100
-    if not is_float(source):
-        return Case([r.any_value(source, shape) if not is_float(to) else r.array(source, shape, low, 100)], {"to": to, "saturate": saturate})
-    any_value = saturate or is_float(to) or to == "i1"  # else what is out of range has no meaning
-    return Case([(r.array if any_value else r.within)(source, shape, low, 100)], {"to": to, "saturate": saturate})
+    shape, low = r.shape(), 0 if to in UNSIGNED and saturate else -100
+    drawn = r.array(source, shape, low, 100) if is_float(source) or is_float(to) else r.any_value(source, shape)
+    return Case([drawn], {"to": to, "saturate": saturate})
 
 
 @case("bit_cast")
