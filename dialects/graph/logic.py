@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
+from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
@@ -176,6 +176,7 @@ class CastOp(Unary, name="cast"):
 
     @staticmethod
     def infer(x: TensorType, *, to: str, saturate: bool) -> InferredTypes:
+        expect_dtype("x", x, DTYPES)
         if to not in DTYPES:
             raise InferenceError(f"attribute 'to' must be one of {', '.join(DTYPES)}; got {to}")
         return x.with_dtype(to)
@@ -193,15 +194,15 @@ class CastOp(Unary, name="cast"):
 
 
 class BitCastOp(Unary, name="bit_cast"):
-    """The bits of `x` read as numbers of the element type `to`, which has as many bits."""
+    """The bits of `x` as elements of type `to`, which are stored in as many bytes. Of compact types below 8 bits only the lowest bits count."""
 
     to: ir.TypeAttr
     flops = staticmethod(no_arithmetic)
 
     @staticmethod
     def infer(x: TensorType, *, to: str) -> InferredTypes:
-        expect_dtype("x", x, NUMERIC)
-        fitting = [dtype for dtype in NUMERIC if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
+        expect_dtype("x", x, (*NUMERIC, *COMPACT))
+        fitting = [dtype for dtype in (*NUMERIC, *COMPACT) if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
         if to not in fitting:
             raise InferenceError(f"attribute 'to' must be one of {', '.join(fitting)} for {x}, got {to}")
         return x.with_dtype(to)

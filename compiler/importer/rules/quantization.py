@@ -10,11 +10,12 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.compact import FORMATS, WIDTHS, clipped, compacted, number
 from stepwell.importer.rules.contractions import centred
 from stepwell.importer.rules.slicing import reshaped_like
 from stepwell.importer.tensors import our_dtype
 
-QUANTISED = ("i8", "ui8", "i16", "ui16")
+QUANTISED = ("i8", "ui8", "i16", "ui16", *WIDTHS, *FORMATS)
 PRECISIONS = ("f16", "bf16", "f32", "f64", "i32")
 
 
@@ -37,11 +38,11 @@ def quantize_linear(
         raise ModelError(f"output_dtype must be the element type of the zero point, {dtype}; got {asked}")
     if dtype not in QUANTISED:
         raise UnsupportedError(f"to {dtype} is not supported; supported: {', '.join(QUANTISED)}")
-    computed = our_dtype(precision) if precision else type_of(scale).dtype
+    computed = our_dtype(precision) if precision else type_of(number(b, scale)).dtype
     if computed not in PRECISIONS:
         raise UnsupportedError(f"precision {computed} is not supported; supported: {', '.join(PRECISIONS)}")
     data, scales, zeros = aligned(b, x, scale, zero_point, axis, block_size)
-    return reshaped_like(b, quantized(b, data, scales, zeros, dtype, computed), x)
+    return reshaped_like(b, quantized(b, data, scales, zeros, dtype, computed, bool(saturate)), x)
 
 
 @onnx_rule("DequantizeLinear", since=10)
@@ -55,7 +56,7 @@ def dequantize_linear(
     block_size: int = 0,
     output_dtype: int = 0,
 ) -> Value:
-    dtype = our_dtype(output_dtype) if output_dtype else type_of(scale).dtype
+    dtype = our_dtype(output_dtype) if output_dtype else type_of(number(b, scale)).dtype
     if not is_float(dtype):
         raise ModelError(f"its result must be of floats, got {dtype}")
     data, scales, zeros = aligned(b, x, scale, zero_point, axis, block_size)
@@ -76,13 +77,20 @@ def dynamic_quantize_linear(b: ImportBuilder, x: Value) -> tuple[Value, ...]:
 # --- the arithmetic
 
 
-def quantized(b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None, dtype: str, precision: str | None = None) -> Value:
+def quantized(
+    b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None, dtype: str, precision: str | None = None, saturate: bool = True
+) -> Value:
     """`saturate(round(x / scale) + zero_point)` in type `dtype`; NaN becomes 0. `precision` is that of the quotient, f32 unless told.
 
-    Integers are divided in f64, which rounds no quotient of two i32 onto another side of one half.
+    Integers are divided in f64, which rounds no quotient of two i32 onto another side of one half. Small floats round the sum only, and
+    keep NaN; without `saturate` what is beyond them becomes infinity or NaN.
     """
+    scale, zero_point = number(b, scale), None if zero_point is None else number(b, zero_point)
     divided = "f32" if precision is None else precision if is_float(precision) else "f64"
     quotient = b.div(b.convert(x, divided), b.convert(scale, divided))
+    if dtype in FORMATS:
+        shifted = quotient if zero_point is None or is_zero(b, zero_point) else b.add(b.convert(quotient, "f32"), b.convert(zero_point, "f32"))
+        return compacted(b, shifted, dtype, saturate=saturate)
     return saturated(b, b.convert(b.round(quotient), "f64" if divided == "f64" else "f32"), zero_point, dtype)
 
 
@@ -90,13 +98,16 @@ def saturated(b: ImportBuilder, whole: Value, zero_point: Value | None, dtype: s
     """Whole numbers (as floats that hold all of type `dtype`) plus a zero point, the nearest of type `dtype`."""
     if zero_point is not None and not is_zero(b, zero_point):
         whole = b.add(whole, b.convert(zero_point, type_of(whole).dtype))
-    return b.cast(whole, to=dtype, saturate=True)
+    return clipped(b, whole, dtype) if dtype in WIDTHS else b.cast(whole, to=dtype, saturate=True)
 
 
 def dequantized(b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
     """`(x - zero_point) * scale` in f32, where the difference is exact."""
-    number = x if zero_point is None or is_zero(b, zero_point) else centred(b, x, zero_point, 0)
-    return b.mul(b.convert(number, "f32"), b.convert(scale, "f32"))
+    difference = number(b, x)
+    if zero_point is not None and not is_zero(b, zero_point):
+        zero = number(b, zero_point)
+        difference = b.sub(difference, zero) if is_float(type_of(difference).dtype) else centred(b, difference, zero, 0)
+    return b.mul(b.convert(difference, "f32"), b.convert(number(b, scale), "f32"))
 
 
 def is_zero(b: ImportBuilder, value: Value) -> bool:
