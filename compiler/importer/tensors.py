@@ -19,9 +19,14 @@ DTYPES: dict[int, str] = {
     TensorProto.INT8: "i8", TensorProto.INT16: "i16", TensorProto.INT32: "i32", TensorProto.INT64: "i64",
     TensorProto.UINT8: "ui8", TensorProto.UINT16: "ui16", TensorProto.UINT32: "ui32", TensorProto.UINT64: "ui64",
     TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64",
+    TensorProto.FLOAT8E4M3FN: "f8E4M3FN", TensorProto.FLOAT8E4M3FNUZ: "f8E4M3FNUZ", TensorProto.FLOAT8E5M2: "f8E5M2",
+    TensorProto.FLOAT8E5M2FNUZ: "f8E5M2FNUZ", TensorProto.FLOAT8E8M0: "f8E8M0FNU", TensorProto.FLOAT4E2M1: "f4E2M1FN",
+    TensorProto.INT4: "i4", TensorProto.UINT4: "ui4", TensorProto.INT2: "i2", TensorProto.UINT2: "ui2",
 }  # fmt: skip
+PACKED: dict[int, int] = {TensorProto.FLOAT4E2M1: 2, TensorProto.INT4: 2, TensorProto.UINT4: 2, TensorProto.INT2: 4, TensorProto.UINT2: 4}
+"""How many elements of a type share a byte in a model's file, the first in its lowest bits."""
 MAX_TENSOR_BYTES = 1 << 34  # no weight of a model may be larger
-SUPPORTED_DTYPES = "bool, 8- to 64-bit integers, float16, bfloat16, float, double"
+SUPPORTED_DTYPES = "bool, 2- to 64-bit integers, float4e2m1, float8 of all kinds, float16, bfloat16, float, double"
 
 
 def dtype_name(elem_type: int) -> str:
@@ -58,7 +63,7 @@ def checked_size(name: str, dtype: str, dims: Any) -> int:
 
 
 def data_bytes(tensor: TensorProto) -> int:
-    """The number of bytes that a tensor should have; 0 if its type or shape makes no sense, which reading it will report."""
+    """The bytes that a tensor takes in memory; 0 if its type or shape makes no sense, which reading it will report."""
     if tensor.data_type not in DTYPES or any(dim < 0 for dim in tensor.dims):
         return 0
     return int(np.prod([to_numpy(DTYPES[tensor.data_type]).itemsize, *tensor.dims], dtype=object))
@@ -67,14 +72,29 @@ def data_bytes(tensor: TensorProto) -> int:
 def view_raw(name: str, elem_type: int, dims: Any, raw: Any) -> np.ndarray:
     """An array that is a view of the bytes-like `raw`. Raises ModelError if its length does not fit the type."""
     dtype = our_dtype(elem_type)
-    size = checked_size(name, dtype, dims)
+    count = checked_size(name, dtype, dims)
+    size = packed_size(elem_type, count)
     if len(raw) != size:
         raise ModelError(f"tensor '{name}' ({dtype_name(elem_type)}, shape {list(dims)}) takes {size} bytes, but its data has {len(raw)}")
     if size == 0:
         return np.empty(tuple(dims), to_numpy(dtype))
     if dtype == "i1":  # any nonzero byte is true, but numpy requires a 1
         return np.asarray(np.frombuffer(raw, dtype=np.uint8) != 0).reshape(tuple(dims))
+    if elem_type in PACKED:
+        return unpacked(np.frombuffer(raw, dtype=np.uint8), PACKED[elem_type], count).view(to_numpy(dtype)).reshape(tuple(dims))
     return np.frombuffer(raw, dtype=to_numpy(dtype)).reshape(tuple(dims))
+
+
+def packed_size(elem_type: int, size: int) -> int:
+    """The bytes that a tensor takes in a file, which takes `size` in memory."""
+    return -(-size // PACKED.get(elem_type, 1))
+
+
+def unpacked(packed: np.ndarray, share: int, count: int) -> np.ndarray:
+    """`count` elements, a byte each, of which `share` are in each byte of `packed`."""
+    bits = 8 // share
+    parts = [(packed >> np.uint8(bits * i)) & np.uint8((1 << bits) - 1) for i in range(share)]
+    return np.stack(parts, axis=-1).reshape(-1)[:count].copy()
 
 
 def tensor_array(tensor: TensorProto) -> np.ndarray:
@@ -101,7 +121,7 @@ class ExternalData:
         """The array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
         entries = {e.key: e.value for e in tensor.external_data}
         location = entries.get("location", "")
-        size = checked_size(tensor.name, our_dtype(tensor.data_type), tensor.dims)
+        size = packed_size(tensor.data_type, checked_size(tensor.name, our_dtype(tensor.data_type), tensor.dims))
         offset = self._number(tensor.name, entries, "offset", 0)
         length = self._number(tensor.name, entries, "length", size)
         if length != size:

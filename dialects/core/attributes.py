@@ -7,8 +7,8 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import dtype_of, element_type, from_numpy, to_numpy
-from stepwell.dialects.support.errors import InferenceError, StepwellError
+from stepwell.dialects.core.types import DTYPES, dtype_of, element_type, from_numpy, is_compact, to_numpy
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 
 def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
@@ -60,8 +60,8 @@ def to_python(attribute: ir.Attribute) -> Any:
 
 
 def dense(array: np.ndarray) -> ir.DenseElementsAttr:
-    """A dense attribute holding `array`, of tensor type. Booleans and bfloat16 included."""
-    dtype = from_numpy(array.dtype)
+    """A dense attribute holding `array`, of tensor type. Booleans and bfloat16 included. Raises ElementTypeError for compact types."""
+    dtype = _computed(from_numpy(array.dtype))
     mlir_type = ir.RankedTensorType.get(list(array.shape), element_type(dtype))
     if array.size == 0:
         return ir.DenseElementsAttr(ir.Attribute.parse(f"dense<> : {mlir_type}"))
@@ -72,9 +72,9 @@ def dense(array: np.ndarray) -> ir.DenseElementsAttr:
 
 
 def dense_value(attribute: ir.DenseElementsAttr) -> np.ndarray:
-    """The array that a dense attribute holds."""
+    """The array that a dense attribute holds. Raises ElementTypeError for compact types, which no constant has."""
     tensor_type = ir.RankedTensorType(attribute.type)
-    dtype = dtype_of(tensor_type.element_type)
+    dtype = _computed(dtype_of(tensor_type.element_type))
     shape = [tensor_type.get_dim_size(i) for i in range(tensor_type.rank)]
     if dtype == "bf16":
         return _bf16_value(attribute, shape)
@@ -82,6 +82,12 @@ def dense_value(attribute: ir.DenseElementsAttr) -> np.ndarray:
         value = attribute.get_splat_value().value
         return np.full(shape, value, dtype=to_numpy(dtype))
     return np.array(attribute).reshape(shape).copy()
+
+
+def _computed(dtype: str) -> str:
+    if is_compact(dtype):
+        raise ElementTypeError(f"a constant of element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
+    return dtype
 
 
 def _bf16_value(attribute: ir.DenseElementsAttr, shape: list[int]) -> np.ndarray:

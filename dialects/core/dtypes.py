@@ -11,6 +11,11 @@ UNSIGNED = ("ui8", "ui16", "ui32", "ui64")
 INTEGERS = SIGNED + UNSIGNED
 NUMERIC = FLOATS + INTEGERS
 BOOL = "i1"
+COMPACT = ("f8E4M3FN", "f8E4M3FNUZ", "f8E5M2", "f8E5M2FNUZ", "f8E8M0FNU", "f4E2M1FN", "i4", "ui4", "i2", "ui2")
+"""Floats and integers of 8 bits and fewer that are only stored, a byte each, and moved: to compute with them, they are made other types.
+
+The byte is that of `ml_dtypes`: the bits of the element are its lowest.
+"""
 
 _NUMPY: dict[str, np.dtype] = {
     "i1": np.dtype(np.bool_),
@@ -18,8 +23,15 @@ _NUMPY: dict[str, np.dtype] = {
     "ui8": np.dtype(np.uint8), "ui16": np.dtype(np.uint16), "ui32": np.dtype(np.uint32), "ui64": np.dtype(np.uint64),
     "f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64),
 }  # fmt: skip
-_FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
 DTYPES = tuple(_NUMPY)
+"""The element types that ops compute with."""
+_NUMPY.update(zip(COMPACT, map(np.dtype, (
+    ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz, ml_dtypes.float8_e8m0fnu,
+    ml_dtypes.float4_e2m1fn, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2,
+)), strict=True))  # fmt: skip
+_FROM_NUMPY = {dtype: name for name, dtype in _NUMPY.items()}
+STORED = tuple(_NUMPY)
+"""All element types that tensors may have."""
 
 
 def to_numpy(dtype: str) -> np.dtype:
@@ -31,7 +43,7 @@ def from_numpy(dtype: np.dtype) -> str:
     """The MLIR spelling of a numpy dtype. Raises ElementTypeError for one that has no tensor type here (strings, complex)."""
     name = _FROM_NUMPY.get(np.dtype(dtype).newbyteorder("="))
     if name is None:
-        raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(DTYPES)}")
+        raise ElementTypeError(f"element type {dtype} is not supported; supported: {', '.join(STORED)}")
     return name
 
 
@@ -43,6 +55,11 @@ def is_float(dtype: str) -> bool:
 def is_integer(dtype: str) -> bool:
     """Whether it is an integer type, signed or not (booleans are not)."""
     return dtype in INTEGERS
+
+
+def is_compact(dtype: str) -> bool:
+    """Whether it is a type of 8 bits or fewer that is only stored and moved."""
+    return dtype in COMPACT
 
 
 def is_unsigned(dtype: str) -> bool:

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.dtypes import (
     BOOL,
+    COMPACT,
     DTYPES,
     FLOATS,
     INTEGERS,
     NUMERIC,
     SIGNED,
+    STORED,
     UNSIGNED,
     from_numpy,
+    is_compact,
     is_float,
     is_integer,
     is_unsigned,
@@ -21,8 +24,8 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
 __all__ = [
-    "BOOL", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "UNSIGNED", "TensorType", "dtype_of", "element_type", "from_numpy",
-    "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy", "type_of",
+    "BOOL", "COMPACT", "DTYPES", "FLOATS", "INTEGERS", "MAX_RANK", "NUMERIC", "SIGNED", "STORED", "UNSIGNED", "TensorType", "dtype_of",
+    "element_type", "from_numpy", "is_compact", "is_float", "is_integer", "is_unsigned", "size_text", "sizes_text", "to_numpy", "type_of",
 ]  # fmt: skip
 
 MAX_RANK = 64  # numpy's
@@ -101,16 +104,16 @@ def sizes_text(sizes: Iterable[int | None]) -> str:
 
 def element_type(dtype: str) -> ir.Type:
     """The MLIR element type spelled `dtype`, in the current context."""
-    if dtype not in DTYPES:
-        raise ElementTypeError(f"unknown element type '{dtype}'; known: {', '.join(DTYPES)}")
+    if dtype not in STORED:
+        raise ElementTypeError(f"unknown element type '{dtype}'; known: {', '.join(STORED)}")
     return ir.Type.parse(dtype)
 
 
 def dtype_of(mlir_type: ir.Type) -> str:
     """The spelling of an MLIR element type. Raises ElementTypeError for one outside our set."""
     text = _FLOAT_CLASSES.get(type(mlir_type)) or str(mlir_type)  # printing costs, and most are floats
-    if text not in DTYPES:
-        raise ElementTypeError(f"element type {text} is not supported; supported: {', '.join(DTYPES)}")
+    if text not in STORED:
+        raise ElementTypeError(f"element type {text} is not supported; supported: {', '.join(STORED)}")
     return text
 
 

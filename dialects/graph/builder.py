@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import TensorType, from_numpy, type_of
+from stepwell.dialects.core.types import TensorType, from_numpy, is_compact, type_of
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph.base import GraphOp, make_op, map_groups, op_class
 from stepwell.dialects.graph.known import constant_value
@@ -50,6 +50,8 @@ class GraphBuilder:
     def literal(self, array: Any, dtype: Any = None) -> ir.Value:
         """A constant: in the IR where it is small, else an entry of the weight table."""
         data = np.asarray(array, dtype=dtype)
+        if is_compact(from_numpy(data.dtype)):
+            return self._from_bytes(self.literal(data.view(np.uint8)), data.dtype)
         if data.size <= LITERAL_ELEMENTS:
             value: ir.Value = self.constant(value=data)
             return value
@@ -57,8 +59,15 @@ class GraphBuilder:
 
     def weight(self, name: str, array: np.ndarray | Deferred) -> ir.Value:
         """Add an entry to the weight table (under a free name like `name`) and a parameter that names it."""
+        if isinstance(array, np.ndarray) and is_compact(from_numpy(array.dtype)):
+            return self._from_bytes(self.weight(name, array.view(np.uint8)), array.dtype)
         entry = self.weights.add(name, array)
         return self.named_weight(entry)
+
+    def _from_bytes(self, stored: ir.Value, dtype: np.dtype) -> ir.Value:
+        """Elements of a compact type from their bytes, as which they lie in the weight table."""
+        value: ir.Value = self.bit_cast(stored, to=from_numpy(dtype))
+        return value
 
     def named_weight(self, entry: str) -> ir.Value:
         """A parameter for an existing entry of the weight table."""

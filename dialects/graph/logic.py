@@ -1,14 +1,15 @@
 """Element-wise comparisons, boolean and bitwise logic, selection and conversion between element types."""
 
 import math
+from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
+from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
-from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, predicate, unary
+from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
 from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError
@@ -170,9 +171,10 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
 
 
 class CastOp(Unary, name="cast"):
-    """`x` converted to the element type `to`: rounded to nearest even between floats, truncated to integers, compared with 0 to i1.
+    """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
 
-    Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`, else they have no meaning.
+    Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:
+    those that i32 (for `to` of 64 bits, i64) does not hold become its least value, where ui32 and ui64 begin from half their range again.
     """
 
     to: ir.TypeAttr
@@ -180,6 +182,7 @@ class CastOp(Unary, name="cast"):
 
     @staticmethod
     def infer(x: TensorType, *, to: str, saturate: bool) -> InferredTypes:
+        expect_dtype("x", x, DTYPES)
         if to not in DTYPES:
             raise InferenceError(f"attribute 'to' must be one of {', '.join(DTYPES)}; got {to}")
         return x.with_dtype(to)
@@ -188,19 +191,72 @@ class CastOp(Unary, name="cast"):
     def reference(x: np.ndarray, *, to: str, saturate: bool) -> np.ndarray:
         dtype = to_numpy(to)
         if is_floating(dtype):
-            return narrow(x, dtype)
+            return narrow(x if is_floating(x.dtype) or dtype.itemsize > 2 else exact(x), dtype)
         if dtype.kind == "b":
             return x != x.dtype.type(0)
-        if saturate and is_floating(x.dtype):
-            return saturated(wide(x), dtype)
-        return wide(x).astype(dtype)
+        if is_floating(x.dtype):
+            return saturated(wide(x), dtype) if saturate else wrapped(wide(x).astype(np.float64), dtype)
+        return x.astype(dtype)
 
     def value_range(self, x: Range) -> Range:
-        """Truncated towards zero for integers; floats of every type hold integers up to 256."""
+        """Truncated towards zero for integers, where NaN becomes 0 or the least one; floats of every type hold integers up to 256."""
         low, high = x
-        if is_float(self.result_types()[0].dtype):
+        dtype = self.result_types()[0].dtype
+        if is_float(dtype):
             return x if max(abs(low), abs(high)) <= 256 else ANY
-        return (math.trunc(low), math.trunc(high)) if math.isfinite(low) and math.isfinite(high) else ANY
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return ANY
+        least, most = math.trunc(low), math.trunc(high)
+        if not is_float(self.operand_types()[0].dtype):
+            return (least, most)
+        if not self.attribute_values()["saturate"] and to_numpy(dtype).itemsize >= 4:
+            return ANY
+        return (min(least, 0), max(most, 0))
+
+
+class BitCastOp(Unary, name="bit_cast"):
+    """The bits of `x` as elements of type `to`, which are stored in as many bytes. Of compact types below 8 bits only the lowest bits count."""
+
+    to: ir.TypeAttr
+    flops = staticmethod(no_arithmetic)
+
+    @staticmethod
+    def infer(x: TensorType, *, to: str) -> InferredTypes:
+        expect_dtype("x", x, (*NUMERIC, *COMPACT))
+        fitting = [dtype for dtype in (*NUMERIC, *COMPACT) if to_numpy(dtype).itemsize == to_numpy(x.dtype).itemsize]
+        if to not in fitting:
+            raise InferenceError(f"attribute 'to' must be one of {', '.join(fitting)} for {x}, got {to}")
+        return x.with_dtype(to)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, to: str) -> np.ndarray:
+        return np.ascontiguousarray(x).view(to_numpy(to)).reshape(x.shape)
+
+
+def wrapped(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats (in f64) to integers as x86 does without AVX-512: what the intermediate integer does not hold becomes its least value."""
+    through: Any = np.int64 if dtype.itemsize == 8 else np.int32
+    least = int(np.iinfo(through).min)
+    half = -float(least)
+
+    def converted(y: np.ndarray) -> np.ndarray:
+        inside = (np.trunc(y) >= -half) & (y < half)
+        return np.where(inside, y, -half).astype(through)
+
+    whole = converted(x)
+    if dtype.kind == "u" and dtype.itemsize == whole.itemsize:
+        whole = np.where(x >= half, converted(x - half) ^ least, whole)
+    return whole.astype(dtype)
+
+
+def exact(x: np.ndarray) -> np.ndarray:
+    """Integers as f64, those of more than 53 bits rounded to odd: a second rounding, to f16 or bf16, is as if it were the only one."""
+    if x.dtype.itemsize < 8:
+        return x.astype(np.float64)
+    low = x.dtype.type(2047)
+    odd = np.where(x & low, x | (low + 1), x) & ~low
+    return np.where(np.abs(x.astype(np.float64)) < 2.0**53, x, odd).astype(np.float64)
+
 
 
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

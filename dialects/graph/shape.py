@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType
+from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, is_compact
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -231,6 +231,8 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
         for i, size in enumerate(x.shape):
             if mode != "constant" and size == 0 and low[i] + high[i]:
                 raise InferenceError(f"mode '{mode}' has nothing to copy along dimension {i} of operand 'x' ({x})")
+        if mode == "constant" and is_compact(x.dtype) and (value != 0 or x.dtype == "f8E8M0FNU"):
+            raise InferenceError(f"constant padding of {x} must be by 0, which the type must have; got {value}")
         return x.with_shape(tuple(None if d is None else d + a + b for d, a, b in zip(x.shape, low, high, strict=True)))
 
     @staticmethod

@@ -108,8 +108,7 @@ def along(array: np.ndarray, rank: int, axis: int) -> np.ndarray:
 def new_weight(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
     """A constant holding `array`: a literal if it is small, else a weight named after the parameter that it was computed from."""
     if array.size <= LITERAL_ELEMENTS:
-        value: ir.Value = b.constant(value=np.asarray(array))
-        return value
+        return b.literal(array)
     return b.weight(derived_name(source), np.asarray(array))
 
 

@@ -39,7 +39,20 @@ def _integer_to_float(b: LinalgBuilder, x: ir.Value, source: str, target: str) -
     if target == "f16" and x.type.width <= 16:
         return b.narrow(convert(element("f32"), x).result, target)
     # Not via f32 and a truncation: canonicalisation merges the two into one conversion, which no hardware has for bf16.
-    return _round_once(b, convert(element("f64"), x).result, target)
+    exact = _rounded_to_odd(b, x, source) if x.type.width == 64 else x
+    return _round_once(b, convert(element("f64"), exact).result, target)
+
+
+def _rounded_to_odd(b: LinalgBuilder, x: ir.Value, source: str) -> ir.Value:
+    """A 64-bit integer as one that an f64 holds: rounded to odd, so that rounding it once more is as if it were the only time."""
+    s = Scalars(b, source)
+    zero, low, unit, limit = (s.const(n) for n in (0, 2047, 2048, 1 << 53))
+    rest = s.compare("ne", arith.AndIOp(x, low).result, zero)
+    cut = arith.AndIOp(arith.OrIOp(x, s.select(rest, unit, zero)).result, s.const(-2048)).result
+    large = s.compare("gt", x, limit)
+    if not s.is_unsigned:
+        large = arith.OrIOp(large, s.compare("lt", x, s.const(-(1 << 53)))).result
+    return s.select(large, cut, x)
 
 
 def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturate: bool) -> ir.Value:
@@ -73,19 +86,19 @@ def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
 
     The conversion of a number out of range is poison in LLVM, so such numbers are replaced before it.
     """
-    through = "i32" if element(target).width < 32 or target == "i32" else "i64"
+    through = "i64" if element(target).width == 64 else "i32"
     integer = _guarded(b, s, x, through)
-    if target != "ui64":
+    if target not in ("ui32", "ui64"):
         return _resize_integer(integer, through, target)
-    # Above what an i64 holds: less 2^63, which the top bit then stands for.
-    half = s.const(2.0**63)
-    upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), "i64"), b.scalar(lowest("i64"), "i64")).result
+    # Above what the signed type holds: less half the range, which the top bit then stands for.
+    half = s.const(-float(lowest(through)))
+    upper = arith.XOrIOp(_guarded(b, s, s.sub(x, half), through), b.scalar(lowest(through), through)).result
     return s.select(s.compare("ge", x, half), upper, integer)
 
 
 def _guarded(b: LinalgBuilder, s: Scalars, x: ir.Value, through: str) -> ir.Value:
     least = s.const(float(lowest(through)))
-    limit = s.const(2.0 ** (31 if through == "i32" else 63))
+    limit = s.const(-float(lowest(through)))
     above_least = s.compare("ge", x, least) if through == "i64" or s.dtype == "f32" else s.compare("gt", x, s.const(-(2.0**31) - 1))
     inside = arith.AndIOp(above_least, s.compare("lt", x, limit)).result
     return arith.FPToSIOp(element(through), s.select(inside, x, least)).result

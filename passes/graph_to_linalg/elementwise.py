@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import arith, ir, math, scf
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.graph_to_linalg.casts import cast
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, element, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -225,6 +225,18 @@ def lower_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     source, result = op.operand_types()[0].dtype, op.result_types()[0]
     saturate = op.attribute_values()["saturate"]
     return b.elementwise(operands, result.dtype, b.sizes(operands[0]), lambda x: cast(b, x, source, result.dtype, saturate), exact=True)
+
+
+@lowering(graph.BitCastOp)
+def lower_bit_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads each element's bits in another way; integers of either sign are the same below this level."""
+    to = op.result_types()[0].dtype
+    kind = element(to)
+
+    def body(x: ir.Value) -> ir.Value:
+        return x if x.type == kind else arith.BitcastOp(kind, x).result
+
+    return b.elementwise(operands, to, b.sizes(operands[0]), body, exact=True)
 
 
 def broadcast_sizes(operands: Operands, result: TensorType, b: LinalgBuilder) -> list[Size]:

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
-from stepwell.dialects.core.types import is_float, is_integer
+from stepwell.dialects.core.types import is_compact, is_float, is_integer
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.passes.framework.registry import PassState
 
@@ -21,8 +21,8 @@ def compute_dtype(dtype: str) -> str:
 
 
 def element(dtype: str) -> ir.Type:
-    """The signless MLIR type of elements of `dtype` (spelled as in the graph dialect)."""
-    return ir.Type.parse(dtype.removeprefix("u"))
+    """The signless MLIR type of elements of `dtype` (spelled as in the graph dialect); a byte for the compact ones."""
+    return ir.Type.parse("i8" if is_compact(dtype) else dtype.removeprefix("u"))
 
 
 def dims(*positions: int) -> list[Any]:

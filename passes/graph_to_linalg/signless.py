@@ -1,8 +1,9 @@
-"""Signless element types: below the graph dialect an integer type does not say whether it is unsigned; its operations do."""
+"""Signless element types: below the graph dialect an integer type does not say whether it is unsigned; its operations do. Compact types are i8."""
 
 import re
 from typing import Any
 
+from stepwell.dialects.core.dtypes import COMPACT
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.rewriting import functions, ops_below
 
@@ -10,18 +11,23 @@ CAST = "builtin.unrealized_conversion_cast"
 
 
 def is_unsigned_tensor(mlir_type: ir.Type) -> bool:
-    """Whether a type is a tensor or memref of unsigned integers."""
+    """Whether a type is a tensor or memref of unsigned integers or of compact elements."""
     if not isinstance(mlir_type, ir.ShapedType):
         return False
     element = mlir_type.element_type
-    return isinstance(element, ir.IntegerType) and bool(element.is_unsigned)
+    if isinstance(element, ir.IntegerType):
+        return bool(element.is_unsigned) or 1 < element.width < 8
+    return not isinstance(element, _PLAIN) and str(element) in COMPACT
+
+
+_PLAIN = (ir.F16Type, ir.BF16Type, ir.F32Type, ir.F64Type, ir.IndexType)
 
 
 def signless_type(mlir_type: Any) -> Any:
     """A tensor or memref type with signless elements; any other type as it is."""
     if not is_unsigned_tensor(mlir_type):
         return mlir_type
-    element = ir.IntegerType.get_signless(mlir_type.element_type.width)
+    element = ir.IntegerType.get_signless(max(mlir_type.element_type.width, 8))
     if isinstance(mlir_type, ir.RankedTensorType):
         return ir.RankedTensorType.get(mlir_type.shape, element)
     return ir.MemRefType.get(mlir_type.shape, element, mlir_type.layout, mlir_type.memory_space)
@@ -34,7 +40,7 @@ def cast_sign(value: ir.Value, wanted: ir.Type) -> ir.Value:
 
 def remove_signs(module: ir.Operation) -> None:
     """Make every unsigned tensor type in a module signless, in signatures and bodies, and remove the casts that no longer do anything."""
-    if not re.search(r"[x<]ui\d+>", str(module)):  # much quicker than a walk, which few models need
+    if not re.search(rf"[x<](?:ui\d+|{'|'.join(COMPACT)})>", str(module)):  # much quicker than a walk, which few models need
         return
     for function in functions(module):
         kind = function.type

@@ -55,7 +55,7 @@ def model(
     domains: Mapping[str, int] | None = None,
     **fields: Any,
 ) -> ModelProto:
-    """A model of these nodes; inputs and outputs as arrays of the types they have (outputs by rank alone)."""
+    """A model of these nodes; inputs and outputs as arrays of the types they have (outputs by rank alone). Domains are of version 1 unless given."""
     graph = helper.make_graph(
         list(nodes),
         "test",
@@ -63,7 +63,8 @@ def model(
         [value_info(name, array, [f"{name}{i}" for i in range(array.ndim)]) for name, array in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )
-    imports = [helper.make_opsetid("", opset), *(helper.make_opsetid(d, v) for d, v in (domains or {}).items())]
+    versions = {**(dict.fromkeys((n.domain for n in nodes), 1) if domains is None else domains), "": opset}
+    imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **fields)
 
 
@@ -76,7 +77,8 @@ def expected_outputs(nodes: Sequence[NodeProto], inputs: Arrays, outputs: Sequen
         [onnx.ValueInfoProto(name=name) for name in outputs],
         [numpy_helper.from_array(array, name) for name, array in weights.items()],
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    versions = {**dict.fromkeys((n.domain for n in nodes), 1), "": opset}
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid(d, v) for d, v in versions.items()], ir_version=10)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
@@ -31,7 +31,7 @@ def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Val
 
 
 def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """`x`, of 8-bit integers, minus its zero point, as i32: a scalar, or one per index of `axis`, or of a shape that broadcasts to `x`."""
+    """Integers less their zero point, as i32: one for all, one for each index of `axis`, or of a shape that broadcasts to that of `x`."""
     wide = b.convert(x, "i32")
     if zero_point is None:
         return wide
@@ -41,10 +41,16 @@ def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> 
     zero = b.convert(zero_point, "i32")
     if kind.rank == 1 and rank > 1:
         zero = b.reshape(zero, shape=[1 if kind.shape[0] == 1 or i != axis % rank else -1 for i in range(rank)])
-    difference = b.sub(wide, zero)
-    if type_of(difference).shape != type_of(x).shape:
+    if not reaches(type_of(zero), type_of(x)):
         raise ModelError(f"a zero point {kind} does not fit {type_of(x)}")
-    return difference
+    return b.sub(wide, zero)
+
+
+def reaches(small: TensorType, large: TensorType) -> bool:
+    """Whether a type broadcasts to the shape of another, as far as that is known."""
+    if small.rank > large.rank:
+        return False
+    return all(size is None or s in (1, None, size) for s, size in zip(small.shape, large.shape[large.rank - small.rank :], strict=True))
 
 
 @onnx_rule("Gemm", since=7)

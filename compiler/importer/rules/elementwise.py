@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_float, is_integer, to_numpy, type_of
-from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_float, is_integer, to_numpy, type_of
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.compact import bits_of, compacted, number
 from stepwell.importer.tensors import our_dtype
 
 UNARY = (  # name, since, our op
@@ -132,17 +133,30 @@ def where(b: ImportBuilder, condition: Value, x: Value, y: Value) -> Value:
 
 @onnx_rule("Cast", since=6)
 def cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
-    return b.convert(x, our_dtype(to))
+    return wrapping(b, x, our_dtype(to))
+
+
+def wrapping(b: ImportBuilder, x: Value, dtype: str, saturate: bool = True, round_mode: str = "up") -> Value:
+    """`x` as elements of type `dtype`. Integers wrap where they are out of range: ONNX leaves floats there open, ONNX Runtime wraps them.
+
+    `saturate` and `round_mode` speak of 8-bit floats only.
+    """
+    if type_of(x).dtype == dtype:
+        return x
+    x = number(b, x)
+    if is_compact(dtype):
+        return compacted(b, x, dtype, saturate=saturate, round_mode=round_mode)
+    return x if type_of(x).dtype == dtype else b.cast(x, to=dtype, saturate=not (is_float(type_of(x).dtype) and is_integer(dtype)))
 
 
 @onnx_rule("Cast", since=19)
 def cast_saturating(b: ImportBuilder, x: Value, *, to: int, saturate: int = 1, round_mode: str = "up") -> Value:
-    return b.convert(x, our_dtype(to))  # the attributes only concern 8-bit floats
+    return wrapping(b, x, our_dtype(to), bool(saturate), round_mode)
 
 
 @onnx_rule("CastLike", since=15)
 def cast_like(b: ImportBuilder, x: Value, target: Value, *, saturate: int = 1, round_mode: str = "up") -> Value:
-    return b.convert(x, type_of(target).dtype)
+    return wrapping(b, x, type_of(target).dtype, bool(saturate), round_mode)
 
 
 @onnx_rule("Clip", since=6)
@@ -167,11 +181,17 @@ def is_exact(number: Any) -> bool:
 
 @onnx_rule("BitCast", since=26)
 def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
+    """A boolean is a byte that is 0 or 1; of a byte that is another it keeps only that it is not 0."""
     have, want = type_of(x).dtype, our_dtype(to)
-    same_bits = have == want or (is_integer(have) and is_integer(want) and to_numpy(have).itemsize == to_numpy(want).itemsize)
-    if not same_bits:
-        raise UnsupportedError(f"from {have} to {want} is not supported; supported: between integers of one width")
-    return b.convert(x, want)
+    if bits_of(have) != bits_of(want):
+        raise ModelError(f"it must keep the number of bits, got {bits_of(have)} of {have} and {bits_of(want)} of {want}")
+    if have == want:
+        return x
+    if have == BOOL:
+        return b.bit_cast(b.convert(x, "ui8"), to=want)
+    if want == BOOL:
+        return b.convert(b.bit_cast(x, to="ui8"), BOOL)
+    return b.bit_cast(x, to=want)
 
 
 @onnx_rule("Identity", since=1)

@@ -16,7 +16,6 @@ LIGHT = Path(loader.DATA_DIR) / "light"
 # Operators of the newest opset that have neither a rule nor a definition by ONNX that helps, each with the reason.
 UNCOVERED = {
     **dict.fromkeys(["RNN", "LSTM", "GRU"], "recurrent"),
-    **dict.fromkeys(["QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul"], "quantised"),
     **dict.fromkeys(["ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"], "sequences"),
     **dict.fromkeys(["SequenceLength", "SplitToSequence"], "sequences"),
     **dict.fromkeys(["Optional", "OptionalGetElement", "OptionalHasElement"], "optional values"),

@@ -27,8 +27,8 @@ func.func @f() {
 // -----
 
 func.func @f() {
-  // expected-error @below {{'graph.constant' a result: element type i4 is not supported; supported: i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64}}
-  "graph.constant"() {value = dense<1> : tensor<2xi8>} : () -> tensor<2xi4>
+  // expected-error @below {{'graph.constant' a result: element type i3 is not supported; supported: i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64, f8E4M3FN, f8E4M3FNUZ, f8E5M2, f8E5M2FNUZ, f8E8M0FNU, f4E2M1FN, i4, ui4, i2, ui2}}
+  "graph.constant"() {value = dense<1> : tensor<2xi8>} : () -> tensor<2xi3>
   return
 }
 

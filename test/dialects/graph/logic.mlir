@@ -12,6 +12,8 @@ func.func @f(%x: tensor<2x3xf32>, %y: tensor<?x1x3xf32>, %p: tensor<2x3xi1>, %u:
   "graph.is_nan"(%x) : (tensor<2x3xf32>) -> tensor<2x3xi1>
   "graph.cast"(%u) {saturate = false, to = bf16} : (tensor<2x3xui8>) -> tensor<2x3xbf16>
   "graph.cast"(%p) {saturate = true, to = i32} : (tensor<2x3xi1>) -> tensor<2x3xi32>
+  "graph.bit_cast"(%x) {to = ui32} : (tensor<2x3xf32>) -> tensor<2x3xui32>
+  "graph.bit_cast"(%u) {to = f8E5M2} : (tensor<2x3xui8>) -> tensor<2x3xf8E5M2>
   return
 }
 
@@ -114,7 +116,23 @@ func.func @f(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>) {
-  // expected-error @below {{'graph.cast' element type f8E5M2 is not supported; supported: i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64}}
-  "graph.cast"(%x) {saturate = false, to = f8E5M2} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  // expected-error @below {{'graph.cast' element type f6E2M3FN is not supported; supported: i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64, f8E4M3FN, f8E4M3FNUZ, f8E5M2, f8E5M2FNUZ, f8E8M0FNU, f4E2M1FN, i4, ui4, i2, ui2}}
+  "graph.cast"(%x) {saturate = false, to = f6E2M3FN} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xf32>) {
+  // expected-error @below {{'graph.bit_cast' attribute 'to' must be one of f32, i32, ui32 for tensor<2x3xf32>, got i64}}
+  "graph.bit_cast"(%x) {to = i64} : (tensor<2x3xf32>) -> tensor<2x3xi64>
+  return
+}
+
+// -----
+
+func.func @f(%x: tensor<2x3xi4>) {
+  // expected-error @below {{'graph.cast' the element type of operand 'x' must be one of i1, i8, i16, i32, i64, ui8, ui16, ui32, ui64, f16, bf16, f32, f64, got tensor<2x3xi4>}}
+  "graph.cast"(%x) {saturate = false, to = i8} : (tensor<2x3xi4>) -> tensor<2x3xi8>
   return
 }

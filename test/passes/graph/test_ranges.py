@@ -49,7 +49,7 @@ def grow(draw: Any, b: GraphBuilder, values: list[ir.Value]) -> ir.Value:
         "relu": lambda: b.relu(x),
         "clamp": lambda: b.clamp(x, **dict(zip(("min", "max"), sorted(draw(st.lists(st.sampled_from(few), min_size=2, max_size=2))), strict=True))),
         "mod": lambda: b.mod(x, y, fmod=is_float(kind.dtype) or draw(st.booleans())),
-        "cast": lambda: b.cast(x, to=draw(st.sampled_from(DTYPES)), saturate=True),
+        "cast": lambda: b.cast(x, to=draw(st.sampled_from(DTYPES)), saturate=draw(st.booleans())),
         "select": lambda: b.select(b.less(x, y), x, y),
         "concat": lambda: b.slice(b.concat([x, y], axis=0), starts=[1, 0], sizes=[2, 3], steps=[1, 1]),
         "arg_max": lambda: b.expand(b.arg_max(x, axis=1, keepdims=True, select_last=False), shape=SHAPE),

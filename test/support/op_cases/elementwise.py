@@ -4,7 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import DOMAINS, case
-from stepwell.dialects.core.types import DTYPES, UNSIGNED, from_numpy, is_float, to_numpy
+from stepwell.dialects.core.types import DTYPES, NUMERIC, UNSIGNED, from_numpy, is_float, to_numpy
 
 DOMAINS.update({**dict.fromkeys(("sqrt", "rsqrt", "log"), (0.1, 9)), **dict.fromkeys(("asin", "acos", "atanh"), (-0.9, 0.9)), "acosh": (1.1, 9)})
 
@@ -92,11 +92,16 @@ def clamp(r: Random) -> Case:
 @case("cast")
 def cast(r: Random) -> Case:
     source, to, saturate = r.dtype(), r.choice(DTYPES), r.boolean()
-    shape, low = r.shape(), 0 if to in UNSIGNED else -100
-    if not is_float(source):
-        return Case([r.any_value(source, shape) if not is_float(to) else r.array(source, shape, low, 100)], {"to": to, "saturate": saturate})
-    any_value = saturate or is_float(to) or to == "i1"  # else what is out of range has no meaning
-    return Case([(r.array if any_value else r.within)(source, shape, low, 100)], {"to": to, "saturate": saturate})
+    shape, low = r.shape(), 0 if to in UNSIGNED and saturate else -100
+    drawn = r.array(source, shape, low, 100) if is_float(source) or is_float(to) else r.any_value(source, shape)
+    return Case([drawn], {"to": to, "saturate": saturate})
+
+
+@case("bit_cast")
+def bit_cast(r: Random) -> Case:
+    source = r.dtype()
+    fitting = [dtype for dtype in NUMERIC if to_numpy(dtype).itemsize == to_numpy(source).itemsize]
+    return Case([r.any_value(source, r.shape())], {"to": r.choice(fitting)})
 
 
 @case("select")
