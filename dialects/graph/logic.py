@@ -258,7 +258,6 @@ def exact(x: np.ndarray) -> np.ndarray:
     return np.where(np.abs(x.astype(np.float64)) < 2.0**53, x, odd).astype(np.float64)
 
 
-
 def saturated(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Floats to integers, what is out of range to the nearest end of it, NaN to 0."""
     limits = np.iinfo(dtype)
