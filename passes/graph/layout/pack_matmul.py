@@ -122,7 +122,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, lanes = x.static_shape[1], (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
-        width = self.width or panel_width(rows, depth, lanes)
+        width = self.width or panel_width(rows, depth, lanes, least=1)  # several gates at once: their sums do not wait for each other
         matrices = source_of(op.weights, self.weights)
         if matrices is None:
             return NoMatch(f"its weights, {w}, are not a constant")
@@ -194,9 +194,12 @@ class _PackedMatmuls(GraphBuilder):
         return apart
 
 
-def panel_width(rows: int, columns: int, lanes: int) -> int:
-    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel."""
+def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:
+    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel.
+
+    `least` is the smallest number of registers, by default two for one row, whose sums would otherwise wait for each other.
+    """
     registers = REGISTERS_OF_A_ROW if rows == 1 else REGISTERS_OF_ROWS
-    halvings = range(registers.bit_length() - (rows == 1))
+    halvings = range((registers // (least or (2 if rows == 1 else 1))).bit_length())
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
     return lanes * registers >> chosen
