@@ -128,7 +128,7 @@ def rnn(
 
 
 def bound(clip: float | None) -> float:
-    """The bound of what goes into the gates' functions: none without `clip`."""
+    """The bound of what goes into the gates' functions: none without `clip`. As in ONNX Runtime, an LSTM's cell state is not clipped."""
     if clip is None:
         return float("inf")
     if clip < 0:

@@ -73,7 +73,7 @@ class PackMatmul(Pass):
             state.decline(self.name, op.operation, weights)
             return
         _, _, panels, _, width = type_of(weights).static_shape
-        state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panels of {width} columns")
+        state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
         op.operation.operands[1] = weights
         state.count(self.name)
 
