@@ -157,8 +157,7 @@ class Layer:
         self.b, self.x, self.w, self.r, self.gates, self.inputs, self.hidden = b, x, w, r, gates, inputs, hidden
         self.directions, self.batch_first = len(DIRECTIONS[direction]), bool(layout)
         self.batch = type_of(x).shape[0 if self.batch_first else 1]
-        self.expect("X", x, (None, None, inputs))
-        self.expect("W", w, (self.directions, gates * hidden, inputs))
+        self.expect("W", w, (self.directions, gates * hidden, type_of(x).shape[2]))
         self.expect("R", r, (self.directions, gates * hidden, hidden))
 
     def expect(self, name: str, value: Value, shape: Sequence[int | None]) -> None:
