@@ -64,6 +64,7 @@ from stepwell.dialects.graph.logic import (
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
 from stepwell.dialects.graph.reduction import ArgMaxOp, ArgMinOp, CumsumOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp, SoftmaxOp, TopKOp
 from stepwell.dialects.graph.resize import ResizeOp
 from stepwell.dialects.graph.shape import (
@@ -112,6 +113,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp", "BitCastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp",
+    "LstmOp", "GruOp", "RnnOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",

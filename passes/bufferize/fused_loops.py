@@ -10,7 +10,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Access, Structured
-from stepwell.passes.linalg.views import RESHAPES, origin
+from stepwell.passes.linalg.views import RESHAPES, SLICES, origin
 
 Path = tuple[tuple[str, int], ...]  # the fused loops around a stage, outermost first: name, and number of the run of neighbours in it
 
@@ -60,12 +60,18 @@ class FusedLoops:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self.stages, self.paths = stages, paths(stages)
-        self.accesses: dict[ir.Value, list[BufferAccess]] = {}  # by buffer
+        self.accesses: dict[ir.Value, list[BufferAccess]] = {}  # by buffer, those that are not to a slice of it
+        self.users: dict[ir.Value, set[int]] = {}  # by buffer, the stages that access it or a slice of it
+        self.sliced: set[ir.Value] = set()  # the buffers of which a stage accesses a slice
         for i, stage in enumerate(stages):
             for member in stage.members:
                 for access in member.accesses:
                     if access.is_shaped:
-                        self.accesses.setdefault(origin(access.value, RESHAPES), []).append(BufferAccess(i, member, access, access in member.outputs))
+                        seen, buffer = origin(access.value, RESHAPES), origin(access.value, SLICES)
+                        self.accesses.setdefault(seen, []).append(BufferAccess(i, member, access, access in member.outputs))
+                        self.users.setdefault(buffer, set()).add(i)
+                        if seen != buffer:
+                            self.sliced.add(buffer)
         for accesses in self.accesses.values():
             self._check(accesses)
 
@@ -107,7 +113,7 @@ class FusedLoops:
     def slice_of(self, buffer: ir.Value, size: int) -> Slice | None:
         """What must be kept of a buffer of `size` bytes that the kernel allocates; None for all of it."""
         accesses = self.accesses.get(buffer, [])
-        loops = self._aligned_loops(accesses) if accesses else 0
+        loops = self._aligned_loops(accesses) if accesses and buffer not in self.sliced else 0
         if not loops:
             return None
         first = accesses[0]
@@ -118,7 +124,7 @@ class FusedLoops:
     def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
         """The ops from whose first to whose last the buffer holds data: all in the fused loops of its users that it does not shrink in."""
         loops = kept.loops if kept else 0
-        users = {access.index for access in self.accesses.get(buffer, [])}
+        users = self.users.get(buffer, set())
         rounds_of = {self.paths[i][: loops + 1] for i in users if len(self.paths[i]) > loops}
         indices = {i for i, path in enumerate(self.paths) if path[: loops + 1] in rounds_of} | users
         return [member.operation for i in indices for member in self.stages[i].members]

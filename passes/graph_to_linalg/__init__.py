@@ -13,6 +13,7 @@ from stepwell.passes.graph_to_linalg import (
     ordering,
     pack_weights,
     pooling,
+    recurrence,
     reduction,
     resize,
     shape,
@@ -24,6 +25,5 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
-    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "trees",
-    "winograd",
+    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "recurrence", "reduction", "resize", "shape", "trees", "winograd",
 ]  # fmt: skip

@@ -162,23 +162,24 @@ class LinalgBuilder:
         return self.reshape(value, groups, sizes)
 
     def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[Size]) -> ir.Value:
-        """`into` with `source` in place of the slice that begins at `offsets`."""
-        dynamic = ir.ShapedType.get_dynamic_size()
-        sizes = self.sizes(source)
-        values = [[s for s in part if not isinstance(s, int)] for part in (offsets, sizes)]
-        static = [[s if isinstance(s, int) else dynamic for s in part] for part in (offsets, sizes)]
-        return tensor.InsertSliceOp(source, into, values[0], values[1], [], static[0], static[1], [1] * len(sizes)).result
+        """`into` with `source` in place of the slice that begins at `offsets`; of the leading dimensions that `source` lacks it is one index."""
+        sizes = [*[1] * (len(offsets) - source.type.rank), *self.sizes(source)]
+        (at, static_at), (dynamic, static) = _split(offsets), _split(sizes)
+        return tensor.InsertSliceOp(source, into, at, dynamic, [], static_at, static, [1] * len(sizes)).result
+
+    def part(self, value: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size]) -> ir.Value:
+        """The slice of `value` of these sizes from `offsets` on; of the leading dimensions that `sizes` lacks it is one index."""
+        lacking = len(offsets) - len(sizes)
+        (at, static_at), (dynamic, static) = _split(offsets), _split([*[1] * lacking, *sizes])
+        kind = ir.RankedTensorType.get(static[lacking:], value.type.element_type)
+        return tensor.ExtractSliceOp(kind, value, at, dynamic, [], static_at, static, [1] * len(static)).result
 
     def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
         have = self.sizes(value)
         if all(isinstance(h, int) and h == s for h, s in zip(have, sizes, strict=True)):
             return value
-        dynamic = ir.ShapedType.get_dynamic_size()
-        static = [s if isinstance(s, int) else dynamic for s in sizes]
-        kind = ir.RankedTensorType.get(static, value.type.element_type)
-        rank = len(static)
-        return tensor.ExtractSliceOp(kind, value, [], [s for s in sizes if not isinstance(s, int)], [], [0] * rank, static, [1] * rank).result
+        return self.part(value, [0] * len(sizes), sizes)
 
     def staged(self, value: ir.Value) -> ir.Value:
         """`value` behind a boundary, which keeps it a separate op from its readers in the same kernel (see `remove-boundaries`)."""
@@ -375,6 +376,11 @@ class LinalgBuilder:
         if value.type == kind:
             return value
         return arith.TruncFOp(kind, value).result
+
+
+def _split(sizes: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
+    """The sizes, or offsets, that are values, and all of them with MLIR's mark in the place of these."""
+    return [s for s in sizes if not isinstance(s, int)], [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
 
 
 def _iterator(kind: str) -> ir.Attribute:

@@ -84,7 +84,7 @@ class FusionGroup:
             for member in stage.members:
                 for read in member.inputs:
                     producer = made.get(origin(read.value, TENSOR_RESHAPES)) if read.is_shaped else None
-                    if producer is not None and producer is not stage:
+                    if producer is not None and producer is not stage and producer.root.operation.block == stage.root.operation.block:
                         edges.append(Edge(producer, stage, member, read))
         return FusionGroup(stages, edges)
 

@@ -1,5 +1,6 @@
 """Destination-passing style: the pass that makes kernels write results into their destinations, and epilogues in place."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,7 @@ class UseDestinations(Pass):
     rewrite: generic ins(%r, …) outs(empty)            -> generic ins(…) outs(%r)             (element-wise over a sole-use result %r)
     rewrite: insert_slice(ops from empty) into %d      -> insert_slice(ops from extract_slice(%d)) into %d
     rewrite: return (ops from empty), …                -> return (ops from the argument that is this result's destination), …
+    rewrite: for (…, %a = …) { yield …, ops from empty } -> for (…, %a = …) { yield …, ops from %a }
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -35,6 +37,15 @@ class UseDestinations(Pass):
                 refused = write_into(result, out)
             if refused is not None:  # then bufferisation copies the result to the destination
                 state.decline(self.name, defining_op(result) or end, refused)
+        for loop in ops_below(op, "scf.for"):
+            body = loop.regions[0].blocks[0]
+            for value, carried in zip(body.operations[len(body.operations) - 1].operands, list(body.arguments)[1:], strict=True):
+                if not isinstance(value.type, ir.RankedTensorType):
+                    continue
+                with ir.InsertionPoint.at_block_begin(body), loop.location:
+                    refused = write_into(value, carried)
+                if refused is not None:
+                    state.decline(self.name, defining_op(value) or loop, refused)
         for insert in ops_below(op, "tensor.insert_slice"):
             refused = _write_slice_in_place(insert)
             if refused is not None:
@@ -143,16 +154,13 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     source, into = insert.operands[0], insert.operands[1]
     if use_count(source) != 1 or not _starts_at_empty(source):
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
-    block = insert.block
-    initialised = _hoist(into, block)
-    if not initialised:
+    offsets = list(insert.operands)[2:]
+    moved = _hoist([into, *offsets], insert.block)
+    if moved is None:
         return NoMatch("its source is computed in memory of its own and copied: what it is inserted into depends on other computation")
-    static = {name: list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")}
-    anchor = defining_op(into)
-    point = ir.InsertionPoint.at_block_begin(block) if anchor is None else ir.InsertionPoint.after(anchor)
-    with point, insert.location:
-        slice_op = tensor.ExtractSliceOp(source.type, into, [], [], [], static["static_offsets"], static["static_sizes"], static["static_strides"])
-        return write_into(source, slice_op.result)
+    static = [list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")]
+    with ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block), insert.location:
+        return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, [], [], *static).result)
 
 
 def _starts_at_empty(value: ir.Value) -> bool:
@@ -171,25 +179,26 @@ def _starts_at_empty(value: ir.Value) -> bool:
         value = start
 
 
-def _hoist(value: ir.Value, block: ir.Block) -> bool:
-    """Move the ops that initialise a slice's destination (constants, views of arguments, a fill) to the top of the block.
+def _hoist(values: Sequence[ir.Value], block: ir.Block) -> list[ir.Operation] | None:
+    """Move the ops of a block that make a slice's destination and offsets (constants, views of arguments, a fill, arithmetic) to its top.
 
-    False if they depend on other ops; then the slice keeps its own buffer.
+    Gives them in order; None if the values depend on other ops of the block, and then the slice keeps its own buffer.
     """
     moved: list[ir.Operation] = []
-    pending = [value]
+    pending = list(values)
     while pending:
         op = defining_op(pending.pop())
-        if op is None or op in moved:
+        if op is None or op in moved or op.block != block:
             continue
-        if op.name not in ("arith.constant", "tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "linalg.fill"):
-            return False
+        if op.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "linalg.fill") and not op.name.startswith("arith."):
+            return None
         moved.append(op)
         pending.extend(op.operands)
     position = {o.operation: i for i, o in enumerate(block.operations)}
+    moved.sort(key=position.__getitem__)
     first = block.operations[0].operation
-    for op in sorted(moved, key=lambda o: position[o], reverse=True):
+    for op in reversed(moved):
         if op != first:
             op.move_before(first)
         first = op
-    return True
+    return moved

@@ -5,7 +5,8 @@ from itertools import accumulate
 from stepwell.dialects.core.mlir import defining_op, ir
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
-VIEWS = (*RESHAPES, "memref.subview", "memref.cast", "memref.view", "memref.reinterpret_cast")
+SLICES = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast")
+VIEWS = (*SLICES, "memref.view")
 TENSOR_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 TENSOR_VIEWS = (*TENSOR_RESHAPES, "tensor.extract_slice", "tensor.cast")
 

@@ -149,6 +149,52 @@ def resize(
     return "Resize", [x, np.array(roi, np.float32) if roi else None, np.array(scales, np.float32)], attributes
 
 
+ACTIVATIONS = {
+    "affine": "Affine", "elu": "Elu", "hard_sigmoid": "HardSigmoid", "leaky_relu": "LeakyRelu", "relu": "Relu", "scaled_tanh": "ScaledTanh",
+    "sigmoid": "Sigmoid", "softplus": "Softplus", "softsign": "Softsign", "tanh": "Tanh", "thresholded_relu": "ThresholdedRelu",
+}  # fmt: skip
+TAKES = {"affine": 2, "elu": 1, "hard_sigmoid": 2, "leaky_relu": 1, "scaled_tanh": 2, "thresholded_relu": 1}
+
+
+def recurrent(
+    projected: np.ndarray, weights: np.ndarray, *, direction: str, activations: tuple[str, ...], alphas: tuple[float, ...],
+    betas: tuple[float, ...], clip: float,
+) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
+    """X, W, R and no B, and the attributes that all recurrent layers have: W picks from the products those of a direction."""
+    directions, gates, _, hidden, _ = weights.shape
+    w = np.eye(projected.shape[2], dtype=projected.dtype).reshape(directions, gates * hidden, -1)
+    columns = np.moveaxis(weights, 2, 3).reshape(directions, gates, hidden, -1)[..., :hidden]
+    r = np.swapaxes(columns, 2, 3).reshape(directions, gates * hidden, hidden)
+    numbers = [[n for n, name in zip(given, activations, strict=True) if TAKES.get(name, 0) > place] for place, given in enumerate((alphas, betas))]
+    attributes = {"direction": direction, "activations": tuple(ACTIVATIONS[name] for name in activations), "hidden_size": hidden}
+    attributes |= {name: tuple(given) for name, given in zip(("activation_alpha", "activation_beta"), numbers, strict=True) if given}
+    return [projected, w, r, None], attributes | ({} if np.isinf(clip) else {"clip": clip})
+
+
+@node("lstm")
+def lstm(
+    projected: np.ndarray, weights: np.ndarray, lengths: Any, initial_h: Any, initial_c: Any, peepholes: Any, *, input_forget: bool, **common: Any
+) -> Node:
+    inputs, attributes = recurrent(projected, weights, **common)
+    held = None if peepholes is None else peepholes.reshape(len(peepholes), -1)
+    return "LSTM", [*inputs, lengths, initial_h, initial_c, held], {**attributes, "input_forget": input_forget}
+
+
+@node("gru")
+def gru(projected: np.ndarray, weights: np.ndarray, lengths: Any, initial_h: Any, hidden_bias: Any, **common: Any) -> Node:
+    inputs, attributes = recurrent(projected, weights, **common)
+    if hidden_bias is not None:
+        directions, hidden = hidden_bias.shape
+        inputs[3] = np.concatenate([np.zeros((directions, 5 * hidden), hidden_bias.dtype), hidden_bias], axis=1)
+    return "GRU", [*inputs, lengths, initial_h], {**attributes, "linear_before_reset": hidden_bias is not None}
+
+
+@node("rnn")
+def rnn(projected: np.ndarray, weights: np.ndarray, lengths: Any, initial_h: Any, **common: Any) -> Node:
+    inputs, attributes = recurrent(projected, weights, **common)
+    return "RNN", [*inputs, lengths, initial_h], attributes
+
+
 def results(op_type: str, inputs: list[Any], attributes: dict[str, Any], outputs: int = 1) -> list[np.ndarray]:
     """What ONNX Runtime gives or, where it has no such kernel, ONNX's evaluator."""
     names = ["" if array is None else f"x{i}" for i, array in enumerate(inputs)]

@@ -1,5 +1,6 @@
 """The pass that packs right-hand sides of matrix products into panels."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import in_panels
+from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -30,6 +32,7 @@ class PackMatmul(Pass):
     rewrite: matmul(x, w)                 -> reshape(packed_matmul(x, w packed now))
     rewrite: matmul(x, y)                 -> reshape(packed_matmul(x, transpose(reshape(pad(y)))))   if no cache of a core holds y
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
+    rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
     Columns that fill up the last panel are zeros in the weights, and are cut off behind the element-wise ops. A large matrix that is not
     a constant is packed at run time if enough rows are multiplied by it: unpacked, each row of a strip of its columns lies in another page,
@@ -43,6 +46,9 @@ class PackMatmul(Pass):
         layout = _PackedMatmuls(state, self.width)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
+            if isinstance(view, RecurrentOp):
+                self._pack_recurrent(view, layout, state)
+                continue
             if len(operation.results) != 1:
                 continue
             rule = layout.matmul if isinstance(view, MatmulOp) else layout.elementwise if is_elementwise(view) else None
@@ -58,6 +64,18 @@ class PackMatmul(Pass):
             operation.results[0].replace_all_uses_with(result)
             operation.erase()
             state.count(self.name)
+
+    def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
+        """Replace the weights of a recurrent layer by packed ones."""
+        with ir.InsertionPoint(op), op.location:
+            weights = layout.recurrent_weights(op)
+        if isinstance(weights, NoMatch):
+            state.decline(self.name, op.operation, weights)
+            return
+        _, _, panels, _, width = type_of(weights).static_shape
+        state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
+        op.operation.operands[1] = weights
+        state.count(self.name)
 
 
 class _PackedMatmuls(GraphBuilder):
@@ -94,6 +112,28 @@ class _PackedMatmuls(GraphBuilder):
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.packed_matmul(op.lhs, panels), columns)
+
+    def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
+        """The weights of a recurrent layer in panels; or why not."""
+        x, w = type_of(op.projected), type_of(op.weights)
+        if not (x.is_static and w.is_static) or not w.elements:
+            return NoMatch("sizes are unknown, or nothing is multiplied")
+        directions, gates, panels, depth, columns = w.static_shape
+        rows, lanes = x.static_shape[1], (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
+        if panels != 1 or not rows or depth < lanes // 2:
+            return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
+        width = self.width or panel_width(rows, depth, lanes, least=1)  # several gates at once: their sums do not wait for each other
+        matrices = source_of(op.weights, self.weights)
+        if matrices is None:
+            return NoMatch(f"its weights, {w}, are not a constant")
+        if width == columns:
+            return NoMatch(f"its {columns} columns are one panel")
+
+        def packed() -> Iterator[np.ndarray]:
+            for matrix in matrices().reshape(-1, depth, columns):
+                yield from in_panels(matrix[:, :depth], width)
+
+        return deferred_weight(self, op.weights, (directions, gates, -(-depth // width), depth, width), packed)
 
     def pack_at_run_time(self, matrix: ir.Value, width: int) -> ir.Value:
         """A matrix (K, N) as (panels, K, width), with zeros after its last column; see `in_panels`."""
@@ -154,9 +194,12 @@ class _PackedMatmuls(GraphBuilder):
         return apart
 
 
-def panel_width(rows: int, columns: int, lanes: int) -> int:
-    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel."""
+def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:
+    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel.
+
+    `least` is the smallest number of registers, by default two for one row, whose sums would otherwise wait for each other.
+    """
     registers = REGISTERS_OF_A_ROW if rows == 1 else REGISTERS_OF_ROWS
-    halvings = range(registers.bit_length() - (rows == 1))
+    halvings = range((registers // (least or (2 if rows == 1 else 1))).bit_length())
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
     return lanes * registers >> chosen

@@ -27,6 +27,7 @@ WITHOUT_EFFECT = {
     ("BatchNormalization", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
     ("BatchNormalization", "momentum"): "counts in training only",
     ("Gemm", "broadcast"): "opset 6 allowed other shapes only with it; shapes that do not broadcast are refused anyway",
+    **{(op, "output_sequence"): "asks for Y in opsets 1 to 6: it is made where the node has a name for it" for op in ("GRU", "LSTM", "RNN")},
     ("TopK", "sorted"): "without it any order will do, the sorted one too",
 }
 

@@ -29,7 +29,7 @@ ALONE = {
 }
 ONLY = {
     **dict.fromkeys(("conv", "conv_transpose"), (*FLOATS, "i32")),
-    "col2im": ("f32", "f16", "bf16"),
+    **dict.fromkeys(("col2im", "gru", "lstm", "rnn"), ("f32", "f16", "bf16")),
     "range": ("i16", "i32", "i64", "f32", "f64"), "resize": ("f32", "f64", "f16", "ui8"),
     **dict.fromkeys(("pad", "scatter_elements", "scatter_nd", "top_k"), NUMERIC),
 }  # fmt: skip
@@ -68,6 +68,8 @@ def magnitude(mnemonic: str, case: Case, result: np.ndarray) -> tuple[np.ndarray
         return np.full(result.shape, 8 * max(np.abs(widened(o)).max(initial=1) for o in case.operands)), 32
     if mnemonic in ("sin", "cos", "tan", "sigmoid", "tanh", "erf", "elu"):  # near 0 the other side is only right to the scale of 1
         return np.abs(widened(result).astype(np.float64)) + 1, 4
+    if mnemonic in ("gru", "lstm", "rnn"):  # errors grow from step to step
+        return np.full(result.shape, np.abs(widened(result)).max(initial=1)), 8 * case.operands[0].shape[0] * (4 + case.operands[1].shape[3])
     if mnemonic == "range":
         return np.full(result.shape, 16.0), 4
     return np.abs(widened(result).astype(np.float64)), 8

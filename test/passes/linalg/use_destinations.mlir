@@ -110,3 +110,42 @@ func.func private @several(%x: tensor<8x4xf32>, %a: tensor<8xf32>, %b: tensor<8x
   }
   return %r#0, %r#1, %l : tensor<8xf32>, tensor<8xf32>, tensor<4xf32>
 }
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// What a loop carries is written over, and a slice at a place that depends on the round is computed where it is.
+// CHECK-LABEL: func.func private @rounds
+// CHECK-SAME: %[[X:arg[0-9]+]]: tensor<8xf32>, %[[ALL:arg[0-9]+]]: tensor<5x8xf32>, %[[LAST:arg[0-9]+]]: tensor<8xf32>
+// CHECK-NOT: tensor.empty
+// CHECK: scf.for %[[I:[a-z_0-9]+]] = {{.*}} iter_args(%[[A:[a-z_0-9]+]] = %[[ALL]], %[[L:[a-z_0-9]+]] = %{{[0-9]+}})
+// CHECK: %[[T:[0-9]+]] = arith.subi %{{[a-z_0-9]+}}, %[[I]]
+// CHECK: %[[PART:[a-z_0-9]+]] = tensor.extract_slice %[[A]][%[[T]], 0] [1, 8] [1, 1]
+// CHECK-NOT: tensor.empty
+// CHECK: linalg.generic {{.*}} outs(%[[L]], %[[PART]] : tensor<8xf32>, tensor<8xf32>)
+// CHECK: tensor.insert_slice %{{[0-9]+}}#1 into %[[A]][%[[T]], 0]
+func.func private @rounds(%x: tensor<8xf32>, %all: tensor<5x8xf32>, %last: tensor<8xf32>) -> (tensor<5x8xf32>, tensor<8xf32>) attributes {stepwell.kernel} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c5 = arith.constant 5 : index
+  %e0 = tensor.empty() : tensor<5x8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e1 : tensor<8xf32>) -> tensor<8xf32>
+  %r:2 = scf.for %i = %c0 to %c5 step %c1 iter_args(%a = %e0, %l = %f) -> (tensor<5x8xf32>, tensor<8xf32>) {
+    %e2 = tensor.empty() : tensor<8xf32>
+    %e3 = tensor.empty() : tensor<8xf32>
+    %n:2 = linalg.generic {indexing_maps = [#id, #id, #id, #id], iterator_types = ["parallel"]}
+      ins(%x, %l : tensor<8xf32>, tensor<8xf32>) outs(%e2, %e3 : tensor<8xf32>, tensor<8xf32>) {
+    ^bb0(%v: f32, %before: f32, %o: f32, %p: f32):
+      %s = arith.addf %v, %before : f32
+      linalg.yield %s, %s : f32, f32
+    } -> (tensor<8xf32>, tensor<8xf32>)
+    %t = arith.subi %c4, %i : index
+    %put = tensor.insert_slice %n#1 into %a[%t, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<5x8xf32>
+    scf.yield %put, %n#0 : tensor<5x8xf32>, tensor<8xf32>
+  }
+  return %r#0, %r#1 : tensor<5x8xf32>, tensor<8xf32>
+}

@@ -212,6 +212,30 @@ def test_what_an_epilogue_reads_is_made_in_its_round():
                 FusedLoops(stages_on_memrefs([Structured(op) for op in ops_below(other.operation, "linalg.generic")]))
 
 
+def test_a_buffer_of_which_others_read_a_slice_stays_whole():
+    # The products share their loops, but the copy behind them reads the first one's result of all rounds.
+    loops = in_loops(("b", 0, 1, 1))
+    text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x6xf32>, %y: memref<4x6x6xf32>, %z: memref<4x6x2xf32>) {{
+      %m = memref.alloc() : memref<4x6x5xf32>
+      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", loops)}
+      {on_memrefs("%m", "4x6x5", "%v", "5x6", "%y", "4x6x6", loops)}
+      %s = memref.subview %m[0, 0, 0] [4, 6, 2] [1, 1, 1] : memref<4x6x5xf32> to memref<4x6x2xf32, strided<[30, 5, 1]>>
+      linalg.generic {{indexing_maps = [affine_map<(b, i, j) -> (b, i, j)>, affine_map<(b, i, j) -> (b, i, j)>],
+        iterator_types = ["parallel", "parallel", "parallel"]}} ins(%s : memref<4x6x2xf32, strided<[30, 5, 1]>>) outs(%z : memref<4x6x2xf32>) {{
+      ^bb0(%a: f32, %o: f32):
+        linalg.yield %a : f32
+      }}
+      return
+    }}"""
+    with CONTEXT:
+        module = parse_module(text, CONTEXT)
+        every = ops_below(module.operation, "linalg.generic")
+        fused = FusedLoops(stages_on_memrefs([Structured(op) for op in every]))
+        buffer = ops_below(module.operation, "memref.alloc")[0].results[0]
+        assert fused.slice_of(buffer, WHOLE) is None
+        assert set(fused.alive(buffer, None)) == set(every)
+
+
 @pytest.mark.parametrize(
     ("first", "second", "message"),
     [

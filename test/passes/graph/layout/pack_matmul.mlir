@@ -74,3 +74,18 @@ func.func @main(%x: tensor<16x700xf32>, %y: tensor<700x1000xf32>, %few: tensor<1
   %1 = "graph.matmul"(%few, %y) : (tensor<15x700xf32>, tensor<700x1000xf32>) -> tensor<15x1000xf32>
   return %0, %1 : tensor<16x1000xf32>, tensor<15x1000xf32>
 }
+
+// -----
+
+// The weights of a recurrent layer, gate by gate; those that are not known stay as they are.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.rnn"(%arg0, %{{[0-9]+}}) {{.*}} : (tensor<3x1x24xf32>, tensor<1x1x3x24x8xf32>)
+// CHECK: "graph.rnn"(%arg0, %arg1) {{.*}} : (tensor<3x1x24xf32>, tensor<1x1x1x24x24xf32>)
+func.func @main(%x: tensor<3x1x24xf32>, %v: tensor<1x1x1x24x24xf32>) -> (tensor<1x1x24xf32>, tensor<1x1x24xf32>) {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<1x1x1x24x24xf32>} : () -> tensor<1x1x1x24x24xf32>
+  %0, %1 = "graph.rnn"(%x, %w) {activations = ["tanh"], alphas = [0.0], betas = [0.0], clip = 1.0, direction = "forward", operandSegmentSizes = array<i32: 1, 1, 0, 0>}
+    : (tensor<3x1x24xf32>, tensor<1x1x1x24x24xf32>) -> (tensor<3x1x1x24xf32>, tensor<1x1x24xf32>)
+  %2, %3 = "graph.rnn"(%x, %v) {activations = ["tanh"], alphas = [0.0], betas = [0.0], clip = 1.0, direction = "forward", operandSegmentSizes = array<i32: 1, 1, 0, 0>}
+    : (tensor<3x1x24xf32>, tensor<1x1x1x24x24xf32>) -> (tensor<3x1x1x24xf32>, tensor<1x1x24xf32>)
+  return %1, %3 : tensor<1x1x24xf32>, tensor<1x1x24xf32>
+}

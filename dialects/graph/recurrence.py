@@ -1,0 +1,334 @@
+"""Recurrent layers as one op each: LSTM (Hochreiter and Schmidhuber, 1997), GRU (Cho et al., 2014) and the plain recurrent layer (Elman, 1990).
+
+The products of the inputs with their weights do not depend on the state, so they are an operand, made for all steps at once; the op is
+what goes from step to step.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, OptionalOperand, Pure, Result
+from stepwell.dialects.graph.inference import (
+    expect_choice,
+    expect_dim,
+    expect_dtype,
+    expect_floats,
+    expect_length,
+    expect_rank,
+    expect_same_dtype,
+)
+from stepwell.dialects.graph.numerics import narrow, wide
+
+Array = np.ndarray
+DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
+"""For each direction of a layer, whether it goes from the last step to the first."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """An activation function of a recurrent layer: its meaning, `function(x, alpha, beta)`, and which of the two numbers it takes."""
+
+    function: Callable[[Array, float, float], Array]
+    takes: int = 0
+
+
+def _sigmoid(x: Array) -> Array:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
+
+
+ACTIVATIONS: dict[str, Activation] = {
+    "affine": Activation(lambda x, alpha, beta: alpha * x + beta, 2),
+    "elu": Activation(lambda x, alpha, _: np.where(x < 0, alpha * np.expm1(x), x), 1),
+    "hard_sigmoid": Activation(lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1), 2),
+    "leaky_relu": Activation(lambda x, alpha, _: np.where(x < 0, alpha * x, x), 1),
+    "relu": Activation(lambda x, *_: np.maximum(x, 0)),
+    "scaled_tanh": Activation(lambda x, alpha, beta: alpha * np.tanh(beta * x), 2),
+    "sigmoid": Activation(lambda x, *_: _sigmoid(x)),
+    "softplus": Activation(lambda x, *_: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))),
+    "softsign": Activation(lambda x, *_: x / (1 + np.abs(x))),
+    "tanh": Activation(lambda x, *_: np.tanh(x)),
+    "thresholded_relu": Activation(lambda x, alpha, _: np.where(x >= alpha, x, 0), 1),
+}
+
+
+class RecurrentOp(GraphOp):
+    """Base of the recurrent layers: sizes and checks that they share.
+
+    Sizes: `steps`, `batch`, `hidden` (of the state), `directions` (1 or 2), `gates` (of the layer). Operands that all have:
+
+    - `projected` (steps, batch, directions * gates * hidden): the inputs' products with their weights, biases added;
+    - `weights` (directions, gates, panels, hidden, width), the recurrent weights in panels of columns, as those of `graph.packed_matmul`: what
+      element k of the state counts for element j of a gate lies at [k, j % width] of panel j // width. Zeros fill up the last panel;
+    - `lengths` (batch): how many steps of each sequence there are. Later ones leave its state alone and give zeros;
+    - `initial_h` (directions, batch, hidden), zeros if absent.
+
+    Results: `y` (steps, directions, batch, hidden), what each step gives, and `last_h` (directions, batch, hidden), the state in the end.
+    `activations`, for each direction and activation function of the layer, names one of `ACTIVATIONS`, and `alphas` and `betas` have its
+    numbers. What goes into an activation function of a gate is clipped to -clip … clip.
+    """
+
+    gates = 0
+    functions = 0  # activation functions of one direction
+
+    @classmethod
+    def check(
+        cls,
+        projected: TensorType,
+        weights: TensorType,
+        lengths: TensorType | None,
+        others: Mapping[str, TensorType | None],
+        *,
+        direction: str,
+        activations: Sequence[str],
+        alphas: Sequence[float],
+        betas: Sequence[float],
+        clip: float,
+    ) -> tuple[TensorType, TensorType]:
+        """The types of `y` and of a state. Raises InferenceError for operands (`others` by name) and attributes that do not fit."""
+        expect_dtype("projected", projected, FLOATS)
+        expect_same_dtype(projected=projected, weights=weights)
+        expect_rank("projected", projected, 3)
+        expect_rank("weights", weights, 5)
+        expect_choice("direction", direction, list(DIRECTIONS))
+        directions = len(DIRECTIONS[direction])
+        expect_dim("weights", weights, 0, directions, f"one for each direction of '{direction}'")
+        expect_dim("weights", weights, 1, cls.gates, "one for each gate")
+        hidden, batch = weights.shape[3], projected.shape[1]
+        if hidden is not None:
+            expect_dim("projected", projected, 2, directions * cls.gates * hidden, f"directions x gates x hidden size of 'weights' ({weights})")
+        if lengths is not None:
+            expect_dtype("lengths", lengths, ("i32",))
+            expect_rank("lengths", lengths, 1)
+            expect_dim("lengths", lengths, 0, batch, f"the batch of operand 'projected' ({projected})")
+        count = directions * cls.functions
+        expect_length("activations", activations, count, f"{cls.functions} for each direction")
+        for name in activations:
+            expect_choice("activations", name, list(ACTIVATIONS))
+        expect_floats("alphas", alphas, count, "one for each activation")
+        expect_floats("betas", betas, count, "one for each activation")
+        state = TensorType(projected.dtype, (directions, batch, hidden))
+        for name, given in others.items():
+            if given is not None:
+                expect_same_dtype(projected=projected, **{name: given})
+                expected = {"peepholes": (directions, 3, hidden), "hidden_bias": (directions, hidden)}.get(name, state.shape)
+                expect_rank(name, given, len(expected))
+                for axis, size in enumerate(expected):
+                    expect_dim(name, given, axis, size, f"as operands 'projected' ({projected}) and 'weights' ({weights}) give")
+        return TensorType(projected.dtype, (projected.shape[0], directions, batch, hidden)), state
+
+    @staticmethod
+    def flops(projected: TensorType, weights: TensorType, *rest: TensorType | None, result: TensorType, **attributes: object) -> int:
+        """Those of the products: a step's other arithmetic is less by a factor of the hidden size."""
+        return 2 * projected.elements * (weights.shape[3] or 1)
+
+
+class LstmOp(RecurrentOp, name="lstm", traits=[Pure]):
+    """A layer of long short-term memory, whose gates are input, output, forget and cell, in this order.
+
+    i = f(x_i + h r_i + p_i c), o = f(x_o + h r_o + p_o c'), f = f(x_f + h r_f + p_f c), c' = f * c + i * g(x_c + h r_c), h' = o * h(c'), with x from
+    `projected`, r from `weights` and p, the input's, the output's and the forget gate's, from `peepholes` (directions, 3, hidden), zeros if
+    absent (Gers and Schmidhuber, "Recurrent nets that time and count", 2000). With `input_forget`, the forget gate is `1 - i`. A state has
+    `initial_c` and `last_c` beside `initial_h` and `last_h`. What all recurrent layers have in common: see `RecurrentOp`.
+    """
+
+    gates = 4
+    functions = 3
+
+    projected: Operand
+    weights: Operand
+    lengths: OptionalOperand
+    initial_h: OptionalOperand
+    initial_c: OptionalOperand
+    peepholes: OptionalOperand
+    y: Result
+    last_h: Result
+    last_c: Result
+    direction: ir.StringAttr
+    activations: ir.ArrayAttr
+    alphas: ir.ArrayAttr
+    betas: ir.ArrayAttr
+    clip: ir.FloatAttr
+    input_forget: ir.BoolAttr
+
+    @staticmethod
+    def infer(
+        projected: TensorType,
+        weights: TensorType,
+        lengths: TensorType | None,
+        initial_h: TensorType | None,
+        initial_c: TensorType | None,
+        peepholes: TensorType | None,
+        *,
+        input_forget: bool,
+        **attributes: Any,
+    ) -> InferredTypes:
+        others = {"initial_h": initial_h, "initial_c": initial_c, "peepholes": peepholes}
+        y, state = LstmOp.check(projected, weights, lengths, others, **attributes)
+        return y, state, state
+
+    @staticmethod
+    def reference(
+        projected: Array,
+        weights: Array,
+        lengths: Array | None,
+        initial_h: Array | None,
+        initial_c: Array | None,
+        peepholes: Array | None,
+        *,
+        input_forget: bool,
+        **attributes: Any,
+    ) -> tuple[Array, ...]:
+        def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
+            h, c = states
+            f, g, out = functions
+            sums = [x[:, number] + h @ r[number] for number in range(4)]
+
+            def gate(number: int, hole: int, c: Array) -> Array:
+                total = sums[number] if peepholes is None else sums[number] + wide(peepholes[direction, hole]) * c
+                return f(clipped(total, attributes["clip"]))
+
+            entering = gate(0, 0, c)
+            kept = 1 - entering if input_forget else gate(2, 2, c)
+            c = kept * c + entering * g(clipped(sums[3], attributes["clip"]))
+            return [gate(1, 1, c) * out(c), c]
+
+        return recurrence(LstmOp, projected, weights, lengths, [initial_h, initial_c], step, **attributes)
+
+
+class GruOp(RecurrentOp, name="gru", traits=[Pure]):
+    """A layer of gated recurrent units, whose gates are update, reset and hidden, in this order.
+
+    z = f(x_z + h r_z), r = f(x_r + h r_r), h' = (1 - z) * g(x_h + (r * h) r_h) + z * h, with x from `projected` and r_z, r_r and r_h from
+    `weights`. With `hidden_bias` (directions, hidden) the reset gate comes after the product: h' = (1 - z) * g(x_h + r * (h r_h + hidden_bias)) +
+    z * h. What all recurrent layers have in common: see `RecurrentOp`.
+    """
+
+    gates = 3
+    functions = 2
+
+    projected: Operand
+    weights: Operand
+    lengths: OptionalOperand
+    initial_h: OptionalOperand
+    hidden_bias: OptionalOperand
+    y: Result
+    last_h: Result
+    direction: ir.StringAttr
+    activations: ir.ArrayAttr
+    alphas: ir.ArrayAttr
+    betas: ir.ArrayAttr
+    clip: ir.FloatAttr
+
+    @staticmethod
+    def infer(
+        projected: TensorType,
+        weights: TensorType,
+        lengths: TensorType | None,
+        initial_h: TensorType | None,
+        hidden_bias: TensorType | None,
+        **attributes: Any,
+    ) -> InferredTypes:
+        return GruOp.check(projected, weights, lengths, {"initial_h": initial_h, "hidden_bias": hidden_bias}, **attributes)
+
+    @staticmethod
+    def reference(
+        projected: Array, weights: Array, lengths: Array | None, initial_h: Array | None, hidden_bias: Array | None, **attributes: Any
+    ) -> tuple[Array, ...]:
+        def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
+            [h], (f, g) = states, functions
+            update, reset = (f(clipped(x[:, gate] + h @ r[gate], attributes["clip"])) for gate in range(2))
+            inner = (reset * h) @ r[2] if hidden_bias is None else reset * (h @ r[2] + wide(hidden_bias[direction]))
+            return [(1 - update) * g(clipped(x[:, 2] + inner, attributes["clip"])) + update * h]
+
+        return recurrence(GruOp, projected, weights, lengths, [initial_h], step, **attributes)
+
+
+class RnnOp(RecurrentOp, name="rnn", traits=[Pure]):
+    """A plain recurrent layer, h' = f(x + h r), with x from `projected` and r from `weights`; see `RecurrentOp`."""
+
+    gates = 1
+    functions = 1
+
+    projected: Operand
+    weights: Operand
+    lengths: OptionalOperand
+    initial_h: OptionalOperand
+    y: Result
+    last_h: Result
+    direction: ir.StringAttr
+    activations: ir.ArrayAttr
+    alphas: ir.ArrayAttr
+    betas: ir.ArrayAttr
+    clip: ir.FloatAttr
+
+    @staticmethod
+    def infer(
+        projected: TensorType, weights: TensorType, lengths: TensorType | None, initial_h: TensorType | None, **attributes: Any
+    ) -> InferredTypes:
+        return RnnOp.check(projected, weights, lengths, {"initial_h": initial_h}, **attributes)
+
+    @staticmethod
+    def reference(projected: Array, weights: Array, lengths: Array | None, initial_h: Array | None, **attributes: Any) -> tuple[Array, ...]:
+        def step(x: Array, r: Array, states: list[Array], functions: list[Function], direction: int) -> list[Array]:
+            return [functions[0](clipped(x[:, 0] + states[0] @ r[0], attributes["clip"]))]
+
+        return recurrence(RnnOp, projected, weights, lengths, [initial_h], step, **attributes)
+
+
+Function = Callable[[Array], Array]
+
+
+def clipped(x: Array, clip: float) -> Array:
+    """`x` within -clip … clip; NaN stays."""
+    return np.clip(x, x.dtype.type(-clip), x.dtype.type(clip))
+
+
+def recurrence(
+    cls: type[RecurrentOp],
+    projected: Array,
+    weights: Array,
+    lengths: Array | None,
+    initial: Sequence[Array | None],
+    step: Callable[[Array, Array, list[Array], list[Function], int], list[Array]],
+    *,
+    direction: str,
+    activations: Sequence[str],
+    alphas: Sequence[float],
+    betas: Sequence[float],
+    clip: float,
+) -> tuple[Array, ...]:
+    """The results of a layer; states and sums are kept in f32 for the narrow floats.
+
+    `step` takes what a step has of `projected` as (batch, gates, hidden), the weights as (gates, hidden, hidden), the states, of which the first
+    is what the layer gives, the activation functions, and the number of the direction, and returns the next states.
+    """
+    dtype, (steps, batch, _), (directions, gates, panels, hidden, width) = projected.dtype, projected.shape, weights.shape
+    x = wide(projected).reshape(steps, batch, directions, gates, hidden)
+    # (directions, gates, panels, hidden, width) -> (directions, gates, hidden, panels * width)
+    r = np.moveaxis(wide(weights), 2, 3).reshape(directions, gates, hidden, panels * width)[..., :hidden]
+    y = np.zeros((steps, directions, batch, hidden), x.dtype)
+    last = [np.zeros((directions, batch, hidden), x.dtype) if v is None else wide(v).copy() for v in initial]
+    for d, backward in enumerate(DIRECTIONS[direction]):
+        own = slice(d * cls.functions, (d + 1) * cls.functions)
+        chosen = zip(activations[own], alphas[own], betas[own], strict=True)
+        functions = [bound(name, x.dtype.type(alpha), x.dtype.type(beta)) for name, alpha, beta in chosen]
+        for t in reversed(range(steps)) if backward else range(steps):
+            before = [state[d] for state in last]
+            after = step(x[t, :, d], r[d], before, functions, d)
+            goes_on = np.ones((batch, 1), bool) if lengths is None else (t < lengths)[:, None]
+            y[t, d] = np.where(goes_on, after[0], 0)
+            for state, old, new in zip(last, before, after, strict=True):
+                state[d] = np.where(goes_on, new, old)
+    return tuple(narrow(array, dtype) for array in (y, *last))
+
+
+def bound(name: str, alpha: float, beta: float) -> Function:
+    """An activation function with its numbers."""
+    function = ACTIVATIONS[name].function
+    return lambda x: function(x, alpha, beta)

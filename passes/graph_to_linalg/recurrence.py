@@ -1,0 +1,279 @@
+"""Lowerings of recurrent layers: a loop over the steps, each a product of the state with the weights and what the gates make of it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.graph.recurrence import DIRECTIONS, RecurrentOp
+from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.passes.graph_to_linalg.contraction import contract
+from stepwell.passes.graph_to_linalg.elementwise import clamp, elu, leaky_relu, sigmoid, softplus
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+Function: TypeAlias = Callable[[ir.Value], ir.Value]
+Read: TypeAlias = tuple[ir.Value, Sequence[Any]]
+"""An operand of an element-wise op over (batch, hidden), and its map."""
+
+
+def affine(s: Scalars, x: ir.Value, alpha: float, beta: float) -> ir.Value:
+    """`alpha * x + beta`."""
+    return s.add(s.mul(s.const(alpha), x), s.const(beta))
+
+
+ACTIVATIONS: dict[str, Callable[[Scalars, ir.Value, float, float], ir.Value]] = {
+    "affine": affine,
+    "elu": lambda s, x, alpha, _: elu(s, x, alpha=alpha),
+    "hard_sigmoid": lambda s, x, alpha, beta: clamp(s, affine(s, x, alpha, beta), min=0.0, max=1.0),
+    "leaky_relu": lambda s, x, alpha, _: leaky_relu(s, x, alpha=alpha),
+    "relu": lambda s, x, *_: s.maximum(x, s.const(0)),
+    "scaled_tanh": lambda s, x, alpha, beta: s.mul(s.const(alpha), s.call(math.TanhOp, s.mul(s.const(beta), x))),
+    "sigmoid": lambda s, x, *_: sigmoid(s, x),
+    "softplus": lambda s, x, *_: softplus(s, x),
+    "softsign": lambda s, x, *_: s.div(x, s.add(s.const(1), s.abs(x))),
+    "tanh": lambda s, x, *_: s.call(math.TanhOp, x),
+    "thresholded_relu": lambda s, x, alpha, _: s.select(s.compare("ge", x, s.const(alpha)), x, s.const(0)),
+}
+"""What an activation function does to one element; their meanings are in the dialect's table of the same name."""
+
+
+class Layer:
+    """A layer being lowered: its sizes, and its operands as its steps read them."""
+
+    def __init__(self, op: RecurrentOp, projected: ir.Value, weights: ir.Value, lengths: ir.Value | None, b: LinalgBuilder) -> None:
+        self.b, self.attributes = b, op.attribute_values()
+        self.dtype = op.result_types()[0].dtype
+        self.s = Scalars(b, self.dtype)
+        self.steps, _, self.batch, self.hidden = op.result_types()[0].static_shape
+        self.directions = DIRECTIONS[self.attributes["direction"]]
+        self.gates, self.functions_of_one = type(op).gates, type(op).functions
+        sizes = [self.steps, self.batch, len(self.directions) * self.gates, self.hidden]
+        self.projected = b.reshape(projected, [[0], [1], [2, 3]], sizes)
+        self.weights, self.lengths = weights, lengths
+
+    def functions(self, direction: int) -> list[Function]:
+        """The activation functions of a direction, each of one element."""
+        own = slice(direction * self.functions_of_one, (direction + 1) * self.functions_of_one)
+        chosen = zip(*(self.attributes[name][own] for name in ("activations", "alphas", "betas")), strict=True)
+        return [partial(_apply, self.s, name, alpha, beta) for name, alpha, beta in chosen]
+
+    def clipped(self, x: ir.Value) -> ir.Value:
+        """An element within the bounds of what goes into the gates' functions."""
+        clip: float = self.attributes["clip"]
+        return clamp(self.s, x, min=-clip, max=clip)
+
+    def run(self, initial: Sequence[ir.Value | None], step: Callable[["Step"], list[ir.Value]]) -> list[ir.Value]:
+        """The results of the layer: what the steps give, and the last states.
+
+        `step` builds the ops of one step and returns the states after it, then what it gives.
+        """
+        b = self.b
+        y = b.empty(self.dtype, [self.steps, len(self.directions), self.batch, self.hidden])
+        last: list[list[ir.Value]] = []
+        for direction, backward in enumerate(self.directions):
+
+            def one(ivs: list[ir.Value], carried: list[ir.Value], direction: int = direction, backward: bool = backward) -> list[ir.Value]:
+                time = arith.subi(b.index(self.steps - 1), ivs[0]) if backward else ivs[0]
+                *before, y = carried
+                given = b.part(y, [time, direction, 0, 0], [self.batch, self.hidden])
+                *after, made = step(Step(self, direction, time, before, given))
+                return [*after, b.insert(made, y, [time, direction, 0, 0])]
+
+            *states, y = b.loops([self.steps], [*(self._start(value, direction) for value in initial), y], one)
+            last.append(states)
+        return [y, *(self._together(list(states)) for states in zip(*last, strict=True))]
+
+    def _start(self, initial: ir.Value | None, direction: int) -> ir.Value:
+        """A state of a direction before its first step, in the type it is computed in."""
+        b, sizes = self.b, [self.batch, self.hidden]
+        if initial is None:
+            return b.filled(0, self.s.dtype, sizes)
+        return b.elementwise([b.part(initial, [direction, 0, 0], sizes)], self.s.dtype, sizes, lambda x: x)
+
+    def _together(self, states: list[ir.Value]) -> ir.Value:
+        """The last states of all directions as a result."""
+        b, sizes = self.b, [self.batch, self.hidden]
+        narrow = [v if self.dtype == self.s.dtype else b.elementwise([v], self.dtype, sizes, lambda x: x) for v in states]
+        if len(narrow) == 1:
+            return b.with_unit_dims(narrow[0], [0])
+        whole = b.empty(self.dtype, [len(narrow), *sizes])
+        for direction, value in enumerate(narrow):
+            whole = b.insert(value, whole, [direction, 0, 0])
+        return whole
+
+
+def _apply(s: Scalars, name: str, alpha: float, beta: float, x: ir.Value) -> ir.Value:
+    return ACTIVATIONS[name](s, x, alpha, beta)
+
+
+@dataclass
+class Step:
+    """One step of one direction being built."""
+
+    layer: Layer
+    direction: int
+    time: ir.Value
+    """Its place in the sequence, an index."""
+    states: list[ir.Value]
+    """Those before it, (batch, hidden) each."""
+    given: ir.Value
+    """What its result is written over."""
+
+    def inputs(self, first: int, count: int) -> list[Read]:
+        """What the inputs of this step count for `count` gates from the `first` on."""
+        layer = self.layer
+        place: list[Size] = [self.time, 0, self.direction * layer.gates + first, 0]
+        return of_gates(layer.b.part(layer.projected, place, [layer.batch, count, layer.hidden]))
+
+    def products(self, state: ir.Value, first: int, count: int) -> list[Read]:
+        """What a state counts for `count` gates from the `first` on: one product for all of them."""
+        layer, b, (_, _, panels, depth, width) = self.layer, self.layer.b, self.layer.weights.type.shape
+        weights = b.part(layer.weights, [self.direction, first, 0, 0, 0], [count, panels, depth, width])
+        row, gate, panel, column, summed = dims(0, 1, 2, 3, 4)
+        sizes = [layer.batch, count, panels, width]
+        total = contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1)
+        whole = b.reshape(total, [[0], [1], [2, 3]], [layer.batch, count, panels * width])
+        return of_gates(b.first(whole, [layer.batch, count, layer.hidden]))
+
+    def end(self, reads: Sequence[Read], body: Callable[..., list[ir.Value]]) -> list[ir.Value]:
+        """The states after the step, then what it gives, as one element-wise op.
+
+        `body` takes an element of each operand, then of each state before the step, and returns those of the new states; what the step gives
+        is the first.
+        """
+        layer, b, s = self.layer, self.layer.b, self.layer.s
+        lengths = [] if layer.lengths is None else [(layer.lengths, dims(0))]
+        inputs, maps = [list(column) for column in zip(*reads, *lengths, strict=True)]
+        outs = [*self.states, self.given]
+        time = arith.IndexCastOp(ir.IntegerType.get_signless(32), self.time).result if lengths else None
+
+        def compute(*scalars: ir.Value) -> list[ir.Value]:
+            before = list(scalars[len(inputs) : -1])
+            after = body(*(b.widen(v) for v in scalars[: len(reads)]), *before)
+            made = after[0]
+            if time is not None:
+                goes_on = arith.cmpi(arith.CmpIPredicate.slt, time, scalars[len(reads)])
+                made = s.select(goes_on, made, s.const(0))
+                after = [s.select(goes_on, new, old) for new, old in zip(after, before, strict=True)]
+            return [*after, b.narrow(made, layer.dtype)]
+
+        return b.generics(inputs, outs, [*maps, *[dims(0, 1)] * len(outs)], 0, compute)
+
+
+def of_gates(value: ir.Value) -> list[Read]:
+    """A tensor (batch, gates, hidden) as an operand for each gate."""
+    row, column = dims(0, 1)
+    return [(value, [row, ir.AffineExpr.get_constant(gate), column]) for gate in range(value.type.shape[1])]
+
+
+def of_units(value: ir.Value, places: Sequence[Sequence[int]], hidden: int, b: LinalgBuilder) -> list[Read]:
+    """At each of some places of the leading dimensions, a number for each unit of the state."""
+    return [(b.part(value, [*place, 0], [hidden]), dims(1)) for place in places]
+
+
+def present(op: RecurrentOp, operands: Operands) -> list[Any]:
+    """The operands by field, None for one that is absent."""
+    rest = iter(operands)
+    return [None if given is None else next(rest) for given in op.operand_groups()]
+
+
+def objection(op: RecurrentOp) -> NoMatch | None:
+    """Why a layer cannot be lowered; None if it can."""
+    types = [t for t in op.operand_types() if t is not None]
+    return None if all(t.is_static for t in types) else NoMatch(f"its operands must have static sizes, got {', '.join(map(str, types))}")
+
+
+@lowering(graph.LstmOp)
+def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+    """A loop over the steps; in it one product for all gates, and one element-wise op from its result to the next states."""
+    if (reason := objection(op)) is not None:
+        return reason
+    projected, weights, lengths, initial_h, initial_c, peepholes = present(op, operands)
+    layer, coupled = Layer(op, projected, weights, lengths, b), op.attribute_values()["input_forget"]
+    s = layer.s
+
+    def step(at: Step) -> list[ir.Value]:
+        f, g, out = layer.functions(at.direction)
+        places = [(at.direction, gate) for gate in range(3)]
+        reads = [*at.products(at.states[0], 0, 4), *at.inputs(0, 4), *([] if peepholes is None else of_units(peepholes, places, layer.hidden, b))]
+
+        def body(*values: ir.Value) -> list[ir.Value]:
+            in_, output, forget, cell = (s.add(x, y) for x, y in zip(values[:4], values[4:8], strict=True))
+            *held, _, c = values[8:]
+
+            def seen(total: ir.Value, gate: int, c: ir.Value) -> ir.Value:
+                return s.multiply_accumulate(held[gate], c, total) if held else total
+
+            entering = f(layer.clipped(seen(in_, 0, c)))
+            kept = s.sub(s.const(1), entering) if coupled else f(layer.clipped(seen(forget, 2, c)))
+            c = s.multiply_accumulate(entering, g(layer.clipped(cell)), s.mul(kept, c))
+            return [s.mul(f(layer.clipped(seen(output, 1, c))), out(c)), c]
+
+        return at.end(reads, body)
+
+    return layer.run([initial_h, initial_c], step)
+
+
+@lowering(graph.GruOp)
+def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+    """A loop over the steps. With a `hidden_bias` a step is one product and one element-wise op, else two of each: the second multiplies the
+    reset state."""
+    if (reason := objection(op)) is not None:
+        return reason
+    projected, weights, lengths, initial_h, hidden_bias = present(op, operands)
+    layer = Layer(op, projected, weights, lengths, b)
+    s = layer.s
+
+    def next_state(update: ir.Value, candidate: ir.Value, h: ir.Value) -> list[ir.Value]:
+        return [s.multiply_accumulate(update, h, s.mul(s.sub(s.const(1), update), candidate))]
+
+    def step(at: Step) -> list[ir.Value]:
+        f, g = layer.functions(at.direction)
+        x, [h] = at.inputs(0, 3), at.states
+        if hidden_bias is not None:
+
+            def whole(*values: ir.Value) -> list[ir.Value]:
+                (z_h, r_h, h_h), (z_x, r_x, h_x), bias, h = values[:3], values[3:6], values[6], values[7]
+                reset = f(layer.clipped(s.add(r_h, r_x)))
+                candidate = g(layer.clipped(s.multiply_accumulate(reset, s.add(h_h, bias), h_x)))
+                return next_state(f(layer.clipped(s.add(z_h, z_x))), candidate, h)
+
+            return at.end([*at.products(h, 0, 3), *x, *of_units(hidden_bias, [(at.direction,)], layer.hidden, b)], whole)
+
+        update, reset = at.products(h, 0, 2)
+        sizes = [layer.batch, layer.hidden]
+        reads = [reset, x[1], (h, dims(0, 1))]
+        held = b.generic(
+            [value for value, _ in reads],
+            b.empty(s.dtype, sizes),
+            [*(own for _, own in reads), dims(0, 1)],
+            0,
+            lambda r_h, r_x, h, _: s.mul(f(layer.clipped(s.add(r_h, b.widen(r_x)))), h),
+        )
+
+        def rest(z_h: ir.Value, z_x: ir.Value, h_h: ir.Value, h_x: ir.Value, h: ir.Value) -> list[ir.Value]:
+            return next_state(f(layer.clipped(s.add(z_h, z_x))), g(layer.clipped(s.add(h_h, h_x))), h)
+
+        return at.end([update, x[0], *at.products(b.staged(held), 2, 1), x[2]], rest)
+
+    return layer.run([initial_h], step)
+
+
+@lowering(graph.RnnOp)
+def lower_rnn(op: graph.RnnOp, operands: Operands, b: LinalgBuilder) -> Sequence[ir.Value] | NoMatch:
+    """A loop over the steps, each a product and an element-wise op."""
+    if (reason := objection(op)) is not None:
+        return reason
+    projected, weights, lengths, initial_h = present(op, operands)
+    layer = Layer(op, projected, weights, lengths, b)
+
+    def step(at: Step) -> list[ir.Value]:
+        [f] = layer.functions(at.direction)
+        reads = [*at.products(at.states[0], 0, 1), *at.inputs(0, 1)]
+        return at.end(reads, lambda z, x, _: [f(layer.clipped(layer.s.add(z, x)))])
+
+    return layer.run([initial_h], step)
