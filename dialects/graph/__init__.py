@@ -63,7 +63,18 @@ from stepwell.dialects.graph.logic import (
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
-from stepwell.dialects.graph.reduction import ArgMaxOp, ArgMinOp, CumsumOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp, SoftmaxOp, TopKOp
+from stepwell.dialects.graph.reduction import (
+    ArgMaxOp,
+    ArgMinOp,
+    CumprodOp,
+    CumsumOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    SoftmaxOp,
+    TopKOp,
+)
 from stepwell.dialects.graph.resize import ResizeOp
 from stepwell.dialects.graph.shape import (
     ConcatOp,
@@ -108,7 +119,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
-    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
+    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp", "TopKOp",
     "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",

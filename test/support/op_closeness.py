@@ -15,7 +15,9 @@ from stepwell.dialects.graph import op_class, winograd
 from stepwell.dialects.graph.inference import no_arithmetic
 
 SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
-ADDS_UP = (*SUMS, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "resize")
+ADDS_UP = (
+    *SUMS, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "cumprod", "resize",
+)  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another."""
 # What gives one of its operands' elements, or rounds once as IEEE 754 says.
 EXACT = (
@@ -63,6 +65,8 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         q, k, v, mask = (float(np.abs(finite(wide(o))).max(initial=0)) if o is not None else 0.0 for o in operands)
         depth, keys = operands[1].shape[-2:]
         return Bound(2 * (depth + 2) * (depth * q * k * abs(attributes["scale"]) + mask) + keys + 8, 1, max(v, 1), stored=1)
+    if mnemonic == "cumprod":
+        return Bound(operands[0].shape[attributes["axis"]], 1)
     if mnemonic == "reduce_prod":
         return Bound(operands[0].size, 1)
     if mnemonic == "resize":
