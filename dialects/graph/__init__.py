@@ -39,6 +39,7 @@ from stepwell.dialects.graph.indexing import (
     SliceOp,
 )
 from stepwell.dialects.graph.known import constant_value
+from stepwell.dialects.graph.linear_algebra import DetOp
 from stepwell.dialects.graph.logic import (
     AndOp,
     BitwiseAndOp,
@@ -76,6 +77,8 @@ from stepwell.dialects.graph.reduction import (
     TopKOp,
 )
 from stepwell.dialects.graph.resize import ResizeOp
+from stepwell.dialects.graph.sampling import InterpolateOp, RoiAlignOp
+from stepwell.dialects.graph.selection import NonMaxSuppressionOp, UniqueOp
 from stepwell.dialects.graph.shape import (
     ConcatOp,
     DynamicExpandOp,
@@ -88,6 +91,7 @@ from stepwell.dialects.graph.shape import (
     TileOp,
     TransposeOp,
 )
+from stepwell.dialects.graph.text import CountNgramsOp
 from stepwell.dialects.graph.transcendental import (
     AcoshOp,
     AcosOp,
@@ -120,12 +124,13 @@ __all__ = [  # noqa: RUF022 (by family)
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp", "TopKOp",
-    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp",
+    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
-    "ResizeOp",
+    "ResizeOp", "InterpolateOp", "RoiAlignOp",
+    "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",

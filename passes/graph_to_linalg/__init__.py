@@ -9,13 +9,16 @@ from stepwell.passes.graph_to_linalg import (
     dynamic_shape,
     elementwise,
     indexing,
+    linear_algebra,
     normalization,
     ordering,
     pack_weights,
     pooling,
     reduction,
     resize,
+    sampling,
     shape,
+    text,
     winograd,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
@@ -23,5 +26,6 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
-    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize", "shape", "winograd",
+    "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize",
+    "sampling", "shape", "text", "winograd",
 ]  # fmt: skip

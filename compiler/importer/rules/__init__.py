@@ -15,7 +15,9 @@ from stepwell.importer.rules import (
     reductions,
     resampling,
     sampling,
+    selection,
     signals,
+    text,
 )
 
 __all__ = [
@@ -33,5 +35,7 @@ __all__ = [
     "reductions",
     "resampling",
     "sampling",
+    "selection",
     "signals",
+    "text",
 ]
