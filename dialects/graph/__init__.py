@@ -64,6 +64,7 @@ from stepwell.dialects.graph.logic import (
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.reduction import (
     ArgMaxOp,
     ArgMinOp,
@@ -130,7 +131,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp", "InterpolateOp", "RoiAlignOp",
-    "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp",
+    "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",

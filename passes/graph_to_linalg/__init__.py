@@ -14,6 +14,7 @@ from stepwell.passes.graph_to_linalg import (
     ordering,
     pack_weights,
     pooling,
+    random_bits,
     reduction,
     resize,
     sampling,
@@ -26,6 +27,6 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
-    "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "reduction", "resize",
+    "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "random_bits", "reduction", "resize",
     "sampling", "shape", "text", "winograd",
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Operators whose axes and diagonals are inputs that are known only at run time, though the size of the result is known."""
+"""Operators whose axes, diagonals, rates and modes are inputs that are known only at run time, though the size of the result is known."""
 
 from typing import Any
 
@@ -103,3 +103,24 @@ def test_a_transform_whose_size_depends_on_the_axis_says_so() -> None:
     with pytest.raises(UnsupportedError, match="the axis along which the size changes computed at run time"):
         stepwell.compile(proto)
 
+
+# --- dropout
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_dropout_in_training_and_outside(dtype: Any) -> None:
+    x = (np.abs(floats(64, 61)) + 1).astype(dtype)
+    nodes = [node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=3)]
+    inputs = {"x": x, "ratio": np.array(0.25, np.float32), "training": np.array(True)}
+    compiled = stepwell.compile(model(nodes, inputs, {"y": x, "mask": x > 0}, opset=13))
+    y, mask = compiled.run(inputs).values()
+    assert 0.72 < mask.mean() < 0.78
+    np.testing.assert_array_equal(y == 0, ~mask)
+    np.testing.assert_allclose(y[mask].astype(np.float64), x[mask].astype(np.float64) / 0.75, rtol=2 * float(np.finfo(dtype).eps))
+    for ratio, training in ((0.25, False), (0.0, True)):
+        y, mask = compiled.run({**inputs, "ratio": np.array(ratio, np.float32), "training": np.array(training)}).values()
+        np.testing.assert_array_equal(y, x)
+        assert mask.all()
+    y, mask = compiled.run({**inputs, "ratio": np.array(1.0, np.float32)}).values()
+    assert not mask.any()
+    assert not y.any()

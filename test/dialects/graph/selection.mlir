@@ -4,6 +4,7 @@ func.func @f(%x: tensor<2x3xf32>, %b: tensor<?x6x4xf32>, %s: tensor<?x2x6xf32>, 
   "graph.unique"(%x) {axis = 1 : i64, sorted = true} : (tensor<2x3xf32>) -> (tensor<2x?xf32>, tensor<?xi64>, tensor<3xi64>, tensor<?xi64>)
   "graph.non_max_suppression"(%b, %s, %m, %t, %t) {centred = false} : (tensor<?x6x4xf32>, tensor<?x2x6xf32>, tensor<i64>, tensor<f32>, tensor<f32>) -> tensor<?x3xi64>
   "graph.count_ngrams"(%w, %p, %c) {size = 9 : i64, skips = 1 : i64} : (tensor<2x?xi32>, tensor<7x2xi32>, tensor<7xi64>) -> tensor<2x9xi64>
+  "graph.random_bits"() {seed = -3 : i64, shape = array<i64: 2, 5>} : () -> tensor<2x5xui64>
   "graph.det"(%b) : (tensor<?x6x4xf32>) -> tensor<?xf32> // expected-error {{'graph.det' operand 'x' must hold square matrices, got tensor<?x6x4xf32>}}
   return
 }

@@ -1,4 +1,4 @@
-"""Cases of determinants, of samples between elements, of choices by value and of n-grams."""
+"""Cases of determinants, of samples between elements, of choices by value, of n-grams and of random bits."""
 
 import numpy as np
 from op_random import Case, Random
@@ -41,6 +41,12 @@ def count_ngrams(r: Random) -> Case:
     pool = np.unique(r.within(dtype, (r.size(0, 6), length), -2, 2), axis=0)
     columns = np.asarray(r.generator.integers(0, size, len(pool)))
     return Case([r.within(dtype, (r.size(0, 3), r.size(0, 9)), -2, 2), pool, columns], {"size": size, "skips": r.integer(0, 3)})
+
+
+@case("random_bits")
+def random_bits(r: Random) -> Case:
+    r.dtype()
+    return Case([], {"seed": r.choice([0, 1, -7, 2**63 - 1]), "shape": r.shape()})
 
 
 @case("unique")
