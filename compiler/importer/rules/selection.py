@@ -1,5 +1,7 @@
 """Rules for operators that choose elements by their values: Unique and NonMaxSuppression."""
 
+from typing import cast as typed
+
 import numpy as np
 
 from stepwell.dialects.core.types import type_of
@@ -9,10 +11,13 @@ from stepwell.importer.registry import onnx_rule
 
 
 @onnx_rule("Unique", since=11)
-def unique(b: ImportBuilder, x: Value, *, axis: int | None = None, sorted: int = 1) -> Value:
+def unique(b: ImportBuilder, x: Value, *, axis: int | None = None, sorted: int = 1) -> tuple[Value, ...]:
     if axis is None:
         x, axis = b.reshape(x, shape=(-1,)), 0
-    return b.unique(x, axis=normalized_axis(axis, type_of(x).rank), sorted=bool(sorted))
+    axis = normalized_axis(axis, type_of(x).rank)
+    if type_of(x).shape[axis] == 1:  # a single slice is different from all others
+        return x, *(b.literal(np.array([number])) for number in (0, 0, 1))
+    return typed(tuple[Value, ...], b.unique(x, axis=axis, sorted=bool(sorted)))
 
 
 @onnx_rule("NonMaxSuppression", since=10)

@@ -21,7 +21,6 @@ NEWEST = 1 << 30
 WITHOUT_EFFECT = {
     **{("Cast" if cast else "CastLike", name): "speaks of 8-bit floats only" for cast in (0, 1) for name in ("saturate", "round_mode")},
     ("Dropout", "ratio"): "counts in training only",
-    ("Dropout", "seed"): "counts in training only, which is refused",
     ("Dropout", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
     ("BatchNormalization", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
     ("BatchNormalization", "momentum"): "counts in training only",
