@@ -16,7 +16,7 @@ def lower_count_ngrams(op: graph.CountNgramsOp, operands: Operands, b: LinalgBui
         return NoMatch(f"the pool must have static sizes, got {pool.type}")
     rows, tokens = b.sizes(x)
     start = b.filled(0, "i64", [rows, attributes["size"]])
-    if 0 in (known, attributes["size"]) or length == 0:
+    if 0 in (known, length, attributes["size"], *x.type.shape):  # nothing to look up
         return start
     one, last, end = b.index(1), b.index(known - 1), b.index(known)
     i64_one = b.scalar(1, "i64")
