@@ -57,8 +57,9 @@ def unique(r: Random) -> Case:
 
 @case("non_max_suppression")
 def non_max_suppression(r: Random) -> Case:
-    dtype, batch, boxes = r.dtype(), r.size(0, 2), r.size(0, 6)
+    dtype, batch, boxes = r.dtype(), r.size(1, 2), r.size(1, 6)
     places = r.within(dtype, (batch, boxes, 4), 0, 4)
-    scores = np.round(r.within("f32", (batch, r.size(0, 2), boxes), 0, 5)).astype(places.dtype)  # with ties
-    most, thresholds = np.array(r.integer(0, 4)), (np.array(t, np.float32) for t in (r.choice([0.0, 0.3, 0.9]), r.choice([0.0, 2.0])))
+    scores = np.round(r.within("f32", (batch, r.size(1, 2), boxes), 0, 5)).astype(places.dtype)  # with ties
+    scores[..., 0] = 5  # so that one is kept
+    most, thresholds = np.array(r.integer(1, 4)), (np.array(t, np.float32) for t in (r.choice([0.0, 0.3, 0.9]), r.choice([0.0, 2.0])))
     return Case([places, scores, most, *thresholds], {"centred": r.boolean()})
