@@ -137,6 +137,13 @@ def test_a_large_pool() -> None:
     check_native(single, {"x": x}, opset=9, expected=[want])
 
 
+def test_a_pool_beyond_the_type_of_the_tokens() -> None:
+    x, far = np.array([5, 0, 5], np.int32), 5 + (1 << 32)
+    pool = {"ngram_counts": [0], "ngram_indexes": [0, 1], "pool_int64s": [far, 5]}
+    single = node("TfIdfVectorizer", ["x"], mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0, **pool)
+    check_native(single, {"x": x}, opset=9, expected=[np.array([0, 2], np.float32)])
+
+
 # --- determinants
 
 

@@ -24,7 +24,7 @@ def stream(b: ImportBuilder, seed: float | None) -> int:
     """The seed of the generator for the node at hand: from its attribute (of which each number is another seed), else from its name."""
     if seed is None:
         return zlib.crc32(f"{ir.Location.current}/{b.node.output_names}".encode())
-    return int(np.float64(seed).view(np.int64))
+    return seed if isinstance(seed, int) else int(np.float64(seed).view(np.int64))
 
 
 def uniform(b: ImportBuilder, seed: int, shape: Sequence[int], dtype: str) -> Value:

@@ -44,8 +44,10 @@ def tf_idf_vectorizer(
     total: Value | None = None
     for length, (pool, columns) in enumerate(pools(pool_int64s, ngram_counts, ngram_indexes), 1):
         if min_gram_length <= length <= max_gram_length and len(pool):
-            pool, first = np.unique(pool, axis=0, return_index=True)  # ascending, as they are looked up
-            operands = (b.literal(pool.astype(to_numpy(type_of(x).dtype))), b.literal(columns[first]))
+            kind = to_numpy(type_of(x).dtype)
+            possible = (pool == pool.astype(kind)).all(axis=1)  # a number that no token of this type can be is never found
+            pool, first = np.unique(pool[possible], axis=0, return_index=True)  # ascending, as they are looked up
+            operands = (b.literal(pool.astype(kind)), b.literal(columns[possible][first]))
             counts = b.count_ngrams(rows, *operands, size=size, skips=max_skip_count if length > 1 else 0)
             total = counts if total is None else b.add(total, counts)
     if total is None:

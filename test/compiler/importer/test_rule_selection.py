@@ -65,6 +65,8 @@ def test_boxes_that_are_kept(most: int | None, overlap: float | None, least: flo
     boxes = np.concatenate([low, rng(2).uniform(0.5, 4, (2, 9, 2)) + (0 if centred else low)], axis=-1).astype(np.float32)
     boxes[:, ::2] = boxes[:, ::2] if centred else boxes[:, ::2, [2, 3, 0, 1]]  # any two opposite corners
     scores = rng(3).uniform(0, 1, (2, 3, 9)).astype(np.float32)
+    scores[:, :, 4] = 0.5  # no higher than the threshold
+    scores[:, 1, 2:4] = 0.9  # of which the first wins
     inputs = {"b": boxes, "s": scores}
     names = ["b", "s"]
     for name, value in (("m", most), ("o", overlap), ("l", least)):
