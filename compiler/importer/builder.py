@@ -1,5 +1,6 @@
 """The builder for importer rules: the graph builder plus information about the node being imported."""
 
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.known import KnownValues
-from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
+from stepwell.dialects.support.errors import LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, how_to
 
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
@@ -66,13 +67,35 @@ class ImportBuilder(GraphBuilder):
             self.node = before
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """Like GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions."""
+        """Like GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions.
+
+        Sizes that depend on data are those that the data give, where these are known.
+        """
         if result_types is None and cls.infer is not None:
-            inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
+            groups = [list(o) if isinstance(o, (list, tuple)) else o for o in operands]
+            inferred = cls.infer(*map_groups(type_of, groups), **attributes)
             result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
+            if not all(t.is_static for t in result_types):
+                result_types = self._sized_by_data(cls, groups, attributes, result_types)
         for result in result_types or ():
             self.check_size(result)
         return super().create(cls, operands, attributes, result_types)
+
+    def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
+        """The `types` of an op's results with the sizes that its operands give, if these are known; else as they are."""
+        values = [v for group in groups for v in (group if isinstance(group, list) else [group]) if v is not None]
+        if cls.reference is None or not all(type_of(v).is_static for v in values) or any(self.constant_value(v) is None for v in values):
+            return types
+        work = sum(type_of(v).elements for v in values)
+        if self.budget.objection(0, work) is not None or "result_types" in inspect.signature(cls.reference).parameters:
+            return types
+        self.budget.spend(0, work)
+        try:
+            with np.errstate(all="ignore"):
+                made = cls.reference(*map_groups(self.constant_value, groups), **attributes)
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
+            return types
+        return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
 
     def constant_value(self, value: Value) -> np.ndarray | None:
         """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
@@ -121,7 +144,11 @@ class ImportBuilder(GraphBuilder):
 
     def scalar(self, number: Any, like: Value) -> Value:
         """A literal of rank 0 with the element type of `like`."""
-        return self.literal(np.asarray(number).astype(to_numpy(type_of(like).dtype)))
+        return self.scalars(np.asarray(number), like)
+
+    def scalars(self, numbers: np.ndarray, like: Value) -> Value:
+        """As `scalar`, for an array of numbers in its own shape."""
+        return self.literal(numbers.astype(to_numpy(type_of(like).dtype)))
 
     def convert(self, x: Value, dtype: str) -> Value:
         """`x` cast to an element type, or `x` itself if it has that type."""

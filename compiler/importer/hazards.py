@@ -9,8 +9,11 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.source import nested_nodes
 
 INT32 = 1 << 31
-# Attributes that may hold any 64-bit integer: data, or ends of slices that mean "all".
-UNBOUNDED: Mapping[str, tuple[str, ...]] = {"Constant": ("value_int", "value_ints"), "Shape": ("start", "end"), "Slice": ("starts", "ends")}
+# Attributes that may hold any 64-bit integer: data, seeds, or ends of slices that mean "all".
+UNBOUNDED: Mapping[str, tuple[str, ...]] = {
+    "Constant": ("value_int", "value_ints"), "Shape": ("start", "end"), "Slice": ("starts", "ends"), "TfIdfVectorizer": ("pool_int64s",),
+    "Dropout": ("seed",),
+}  # fmt: skip
 
 
 def refuse_hazards(model: ModelProto) -> None:

@@ -39,6 +39,7 @@ from stepwell.dialects.graph.indexing import (
     SliceOp,
 )
 from stepwell.dialects.graph.known import constant_value
+from stepwell.dialects.graph.linear_algebra import DetOp
 from stepwell.dialects.graph.logic import (
     AndOp,
     BitCastOp,
@@ -64,9 +65,23 @@ from stepwell.dialects.graph.logic import (
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
-from stepwell.dialects.graph.reduction import ArgMaxOp, ArgMinOp, CumsumOp, ReduceMaxOp, ReduceMinOp, ReduceProdOp, ReduceSumOp, SoftmaxOp, TopKOp
+from stepwell.dialects.graph.reduction import (
+    ArgMaxOp,
+    ArgMinOp,
+    CumprodOp,
+    CumsumOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceProdOp,
+    ReduceSumOp,
+    SoftmaxOp,
+    TopKOp,
+)
 from stepwell.dialects.graph.resize import ResizeOp
+from stepwell.dialects.graph.sampling import InterpolateOp, RoiAlignOp
+from stepwell.dialects.graph.selection import NonMaxSuppressionOp, UniqueOp
 from stepwell.dialects.graph.shape import (
     ConcatOp,
     DynamicExpandOp,
@@ -79,6 +94,7 @@ from stepwell.dialects.graph.shape import (
     TileOp,
     TransposeOp,
 )
+from stepwell.dialects.graph.text import CountNgramsOp
 from stepwell.dialects.graph.transcendental import (
     AcoshOp,
     AcosOp,
@@ -111,14 +127,15 @@ __all__ = [  # noqa: RUF022 (by family)
     "AsinhOp", "AcoshOp", "AtanhOp", "ErfOp", "SigmoidOp", "SoftplusOp",
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp", "BitCastOp",
-    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "SoftmaxOp", "TopKOp",
-    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp",
+    "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp", "TopKOp",
+    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp",
     "LstmOp", "GruOp", "RnnOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
-    "ResizeOp", "TreeEnsembleOp",
+    "ResizeOp", "InterpolateOp", "RoiAlignOp", "TreeEnsembleOp",
+    "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",

@@ -139,8 +139,8 @@ def index_of_extreme(search: Any, x: np.ndarray, axis: int, keepdims: bool, sele
     return np.asarray(search(wide(x), axis=axis, keepdims=keepdims))
 
 
-class CumsumOp(GraphOp, name="cumsum", traits=[Pure]):
-    """The running sum along `axis`: without the element itself if `exclusive`, from the end if `reverse`."""
+class Scan(GraphOp, traits=[Pure]):
+    """A running fold of `x` along `axis`: without the element itself if `exclusive`, from the end if `reverse`."""
 
     x: Operand
     result: Result
@@ -154,14 +154,31 @@ class CumsumOp(GraphOp, name="cumsum", traits=[Pure]):
         expect_axis("axis", axis, x.rank)
         return x
 
+
+def scan(fold: np.ufunc, x: np.ndarray, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+    """The running `fold` (np.add or np.multiply), of floats in f64."""
+    terms = np.moveaxis(summing(x), axis, -1)
+    terms = terms[..., ::-1] if reverse else terms
+    if exclusive:
+        terms = np.concatenate([np.full_like(terms[..., :1], fold.identity), terms[..., :-1]], axis=-1)
+    folded = fold.accumulate(terms, axis=-1, dtype=terms.dtype)
+    return narrow(np.moveaxis(folded[..., ::-1] if reverse else folded, -1, axis), x.dtype)
+
+
+class CumsumOp(Scan, name="cumsum"):
+    """The running sum along `axis`, integers wrapping: without the element itself if `exclusive`, from the end if `reverse`."""
+
     @staticmethod
     def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-        terms = np.moveaxis(summing(x), axis, -1)
-        terms = terms[..., ::-1] if reverse else terms
-        if exclusive:
-            terms = np.concatenate([np.zeros_like(terms[..., :1]), terms[..., :-1]], axis=-1)
-        sums = np.cumsum(terms, axis=-1, dtype=terms.dtype)
-        return narrow(np.moveaxis(sums[..., ::-1] if reverse else sums, -1, axis), x.dtype)
+        return scan(np.add, x, axis, exclusive, reverse)
+
+
+class CumprodOp(Scan, name="cumprod"):
+    """The running product along `axis`, integers wrapping: without the element itself if `exclusive`, from the end if `reverse`."""
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
+        return scan(np.multiply, x, axis, exclusive, reverse)
 
 
 class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):

@@ -18,8 +18,13 @@ def call(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values)
 
 @meaning("scf.for")
 def loop(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
-    """One round after the other. The arrays that it carries are its own, so that `tensor.insert` may write to them."""
+    """One round after the other. The arrays that it carries are its own, so that `tensor.insert` may write to them.
+
+    In the body of a structured op, where the rounds may depend on the place, each place keeps what it had after its last one.
+    """
     lower, upper, step, *initial = operands
+    if np.ndim(lower) or np.ndim(upper):
+        return rounds_by_place(machine, op, operands, values)
     if step <= 0:
         raise ReferenceFault(f"a loop with a step of {int(step)}")
     carried = [np.array(x) for x in initial]
@@ -28,6 +33,18 @@ def loop(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Va
     for i in range(int(lower), int(upper), int(step)):
         results = machine.run(op, 0, [np.asarray(i), *carried], values)
         carried = [x if mine or not x.ndim else x.copy() for x, mine in zip(results, own, strict=True)]
+    return carried
+
+
+def rounds_by_place(machine: Interpreter, op: ir.Operation, operands: list[Any], values: Values) -> Sequence[Any]:
+    """The loop of every place of an iteration space at once: as many rounds as the place with most of them has."""
+    lower, upper, step, *carried = operands
+    if np.ndim(step) or step != 1:
+        raise ReferenceFault("a loop of other steps than 1 whose bounds depend on the place in an iteration space")
+    for i in range(int(np.min(lower, initial=0)), int(np.max(upper, initial=0))):
+        results = machine.run(op, 0, [np.asarray(i), *carried], values)
+        active = (lower <= i) & (i < upper)
+        carried = [np.where(active, new, old) for new, old in zip(results, carried, strict=True)]
     return carried
 
 

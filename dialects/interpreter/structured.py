@@ -57,6 +57,12 @@ class Access:
             raise ReferenceFault(f"the indexing map {affine_map} is not linear")
         self.results = [e for e in found if e is not None]
 
+    @property
+    def is_permuted(self) -> bool:
+        """Whether each index is a loop of its own, forwards or backwards, as where results are written."""
+        steps = [list(e.coefficients.items()) for e in self.results]
+        return all(len(s) == 1 and abs(s[0][1]) == 1 for s in steps) and len({s[0][0] for s in steps}) == len(steps)
+
     def plain(self) -> Iterator[tuple[int, int]]:
         """(loop, dimension of the operand) where the index is the loop itself."""
         return ((next(iter(e.coefficients)), i) for i, e in enumerate(self.results) if e.constant == 0 and list(e.coefficients.values()) == [1])
@@ -116,9 +122,9 @@ class Structured:
         self.outs = [np.array(x) for x in operands[len(self.inputs) :]]
         self.sizes = self._sizes()
         written = self.accesses[len(self.inputs) :]
-        self.reductions = [d for d in range(len(self.sizes)) if not any(a.uses(d) for a in written)]
+        self.reductions = [d for d in range(len(self.sizes)) if not all(a.uses(d) for a in written)]
         self.parallel = [d for d in range(len(self.sizes)) if d not in self.reductions]
-        if any(len(list(a.plain())) != len(a.results) or any(not a.uses(d) for d in self.parallel) for a in written):
+        if any(not a.is_permuted for a in written):
             raise ReferenceFault("an output is written at other places than one for each point of the parallel loops")
 
     def _sizes(self) -> list[int]:
@@ -183,6 +189,8 @@ class Structured:
             return [None] * len(self.outs)
         block = self.op.regions[0].blocks[0]
         folds: list[str | None] = []
+        if any(access.uses(d) for access in self.accesses[len(self.inputs) :] for d in self.reductions):
+            return None  # a scan shows every step
         for value, out in zip(list(block.operations)[-1].operands, list(block.arguments)[len(self.inputs) :], strict=True):
             op = defining_op(value)
             if op is None or op.name not in FOLDS or list(op.operands).count(out) != 1 or use_count(out) != 1:

@@ -9,15 +9,19 @@ from stepwell.passes.graph_to_linalg import (
     dynamic_shape,
     elementwise,
     indexing,
+    linear_algebra,
     normalization,
     ordering,
     pack_weights,
     pooling,
     recurrence,
+    random_bits,
     reduction,
     resize,
+    sampling,
     shape,
     trees,
+    text,
     winograd,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
@@ -25,5 +29,6 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
-    "indexing", "lowering", "normalization", "ordering", "pack_weights", "pooling", "recurrence", "reduction", "resize", "shape", "trees", "winograd",
+    "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "random_bits", "recurrence", "reduction",
+    "resize", "sampling", "shape", "text", "trees", "winograd",
 ]  # fmt: skip

@@ -45,12 +45,12 @@ class CheckLowerable(Pass):
 
 
 def _reason(op: Any, known: set[str]) -> str | None:
+    dynamic = next((result.type for result in op.results if not type_of(result).is_static), None)
+    why_not = ControlInfo(op).reason if op.name in ControlInfo.on else None
+    if dynamic is not None and why_not is None:
+        return f"'{op.name}' gives {dynamic}, whose size is not known before it runs; supported: sizes known at compile time"
     if op.name not in known and converting_pass(op.name) is None:
-        reason = ControlInfo(op).reason if op.name in ControlInfo.on else None
-        why = f" ({reason})" if reason else ""
+        why = f" ({why_not})" if why_not else ""
         passes = "" if op.name.startswith("graph.") else ", and no pass says that it converts it"
         return f"'{op.name}' has no lowering to linalg{why}{passes}"
-    for result in op.results:
-        if not type_of(result).is_static:
-            return f"'{op.name}' gives {result.type}, whose size is not known before it runs; supported: sizes known at compile time"
     return None

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import arith, ir, scf
+from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
@@ -120,15 +120,13 @@ def lower_non_zero(op: graph.NonZeroOp, operands: Operands, b: LinalgBuilder) ->
         return [arith.SelectOp(is_set(at), arith.AddIOp(carried[0], one).result, carried[0]).result]
 
     def write(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        branch = scf.IfOp(is_set(at), [v.type for v in carried], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
+        def put() -> list[ir.Value]:
             out = carried[0]
             for i, iv in enumerate(at):
                 out = b.insert_element(b.from_index(iv), out, [b.index(i), carried[1]])
-            scf.YieldOp([out, arith.AddIOp(carried[1], one).result])
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp(carried)
-        return list(branch.results)
+            return [out, arith.AddIOp(carried[1], one).result]
+
+        return b.branch(is_set(at), carried, put)
 
     total = b.loops(b.sizes(x), [b.index(0)], count)[0]
     return b.loops(b.sizes(x), [b.empty("i64", [x.type.rank, total]), b.index(0)], write)[0]

@@ -325,12 +325,29 @@ class LinalgBuilder:
         def nest(ivs: list[ir.Value], values: list[ir.Value]) -> list[ir.Value]:
             if len(ivs) == len(sizes):
                 return list(body(ivs, values))
-            loop = scf.ForOp(self.index(0), self.index_of(sizes[len(ivs)]), self.index(1), values)
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp(nest([*ivs, loop.induction_variable], list(loop.inner_iter_args)))
-            return list(loop.results)
+            return self.loop(self.index(0), self.index_of(sizes[len(ivs)]), values, lambda iv, inner: nest([*ivs, iv], inner))
 
         return nest([], list(carried))
+
+    def loop(
+        self, low: ir.Value, high: ir.Value, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """One sequential scf loop from `low` up to below `high`, as `loops`."""
+        loop = scf.ForOp(low, high, self.index(1), list(carried))
+        with ir.InsertionPoint(loop.body):
+            scf.YieldOp(list(body(loop.induction_variable, list(loop.inner_iter_args))))
+        return list(loop.results)
+
+    def branch(
+        self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """What `then` gives where the condition holds, computed only there; elsewhere the values `otherwise`."""
+        made = scf.IfOp(condition, [v.type for v in otherwise], has_else=True)
+        with ir.InsertionPoint(made.then_block):
+            scf.YieldOp(list(then()))
+        with ir.InsertionPoint(made.else_block):
+            scf.YieldOp(list(otherwise))
+        return list(made.results)
 
     # -- elements and places
 

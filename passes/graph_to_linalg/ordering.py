@@ -1,7 +1,10 @@
 """Lowerings of ops that depend on the order of elements: argmax and argmin, running sums, top-k."""
 
+from typing import Any
+
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
+from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -35,24 +38,31 @@ def lower_arg(op: graph.ArgMaxOp, operands: Operands, b: LinalgBuilder) -> ir.Va
     return b.with_unit_dims(found, [axis]) if attributes["keepdims"] else found
 
 
-@lowering(graph.CumsumOp)
-def lower_cumsum(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """Loops with a running sum along the axis; narrow floats are summed in f32."""
+@lowering(graph.CumsumOp, graph.CumprodOp)
+def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """One generic with two outputs: the fold so far, which the loop along the axis carries, and what is shown of it. Narrow floats in f32."""
     (x,), attributes, dtype = operands, op.attribute_values(), op.result_types()[0].dtype
-    s, axis, sizes = Scalars(b, dtype), attributes["axis"], b.sizes(x)
-    last = arith.SubIOp(b.index_of(sizes[axis]), b.index(1)).result
+    s, axis, sizes, rank = Scalars(b, dtype), attributes["axis"], b.sizes(x), x.type.rank
+    name, neutral = ("mul", 1) if isinstance(op, graph.CumprodOp) else ("add", 0)
+    others = [i for i in range(rank) if i != axis]
+    along: Any = ir.AffineExpr.get_dim(rank - 1)
+    inputs, maps = [x], []
+    if attributes["reverse"]:
+        size = sizes[axis]
+        if not isinstance(size, int):
+            return NoMatch(f"dimension {axis} must have a static size to be scanned from its end, got {x.type}")
+        along = along * -1 + (size - 1)
+        inputs.append(b.empty("i8", [size]))  # which says how far the loop goes, as a reversed access does not
+        maps.append(dims(rank - 1))
+    everywhere = [along if i == axis else ir.AffineExpr.get_dim(others.index(i)) for i in range(rank)]
+    folded = b.filled(neutral, s.dtype, [sizes[i] for i in others])
 
-    def row(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        def step(inner: list[ir.Value], state: list[ir.Value]) -> list[ir.Value]:
-            where = arith.SubIOp(last, inner[0]).result if attributes["reverse"] else inner[0]
-            places = [*at[:axis], where, *at[axis:]]
-            total = s.add(state[1], b.widen(b.extract(x, places)))
-            shown = state[1] if attributes["exclusive"] else total
-            return [b.insert_element(b.narrow(shown, dtype), state[0], places), total]
+    def step(value: ir.Value, *rest: ir.Value) -> list[ir.Value]:
+        before = rest[-2]
+        after = s.accumulate(name, b.widen(value), before)
+        return [after, b.narrow(before if attributes["exclusive"] else after, dtype)]
 
-        return b.loops([sizes[axis]], [carried[0], s.const(0)], step)[:1]
-
-    return b.loops([*sizes[:axis], *sizes[axis + 1 :]], [b.empty(dtype, sizes)], row)[0]
+    return b.generics(inputs, [folded, b.empty(dtype, sizes)], [everywhere, *maps, dims(*range(rank - 1)), everywhere], 1, step)[1]
 
 
 @lowering(graph.TopKOp)

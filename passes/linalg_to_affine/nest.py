@@ -22,7 +22,8 @@ NEAR = 3  # the locality of a prefetch into the first cache
 class NestEmitter(LoopNest):
     """Emits the loops of a stage, structured ops over one output: an optional fill, a root, and element-wise epilogues.
 
-    The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once.
+    The root's accumulators live in registers from the fill's value to the epilogues' result, and are stored once. An output that moves
+    along a summed loop, as that of a scan does, is stored in each of its rounds.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class NestEmitter(LoopNest):
         self.lanes_reduce = nest.vector in root.reduction_dims
         self.known = {n: array for n, a in enumerate(root.inputs) if (array := known_array(a)) is not None}
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
+        self.shown = [any(o.kind(d) != "scalar" for d in root.reduction_dims) for o in root.outputs]
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
 
     # -- the register tile --------------------------------------------------------------------------------------------------
@@ -51,7 +53,7 @@ class NestEmitter(LoopNest):
         points: list[Offsets] = [{}]
         for dim, count in tile.items():
             points = [{**p, dim: k} for p in points for k in range(count)]
-        flat: list[Any] = [self._start(out, p, width) for p in points for out in self.root.outputs]
+        flat: list[Any] = [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
         else:
@@ -62,13 +64,14 @@ class NestEmitter(LoopNest):
         for epilogue in self.epilogues if self.ends else ():
             groups = [self._epilogue(epilogue, p, g, width) for p, g in zip(points, groups, strict=True)]
         for p, group in zip(points, groups, strict=True):
-            for out, v in zip(self.root.outputs, group, strict=True):
-                self._store(out, v, p, width)
+            for out, v, stored in zip(self.root.outputs, group, self.shown, strict=True):
+                if not stored:
+                    self._store(out, v, p, width)
 
-    def _start(self, out: Access, point: Offsets, width: int) -> ir.Value | None:
+    def _start(self, out: Access, point: Offsets, width: int, shown: bool) -> ir.Value | None:
         if not self.begins:
             return self._load(out, point, width)
-        if not out.used:
+        if shown or not out.used:
             # The body ignores what was there: nothing to load, but loops carry a value, so give them zero.
             return as_vector(constant_of(out.element_type, 0), self._lanes(out, width)) if self.root.reduction_dims else None
         if self.initial is not None:
@@ -148,7 +151,14 @@ class NestEmitter(LoopNest):
                     self._prefetch(access, point, width)
                 inputs.append(loaded[key])
             index = partial(self._index, point=point, width=width)
-            results += emit_body(self.root, [*inputs, *acc[i * count : (i + 1) * count]], width, index, fma=self.fma)
+            before = acc[i * count : (i + 1) * count]
+            own = [self._load(o, point, width) if s and o.used else a for o, s, a in zip(self.root.outputs, self.shown, before, strict=True)]
+            made = emit_body(self.root, [*inputs, *own], width, index, fma=self.fma)
+            for n, (out, shown) in enumerate(zip(self.root.outputs, self.shown, strict=True)):
+                if shown:
+                    self._store(out, made[n], point, width)
+                    made[n] = before[n]
+            results += made
         return results
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, InvalidGraph, NotImplemented
@@ -15,7 +16,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, I
 import stepwell
 from stepwell.dialects.core.mlir import ir, make_context
 from stepwell.dialects.graph.evaluate import evaluate
-from stepwell.importer import ImportedModel, import_model
+from stepwell.importer import ImportedModel, import_model, registry
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -145,6 +146,12 @@ def ops(imported: ImportedModel) -> list[str]:
     """The mnemonics of the ops of @main in order, the return left out."""
     body = imported.module.body.operations[0].regions[0].blocks[0]
     return [op.operation.name.removeprefix("graph.") for op in body.operations][:-1]
+
+
+def without_rules(patch: pytest.MonkeyPatch, *operators: str) -> None:
+    """Have these operators of ONNX be unsupported, so that tests of messages need none that is so for good."""
+    for operator in operators:
+        patch.delitem(registry._rules, ("", operator))
 
 
 def check_native(

@@ -16,7 +16,9 @@ from stepwell.dialects.graph.inference import no_arithmetic
 
 SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
 RECURRENT = ("gru", "lstm", "rnn")
-ADDS_UP = (*SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "resize")
+ADDS_UP = (
+    *SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "cumprod", "det", "resize", "interpolate", "roi_align",
+)  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another."""
 # What gives one of its operands' elements, or rounds once as IEEE 754 says.
 EXACT = (
@@ -70,6 +72,13 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         steps, hidden = operands[0].shape[0], operands[1].shape[3]
         growth = (1 + float(np.abs(operands[1].astype(np.float64)).sum(axis=3).max(initial=0))) ** (steps - 1)
         return Bound(steps * (hidden + 16) * growth, 1, max(np.abs(finite(result)).max(initial=1), 1), stored=1)
+    if mnemonic == "cumprod":
+        return Bound(operands[0].shape[attributes["axis"]], 1)
+    if mnemonic == "det":  # of no more than the product of the lengths of the rows, each element off by the roundings of a sum
+        lengths = np.sqrt(np.sum(np.square(wide(operands[0])), axis=-1))
+        return Bound(operands[0].shape[-1] ** 2 + 1, 1, np.prod(lengths, axis=-1))
+    if mnemonic in ("interpolate", "roi_align"):
+        return Bound(RESAMPLED, 1, finite(wide(operands[0])).max(initial=0))
     if mnemonic == "reduce_prod":
         return Bound(operands[0].size, 1)
     if mnemonic == "resize":

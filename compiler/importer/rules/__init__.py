@@ -23,11 +23,14 @@ from stepwell.importer.rules import (
     quantization,
     quantized_products,
     recurrence,
+    random_values,
     reductions,
     resampling,
     sampling,
+    selection,
     signals,
     trees,
+    text,
 )
 
 __all__ = [
@@ -53,9 +56,12 @@ __all__ = [
     "quantization",
     "quantized_products",
     "recurrence",
+    "random_values",
     "reductions",
     "resampling",
     "sampling",
+    "selection",
     "signals",
     "trees",
+    "text",
 ]

@@ -102,14 +102,4 @@ def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5) -> tuple[Value, .
     if b.node.output_count < 2:
         return (x,)
     mask = truth(b, x)
-    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # before opset 10 the mask had the type of x
-
-
-@onnx_rule("Dropout", since=12)
-def dropout_with_inputs(
-    b: ImportBuilder, x: Value, ratio: Value | None = None, training_mode: Value | None = None, *, seed: int = 0
-) -> tuple[Value, ...]:
-    training = training_mode is not None and bool(b.known_scalar(training_mode, "the training mode"))
-    if training and (ratio is None or b.known_scalar(ratio, "the ratio") != 0):
-        raise UnsupportedError("training_mode=true is not supported (its result is random); supported: training_mode=false, or a ratio of 0")
-    return (x, truth(b, x)) if b.node.output_count > 1 else (x,)
+    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # the mask was of x's type before it was boolean

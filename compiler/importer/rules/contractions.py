@@ -169,3 +169,8 @@ def spread(b: ImportBuilder, term: Term, labels: Sequence[str]) -> Value:
     """A term's value with a dimension for each of `labels`, of size 1 where the term does not have it."""
     present = [c for c in labels if c in term.labels]
     return with_new_axes(b, ordered(b, term, present), [i for i, c in enumerate(labels) if c not in term.labels])
+
+
+@onnx_rule("Det", since=11)
+def det(b: ImportBuilder, x: Value) -> Value:
+    return b.det(x)

@@ -179,3 +179,45 @@ def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: i
     y = b.col2im(flat, image=tuple(image), kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations)
     rest = tuple(e - r for e, r in zip(extra, reached, strict=True))
     return b.pad(y, low=(0,) * (2 + spatial), high=(0, 0, *rest), mode="constant", value=0.0) if any(rest) else y
+
+
+@onnx_rule("DeformConv", since=19)
+def deform_conv(
+    b: ImportBuilder,
+    x: Value,
+    w: Value,
+    offset: Value,
+    bias: Value | None = None,
+    mask: Value | None = None,
+    *,
+    kernel_shape: Sequence[int] = (),
+    strides: Sequence[int] = (),
+    pads: Sequence[int] = (),
+    dilations: Sequence[int] = (),
+    group: int = 1,
+    offset_group: int = 1,
+) -> Value:
+    """J. Dai et al., "Deformable convolutional networks", 2017; the mask is of their second version: elements between pixels, then a product."""
+    win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET")
+    (n, channels, *spatial), filters, rank = static_dims(x, "an input"), static_dims(w, "the weights"), len(win.kernel)
+    ends = zip(spatial, win.pads[:rank], win.pads[rank:], win.spans, win.strides, strict=True)
+    out = [(size + low + high - span) // stride + 1 for size, low, high, span, stride in ends]
+    taps, places = math.prod(win.kernel), math.prod(out)
+    if min(group, offset_group) < 1 or channels % group or channels % offset_group or filters[0] % group or filters[1] != channels // group:
+        raise ModelError(f"the weights {type_of(w)} in {group} groups, or {offset_group} groups of offsets, do not fit the input {type_of(x)}")
+    for what, value, each in (("offsets", offset, rank), ("mask", mask, 1)):
+        if value is not None and static_dims(value, f"the {what}") != (n, offset_group * taps * each, *out):
+            raise ModelError(f"the {what} must have the shape {[n, offset_group * taps * each, *out]}, got {type_of(value)}")
+    images = b.with_shape(x, (n * offset_group, channels // offset_group, *spatial))
+    moved = b.convert(b.with_shape(offset, (n * offset_group, taps, rank, places)), "f64" if type_of(x).dtype == "f64" else "f32")
+    moved = b.transposed(moved, (0, 1, 3, 2))
+    first = [np.arange(o) * stride - low for o, stride, low in zip(out, win.strides, win.pads, strict=False)]
+    within = [np.arange(k) * dilation for k, dilation in zip(win.kernel, win.dilations, strict=True)]
+    for starts, shape in ((first, (1, places, rank)), (within, (taps, 1, rank))):
+        moved = b.add(moved, b.scalars(np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(shape), like=moved))
+    columns = b.interpolate(images, moved)
+    if mask is not None:
+        columns = b.mul(columns, b.with_shape(mask, (n * offset_group, 1, taps, places)))
+    columns = b.with_shape(columns, (n, group, channels // group * taps, places))
+    y = b.matmul(b.with_shape(w, (group, filters[0] // group, channels // group * taps)), columns)
+    return with_bias(b, b.with_shape(y, (n, filters[0], *out)), bias)

@@ -262,11 +262,18 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
     dims = static_dims(x, "a matrix")
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
-    diagonal = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
     columns = counting(b, dims[-1], 1, 2)
-    first = b.add(counting(b, dims[-2], 0, 2), b.literal(np.array(diagonal, np.int64)))
+    first = b.add(counting(b, dims[-2], 0, 2), diagonal(b, k, dims[-2], dims[-1]))
     mask = b.greater_equal(columns, first) if upper else b.less_equal(columns, first)
     return b.select(mask, x, b.scalar(0, like=x))
+
+
+def diagonal(b: ImportBuilder, k: Value | None, rows: int, columns: int) -> Value:
+    """The number of a diagonal as an i64 scalar; one beyond the matrix as the first that is, so that adding a row to it cannot overflow."""
+    if k is not None and b.constant_value(k) is None:
+        return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-rows), max=float(columns))
+    number = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
+    return b.literal(np.array(min(max(number, -rows), columns), np.int64))
 
 
 @onnx_rule("ReverseSequence", since=10)

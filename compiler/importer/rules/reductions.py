@@ -10,7 +10,7 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import counting, flattened, reshaped_like, slice_axis
+from stepwell.importer.rules.slicing import along_axis, counting, flattened, reshaped_like
 
 Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
 
@@ -123,29 +123,12 @@ onnx_rule("ArgMin", since=1)(arg_rule("arg_min"))
 
 @onnx_rule("CumSum", since=11)
 def cum_sum(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
-    chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), type_of(x).rank)
-    return b.cumsum(x, axis=chosen, exclusive=bool(exclusive), reverse=bool(reverse))
+    return along_axis(b, x, axis, lambda chosen: b.cumsum(x, axis=chosen, exclusive=bool(exclusive), reverse=bool(reverse)))
 
 
 @onnx_rule("CumProd", since=26)
 def cum_prod(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
-    """A parallel prefix product in log(n) rounds: each multiplies by the products that end 1, 2, 4, … elements before (Hillis and Steele, 1986)."""
-    chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), type_of(x).rank)
-    size = type_of(x).shape[chosen]
-    if size is None:
-        raise UnsupportedError(f"along the dynamic axis {chosen} of {type_of(x)} is not supported; supported: an axis of static size")
-
-    def shifted(value: Value, by: int) -> Value:
-        """`value` shifted along the axis, filled with ones."""
-        amounts = tuple(by if i == chosen else 0 for i in range(type_of(x).rank))
-        none = (0,) * type_of(x).rank
-        kept = slice_axis(b, value, chosen, by if reverse else 0, size - by)
-        return b.pad(kept, low=none if reverse else amounts, high=amounts if reverse else none, mode="constant", value=1.0)
-
-    result = shifted(x, 1) if exclusive and size else x
-    for i in range((size - 1).bit_length() if size else 0):
-        result = b.mul(result, shifted(result, 1 << i))
-    return result
+    return along_axis(b, x, axis, lambda chosen: b.cumprod(x, axis=chosen, exclusive=bool(exclusive), reverse=bool(reverse)))
 
 
 @onnx_rule("Softmax", since=1)

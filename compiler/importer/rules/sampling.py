@@ -1,4 +1,4 @@
-"""Rules that take images apart or sample them at computed places: GridSample and Col2Im."""
+"""Rules that take images apart or sample them at computed places: GridSample, RoiAlign and Col2Im."""
 
 import functools
 import itertools
@@ -10,7 +10,7 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
-from stepwell.importer.rules.slicing import slice_axis
+from stepwell.importer.rules.slicing import counting, from_the_start, slice_axis
 
 CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
 
@@ -114,6 +114,52 @@ def kernel(b: ImportBuilder, distance: Value, mode: str) -> Value:
     near = polynomial(CUBIC + 2, -(CUBIC + 3), 0, 1)
     far = polynomial(CUBIC, -5 * CUBIC, 8 * CUBIC, -4 * CUBIC)
     return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, far)
+
+
+@onnx_rule("RoiAlign", since=10)
+def roi_align_of_corners(
+    b: ImportBuilder,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Value:
+    return roi_align(
+        b, x, rois, batch_indices, coordinate_transformation_mode="output_half_pixel", mode=mode, output_height=output_height,
+        output_width=output_width, sampling_ratio=sampling_ratio, spatial_scale=spatial_scale,
+    )  # fmt: skip
+
+
+@onnx_rule("RoiAlign", since=16)
+def roi_align(
+    b: ImportBuilder,
+    x: Value,
+    rois: Value,
+    batch_indices: Value,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Value:
+    supported("mode", mode, ("avg", "max"))
+    supported("coordinate_transformation_mode", coordinate_transformation_mode, ("half_pixel", "output_half_pixel"))
+    if output_height < 1 or output_width < 1 or sampling_ratio < 0:
+        given = f"{output_height}, {output_width} and {sampling_ratio}"
+        raise ModelError(f"output_height and output_width must be 1 or more, sampling_ratio 0 or more; got {given}")
+    images = static_dims(x, "an input")[0]
+    place = b.gather(counting(b, images), from_the_start(b, batch_indices, images, batch_indices), axis=0)  # which has them checked
+    return b.roi_align(
+        x, rois, place, sizes=(output_height, output_width), samples=sampling_ratio, scale=spatial_scale,
+        half_pixel=coordinate_transformation_mode == "half_pixel", mode=mode,
+    )  # fmt: skip
 
 
 @onnx_rule("Col2Im", since=18)

@@ -8,7 +8,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import slice_axis
+from stepwell.importer.rules.slicing import along_axis, slice_axis
 
 MAX_TABLE = 1 << 24  # elements of a table
 
@@ -20,8 +20,11 @@ def dft_by_attribute(b: ImportBuilder, x: Value, dft_length: Value | None = None
 
 @onnx_rule("DFT", since=20)
 def dft(b: ImportBuilder, x: Value, dft_length: Value | None = None, axis: Value | None = None, *, inverse: int = 0, onesided: int = 0) -> Value:
-    chosen = -2 if axis is None else int(b.known_scalar(axis, "the axis"))
-    return transform(b, x, dft_length, chosen, bool(inverse), bool(onesided))
+    if axis is None:
+        return transform(b, x, dft_length, -2, bool(inverse), bool(onesided))
+    if b.constant_value(axis) is None and (dft_length is not None or onesided):
+        b.known(axis, "the axis along which the size changes")
+    return along_axis(b, x, axis, lambda i: transform(b, x, dft_length, i, bool(inverse), bool(onesided)), type_of(x).rank - 1)
 
 
 @onnx_rule("STFT", since=17)

@@ -2,13 +2,13 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axis
 
 COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an op
 
@@ -116,3 +116,30 @@ def from_the_start(b: ImportBuilder, number: Value, size: int, indices: Value) -
     """
     below = b.less(number, b.scalar(0, like=number))
     return b.select(below, b.sub(number, b.scalar(size, like=number)), indices)
+
+
+def along_axis(b: ImportBuilder, x: Value, axis: Value, make: Callable[[int], Value], axes: int | None = None) -> Value:
+    """`make(axis)` for an operand that gives the axis of `x`, one of its first `axes` (all of them unless told).
+
+    Of an axis that is known at run time only, all are computed, which must give results of one type, and one is chosen; that it exists is
+    checked when the model runs, as an index of a gather is. Raises ModelError if there is no such axis, or none at all.
+    """
+    rank = type_of(x).rank
+    count = rank if axes is None else axes
+    if count == 0:
+        raise ModelError(f"its input must have an axis, got {type_of(x)}")
+    if b.constant_value(axis) is not None:
+        chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), rank)
+        if chosen >= count:
+            raise ModelError(f"axis must be one of the first {count} of {type_of(x)}, got {chosen}")
+        return make(chosen)
+    place = b.with_shape(axis, ())
+    if count < rank:
+        place = b.gather(counting(b, rank), place, axis=0)  # counted from the front
+    result = make(0)
+    if count == 1:
+        return b.gather(with_new_axes(b, result, [0]), place, axis=0)
+    place = b.gather(counting(b, count), place, axis=0)
+    for i in range(1, count):
+        result = b.select(b.equal(place, b.literal(np.array(i, np.int64))), make(i), result)
+    return result

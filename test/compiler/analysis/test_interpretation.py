@@ -65,6 +65,23 @@ def empty() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     return model(nodes, {"x": floats(0, 3)}, outputs, {"w": floats(2)}), {"x": floats(0, 3)}
 
 
+def loops() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
+    """Loops in bodies, as many rounds as the data say; scans in both directions; elimination; a search."""
+    nodes = [
+        node("RoiAlign", ["x", "boxes", "batch"], ["r"], output_height=2, output_width=3), node("Det", ["m"], ["d"]),
+        node("CumSum", ["x", "axis"], ["s"], reverse=1, exclusive=1), node("CumProd", ["m", "axis"], ["p"]),
+        node("TfIdfVectorizer", ["t"], ["n"], mode="TF", min_gram_length=1, max_gram_length=2, max_skip_count=1, ngram_counts=[0, 2],
+             ngram_indexes=[1, 0, 2], pool_int64s=[4, 2, 2, 3]),
+    ]  # fmt: skip
+    weights = {"axis": np.array(1)}
+    inputs = {
+        "x": floats(2, 3, 6, 5), "boxes": np.array([[0, 0, 5, 4], [1, 2, 1, 2], [-2, 1, 9, 3]], np.float32), "batch": ints(1, 0, 1),
+        "m": floats(3, 4, 4), "t": ints(4, 2, 3, 2, 2, 3),
+    }  # fmt: skip
+    outputs = {"r": floats(3, 3, 2, 3), "d": floats(3), "s": inputs["x"], "p": inputs["m"], "n": floats(3)}
+    return model(nodes, inputs, outputs, weights, opset=26), inputs
+
+
 def digits() -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
     return onnx.load(DIGITS), {"image": np.random.default_rng(5).random((2, 1, 8, 8), np.float32)}
 
@@ -79,7 +96,7 @@ def steps(example: Example, **options: Any) -> list[Step]:
     return compare_levels(lowering.lower(proto, "graph", shapes=shapes, **options), inputs, outputs)
 
 
-@pytest.mark.parametrize("example", [convolution, attention, integers, empty, digits], ids=lambda e: e.__name__)
+@pytest.mark.parametrize("example", [convolution, attention, integers, empty, loops, digits], ids=lambda e: e.__name__)
 def test_all_levels_agree_with_native_code(example: Example) -> None:
     found = steps(example)
     assert [(s.above, s.below) for s in found] == list(zip(MEANT, [*MEANT[1:], NATIVE], strict=True))

@@ -3,7 +3,7 @@
 import numpy as np
 import onnx
 import pytest
-from importing import assert_close, check, context, floats, model, node, run
+from importing import assert_close, check, context, floats, model, node, run, without_rules
 from onnx import AttributeProto, FunctionProto, NodeProto, helper
 
 from stepwell.dialects.core.locations import node_names
@@ -88,7 +88,8 @@ def test_a_function_may_take_an_operators_place() -> None:
     assert_close(run(proto, {"x": X})["y"], -X)
 
 
-def test_what_a_function_uses_is_reported_under_its_call() -> None:
+def test_what_a_function_uses_is_reported_under_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_rules(monkeypatch, "Det")
     body = [node("Det", ["a"], ["d"], name="determinant"), node("NoSuch", ["d"], ["b"], domain="elsewhere")]
     function = helper.make_function(HERE, "Odd", ["a"], ["b"], body, [helper.make_opsetid("", 21), helper.make_opsetid("elsewhere", 3)])
     proto = model(
@@ -155,7 +156,8 @@ def test_operators_that_onnx_defines(op: str, opset: int) -> None:
     assert {tuple(node_names(op.location)) for op in list(body.operations)[:-1]} == {(imported.nodes[0],)}
 
 
-def test_a_definition_that_needs_something_unsupported_says_so() -> None:
+def test_a_definition_that_needs_something_unsupported_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_rules(monkeypatch, "Bernoulli", "RandomUniformLike")
     proto = model([node("Bernoulli", ["x"], name="coin")], {"x": X}, {"y": X})
     with pytest.raises(
         UnsupportedError, match=r'Bernoulli "coin" \(opset 21\): ONNX defines it by RandomUniformLike \(opset \d+\): there is no rule'

@@ -22,7 +22,6 @@ NEWEST = 1 << 30
 # Parameters of rules that their bodies do not use: (operator, parameter) and why that is right.
 WITHOUT_EFFECT = {
     ("Dropout", "ratio"): "counts in training only",
-    ("Dropout", "seed"): "counts in training only, which is refused",
     ("Dropout", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
     ("BatchNormalization", "is_test"): "opset 6 had no other mark of inference, and exporters left it at its default",
     ("BatchNormalization", "momentum"): "counts in training only",

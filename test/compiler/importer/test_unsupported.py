@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from importing import context, floats, model, node
+from importing import context, floats, model, node, without_rules
 from onnx import NodeProto, TensorProto, helper
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
@@ -10,6 +10,11 @@ from stepwell.importer import find_rule, import_model, onnx_rule
 from stepwell.importer import registry as registry_module
 
 X = floats(2, 3)
+
+
+@pytest.fixture(autouse=True)
+def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_rules(monkeypatch, "RandomNormalLike", "RandomUniform", "Det")
 
 
 def message(nodes: list[NodeProto], kind: type[StepwellError] = UnsupportedError, **options: object) -> str:

@@ -34,7 +34,9 @@ def test_reference_gives_the_inferred_types(mnemonic: str) -> None:
         for expected, result in zip(inferred, results, strict=True):
             got = type_of_array(result)
             assert compatible(expected, got), f"inferred {expected}, the reference gives {got}"
-            if mnemonic not in ("dynamic_reshape", "dynamic_expand", "dynamic_slice", "range", "non_zero", "top_k"):
+            if mnemonic not in (
+                "dynamic_reshape", "dynamic_expand", "dynamic_slice", "range", "non_zero", "top_k", "unique", "non_max_suppression",
+            ):  # fmt: skip
                 assert expected == got
 
     check()

@@ -27,6 +27,12 @@ def about_one(r: Random, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(np.exp(r.within("f64", shape, -0.05, 0.05)) * np.where(r.within("i1", shape), 1, -1)).astype(to_numpy(dtype))
 
 
+@case("cumprod")
+def running_product(r: Random) -> Case:
+    x = about_one(r, r.dtype(), r.shape(1, 4, least=r.least))
+    return Case([x], {"axis": r.integer(0, x.ndim - 1), "exclusive": r.boolean(), "reverse": r.boolean()})
+
+
 @case("arg_max", "arg_min")
 def arg_extreme(r: Random) -> Case:
     shape = r.shape(1, 4, least=1)

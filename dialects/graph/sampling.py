@@ -1,0 +1,169 @@
+"""Operations that sample images between their elements: at given places, or in boxes."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import (
+    INDEX,
+    expect_at_least,
+    expect_choice,
+    expect_dim,
+    expect_dtype,
+    expect_rank,
+    expect_rank_at_least,
+    expect_same_dtype,
+)
+from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
+from stepwell.dialects.support.errors import ElementTypeError, InferenceError
+
+MOST_SAMPLES = 1 << 20  # along a side of a part of a region, if the data say how many: what no sensible region has
+
+
+class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
+    """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
+
+    A place is the weighted sum of the 2^r elements around it, of which those outside of the image count as 0. A place that is no number is
+    outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16.
+    """
+
+    x: Operand
+    places: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, places: TensorType) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_rank_at_least("x", x, 3)
+        expect_rank_at_least("places", places, 2)
+        wanted = "f64" if x.dtype == "f64" else "f32"
+        if places.dtype != wanted:
+            raise ElementTypeError(f"the element type of operand 'places' must be {wanted} for operand 'x' of {x}, got {places}")
+        expect_dim("places", places, 0, x.shape[0], f"the batch of operand 'x' ({x})")
+        expect_dim("places", places, places.rank - 1, x.rank - 2, f"the spatial rank of operand 'x' ({x})")
+        return x.with_shape((*x.shape[:2], *places.shape[1:-1]))
+
+    @staticmethod
+    def reference(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+        image, spatial = wide(x), x.shape[2:]
+        out = np.zeros((*x.shape[:2], *places.shape[1:-1]), image.dtype)
+        batch = np.arange(x.shape[0]).reshape(-1, *[1] * (places.ndim - 2))
+        for chosen in itertools.product(*(around(places[..., i], size) for i, size in enumerate(spatial))):
+            inside = np.logical_and.reduce([c[1] for c in chosen])
+            at: tuple[Any, ...] = (batch, slice(None), *(c[0] for c in chosen))
+            found = np.moveaxis(image[at], -1, 1) if 0 not in spatial else out
+            weight = np.expand_dims(np.multiply.reduce([c[2] for c in chosen]), 1)
+            out += np.where(np.expand_dims(inside, 1), found * weight, 0)
+        return narrow(out, x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, places: TensorType, *, result: TensorType) -> int:
+        return result.elements << (x.rank - 1)
+
+
+def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Along one dimension the two elements around each place: index (0 for none), whether there is one, and weight."""
+    near = (places > -1) & (places < size)
+    low = np.floor(np.where(near, places, 0))
+    above = (np.where(near, places, 0) - low).astype(places.dtype)
+    found = []
+    for index, weight in ((low, 1 - above), (low + 1, above)):
+        inside = near & (index >= 0) & (index < size)
+        found.append((np.where(inside, index, 0).astype(np.int64), inside, weight.astype(places.dtype)))
+    return found
+
+
+class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
+    """Regions of images resampled to `sizes`: the mean of a grid of samples in each of so many parts of a region (K. He et al., "Mask R-CNN", 2017).
+
+    `boxes` (regions, x1 y1 x2 y2) times `scale` are in pixels of `x` (batch, channels, height, width), whose image `batch_indices` names.
+    `samples` is how many there are along each side of a part; 0: one for each pixel or fraction of one. A sample is interpolated linearly
+    between the centres of pixels if `half_pixel`, else pixels' corners, and then no region is smaller than a pixel. Beyond a pixel outside of
+    the image it is 0. In `mode` "max" the greatest of the terms of all samples is taken: of each pixel times its weight, as ONNX says.
+    """
+
+    x: Operand
+    boxes: Operand
+    batch_indices: Operand
+    result: Result
+    sizes: ir.DenseI64ArrayAttr
+    samples: ir.IntegerAttr
+    scale: ir.FloatAttr
+    half_pixel: ir.BoolAttr
+    mode: ir.StringAttr
+
+    @staticmethod
+    def infer(
+        x: TensorType, boxes: TensorType, batch_indices: TensorType, *, sizes: Sequence[int], samples: int, scale: float, half_pixel: bool, mode: str
+    ) -> InferredTypes:
+        expect_dtype("x", x, FLOATS)
+        expect_same_dtype(x=x, boxes=boxes)
+        expect_dtype("batch_indices", batch_indices, INDEX)
+        expect_rank("x", x, 4)
+        expect_rank("boxes", boxes, 2)
+        expect_rank("batch_indices", batch_indices, 1)
+        expect_dim("boxes", boxes, 1, 4, "x1, y1, x2 and y2 of a region")
+        expect_dim("batch_indices", batch_indices, 0, boxes.shape[0], f"the number of regions in operand 'boxes' ({boxes})")
+        if len(sizes) != 2:
+            raise InferenceError(f"attribute 'sizes' must have 2 entries, height and width; got {list(sizes)}")
+        expect_at_least("sizes", sizes, 1)
+        expect_at_least("samples", [samples], 0)
+        expect_choice("mode", mode, ("avg", "max"))
+        return x.with_shape((boxes.shape[0], x.shape[1], *sizes))
+
+    @staticmethod
+    def reference(
+        x: np.ndarray, boxes: np.ndarray, batch_indices: np.ndarray, *, sizes: Sequence[int], samples: int, scale: float, half_pixel: bool, mode: str
+    ) -> np.ndarray:
+        images, places = wide(x), checked_indices(batch_indices, x.shape[0])
+        out = np.zeros((len(boxes), x.shape[1], *sizes), np.float64)
+        for region, (box, place) in enumerate(zip(wide(boxes), places, strict=True)):
+            along = [
+                parts_of_region(box[axis], box[2 + axis], x.shape[3 - axis], sizes[1 - axis], samples, scale, half_pixel) for axis in (1, 0)
+            ]
+            for row, column in itertools.product(*map(range, sizes)):
+                (ys, tops), (xs, lefts) = along[0][row], along[1][column]
+                terms = [
+                    images[place][:, ys[i]][:, :, xs[j]] * (tops[i][:, np.newaxis] * lefts[j])
+                    for i, j in itertools.product(range(2), range(2))
+                ]
+                inside = ~np.isnan(tops[0][:, np.newaxis] + lefts[0])
+                terms = [np.where(inside, t, 0) for t in terms]
+                if not inside.size:
+                    continue
+                if mode == "max":
+                    out[region, :, row, column] = np.max(terms, axis=(0, 2, 3))
+                else:
+                    out[region, :, row, column] = np.sum(terms, axis=(0, 2, 3), dtype=np.float64) / inside.size
+        return narrow(out, x.dtype)
+
+
+def parts_of_region(
+    start: np.floating, end: np.floating, size: int, count: int, samples: int, scale: float, half_pixel: bool
+) -> list[tuple[list[np.ndarray], list[np.ndarray]]]:
+    """Along one dimension, for each of the `count` parts of a region the pixels below and above its samples, and their weights.
+
+    Computed in the type of the bounds. Weights are NaN where a sample is outside.
+    """
+    kind = start.dtype.type
+    offset, factor = kind(0.5 if half_pixel else 0), kind(scale)
+    low, high = start * factor - offset, end * factor - offset
+    length = high - low if half_pixel else np.maximum(high - low, kind(1))
+    step = length / kind(count)
+    grid = samples or (int(np.ceil(min(step, kind(MOST_SAMPLES)))) if step > 0 else 0)
+    found = []
+    for part in range(count):
+        where = low + kind(part) * step + (np.arange(grid).astype(kind) + kind(0.5)) * step / kind(grid)
+        outside = ~((where >= -1) & (where <= size))
+        where = np.where(outside, kind(0), np.maximum(where, kind(0)))
+        below = np.minimum(where.astype(np.int64), size - 1)
+        where = np.where(below >= size - 1, below.astype(kind), where)
+        above = where - below.astype(kind)
+        weights = [np.where(outside, kind(np.nan), w) for w in (1 - above, above)]
+        found.append(([below, np.minimum(below + 1, size - 1)], weights))
+    return found

@@ -1,0 +1,128 @@
+"""Operations that choose elements by their values: how many they choose is known when they run."""
+
+import math
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import expect_axis, expect_dim, expect_dtype, expect_rank, expect_same_dtype, expect_scalar
+from stepwell.dialects.graph.numerics import wide
+
+
+class UniqueOp(GraphOp, name="unique", traits=[Pure]):
+    """The different slices of `x` along `axis`, ascending if `sorted`, else in the order in which they first come.
+
+    `indices` says where along the axis each comes first, `counts` how often it comes, `inverse` which one each slice of `x` is. Slices are
+    compared element by element from the first on; NaN comes last and equals itself.
+    """
+
+    x: Operand
+    values: Result
+    indices: Result
+    inverse: Result
+    counts: Result
+    axis: ir.IntegerAttr
+    sorted: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int, sorted: bool) -> InferredTypes:
+        expect_axis("axis", axis, x.rank)
+        size = x.shape[axis]
+        count = size if size in (0, 1) else None
+        places = TensorType("i64", (count,))
+        shape = tuple(count if i == axis else d for i, d in enumerate(x.shape))
+        return x.with_shape(shape), places, TensorType("i64", (size,)), places
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int, sorted: bool) -> tuple[np.ndarray, ...]:
+        slices = np.moveaxis(wide(x), axis, 0).reshape(x.shape[axis], math.prod(x.shape[:axis] + x.shape[axis + 1 :]))
+        order = np.lexsort(slices.T[::-1]) if slices.shape[1] else np.arange(len(slices))  # stable: of equal ones the first comes first
+        ranked = slices[order]
+        same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
+        starts = np.concatenate([np.ones(min(len(slices), 1), bool), ~same.all(axis=1)])
+        first, group = order[starts], np.cumsum(starts) - 1
+        inverse = np.empty(len(slices), np.int64)
+        inverse[order] = group
+        counts = np.bincount(group, minlength=len(first)).astype(np.int64)
+        if not sorted:
+            chosen = np.argsort(first)
+            rank = np.empty_like(chosen)
+            rank[chosen] = np.arange(len(chosen))
+            first, counts, inverse = first[chosen], counts[chosen], rank[inverse]
+        return np.take(x, first, axis=axis), first.astype(np.int64), inverse.astype(np.int64), counts
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, axis: int, sorted: bool) -> int:
+        return x.elements
+
+
+class NonMaxSuppressionOp(GraphOp, name="non_max_suppression", traits=[Pure]):
+    """The boxes of each image (batch, boxes, 4) and class that are kept, best first: of two that overlap much, the one of the higher score.
+
+    `scores` are (batch, classes, boxes). Boxes of no higher score than `score_threshold` are left out, and then each whose intersection with
+    one that is kept, divided by their union, is greater than `iou_threshold`; `most` is how many are kept of a class at most. Of equal scores
+    the first box wins. A box is two opposite corners y x y x, or its centre, width and height if `centred`. The result's rows are image,
+    class and box.
+    """
+
+    boxes: Operand
+    scores: Operand
+    most: Operand
+    iou_threshold: Operand
+    score_threshold: Operand
+    result: Result
+    centred: ir.BoolAttr
+
+    @staticmethod
+    def infer(
+        boxes: TensorType, scores: TensorType, most: TensorType, iou_threshold: TensorType, score_threshold: TensorType, *, centred: bool
+    ) -> InferredTypes:
+        expect_dtype("boxes", boxes, FLOATS)
+        expect_same_dtype(boxes=boxes, scores=scores)
+        expect_rank("boxes", boxes, 3)
+        expect_rank("scores", scores, 3)
+        expect_dim("boxes", boxes, 2, 4, "the coordinates of a box")
+        expect_dim("scores", scores, 0, boxes.shape[0], f"the batch of operand 'boxes' ({boxes})")
+        expect_dim("scores", scores, 2, boxes.shape[1], f"the number of boxes of operand 'boxes' ({boxes})")
+        expect_scalar("most", most, ("i64",))
+        for name, threshold in (("iou_threshold", iou_threshold), ("score_threshold", score_threshold)):
+            expect_scalar(name, threshold, FLOATS)
+        return TensorType("i64", (None, 3))
+
+    @staticmethod
+    def reference(
+        boxes: np.ndarray, scores: np.ndarray, most: np.ndarray, iou_threshold: np.ndarray, score_threshold: np.ndarray, *, centred: bool
+    ) -> np.ndarray:
+        kept: list[tuple[int, int, int]] = []
+        for image, (own, of_classes) in enumerate(zip(wide(boxes), wide(scores), strict=True)):
+            low, high = corners(own, centred)
+            for number, values in enumerate(of_classes):
+                candidates = np.flatnonzero(values > score_threshold)
+                chosen: list[int] = []
+                for box in candidates[np.argsort(-values[candidates], kind="stable")]:
+                    if len(chosen) >= int(most):
+                        break
+                    if not np.any(overlap(low, high, int(box), chosen) > iou_threshold):
+                        chosen.append(int(box))
+                kept += [(image, number, box) for box in chosen]
+        return np.array(kept, np.int64).reshape(-1, 3)
+
+
+def corners(boxes: np.ndarray, centred: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The lower and the upper corners of boxes (boxes, 4), each (boxes, 2)."""
+    first, second = boxes[:, :2], boxes[:, 2:]
+    if centred:
+        return first - second / 2, first + second / 2
+    return np.minimum(first, second), np.maximum(first, second)
+
+
+def overlap(low: np.ndarray, high: np.ndarray, box: int, others: list[int]) -> np.ndarray:
+    """The intersection of a box with others, divided by their union; 0 for boxes without an area."""
+    sides = np.minimum(high[box], high[others]) - np.maximum(low[box], low[others])
+    areas = [np.prod(high[i] - low[i], axis=-1) for i in (box, others)]
+    common = np.where((sides > 0).all(axis=-1), np.prod(sides, axis=-1), 0)
+    union = areas[0] + areas[1] - common
+    real = (common > 0) & (areas[0] > 0) & (areas[1] > 0) & (union > 0)
+    return np.asarray(np.where(real, common / np.where(real, union, 1), 0))

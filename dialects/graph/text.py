@@ -1,0 +1,53 @@
+"""Operations on sequences of tokens."""
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.inference import INDEX, expect_at_least, expect_dim, expect_dtype, expect_rank, expect_same_dtype
+
+
+class CountNgramsOp(GraphOp, name="count_ngrams", traits=[Pure]):
+    """How often n-grams come in each row of `x`: the i-th row of `pool` is counted in column `columns[i]` of the result's `size`.
+
+    The tokens of an n-gram stand one, two, … up to `skips` + 1 places apart. The rows of `pool` must ascend, compared from their first
+    token on, and none may come twice; then they are found by bisection.
+    """
+
+    x: Operand
+    pool: Operand
+    columns: Operand
+    result: Result
+    size: ir.IntegerAttr
+    skips: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, pool: TensorType, columns: TensorType, *, size: int, skips: int) -> InferredTypes:
+        expect_dtype("x", x, INDEX)
+        expect_same_dtype(x=x, pool=pool)
+        expect_dtype("columns", columns, INDEX)
+        expect_rank("x", x, 2)
+        expect_rank("pool", pool, 2)
+        expect_rank("columns", columns, 1)
+        expect_dim("columns", columns, 0, pool.shape[0], f"the number of rows of operand 'pool' ({pool})")
+        expect_at_least("size", [size], 0)
+        expect_at_least("skips", [skips], 0)
+        return TensorType("i64", (x.shape[0], size))
+
+    @staticmethod
+    def reference(x: np.ndarray, pool: np.ndarray, columns: np.ndarray, *, size: int, skips: int) -> np.ndarray:
+        counts = np.zeros((len(x), size), np.int64)
+        places = {tuple(row): int(column) for row, column in zip(pool.tolist(), columns, strict=True)}
+        length = pool.shape[1]
+        for row, tokens in enumerate(x.tolist()):
+            for apart in range(1, skips + 2):
+                for start in range(len(tokens) - (length - 1) * apart):
+                    column = places.get(tuple(tokens[start + i * apart] for i in range(length)))
+                    if column is not None:
+                        counts[row, column] += 1
+        return counts
+
+    @staticmethod
+    def flops(x: TensorType, pool: TensorType, columns: TensorType, *, result: TensorType, size: int, skips: int) -> int:
+        return x.elements * (skips + 1) * max((pool.shape[0] or 1).bit_length(), 1)

@@ -1,0 +1,145 @@
+"""Lowerings of ops that sample images between their elements: generics that compute which elements they read."""
+
+import itertools
+from typing import Any
+
+from stepwell.dialects import graph
+from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.graph.sampling import MOST_SAMPLES
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
+from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+
+@lowering(graph.InterpolateOp)
+def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads coordinates, and then the elements around that place."""
+    (x, places), dtype = operands, op.result_types()[0].dtype
+    s, spatial, rank = Scalars(b, dtype), b.sizes(x)[2:], op.result_types()[0].rank
+    sizes = [*b.sizes(x)[:2], *b.sizes(places)[1:-1]]
+    if 0 in x.type.shape:
+        return b.filled(0, dtype, sizes)
+    loops = dims(0, *range(2, rank))
+    maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in range(len(spatial))]
+
+    def body(*arguments: ir.Value) -> ir.Value:
+        axes = [around(b, s, place, size) for place, size in zip(arguments, spatial, strict=False)]
+        total = s.const(0)
+        for chosen in itertools.product(*axes):
+            inside, index, weight = chosen[0][0], [c[1] for c in chosen], chosen[0][2]
+            for other in chosen[1:]:
+                inside, weight = arith.AndIOp(inside, other[0]).result, s.mul(weight, other[2])
+            value = b.widen(b.extract(x, [b.here(0), b.here(1), *index]))
+            total = s.add(total, s.select(inside, s.mul(value, weight), s.const(0)))
+        return b.narrow(total, dtype)
+
+    return b.generic([places] * len(spatial), b.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, body)
+
+
+def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Any) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
+    """The two elements around a place along one dimension: whether there is one, its index (within the dimension), its weight."""
+    whole = arith.SIToFPOp(s.type, b.from_index(b.index_of(size))).result
+    near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, whole)).result
+    place = s.select(near, place, s.const(0))
+    low = s.call(math.FloorOp, place)
+    above = s.sub(place, low)
+    index = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), low).result)
+    zero, last = b.index(0), arith.SubIOp(b.index_of(size), b.index(1)).result
+    after = arith.AddIOp(index, b.index(1)).result
+    first = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sge, index, zero).result).result
+    second = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sle, after, last).result).result
+    return [
+        (first, arith.MaxSIOp(index, zero).result, s.sub(s.const(1), above)),
+        (second, arith.MinSIOp(after, last).result, above),
+    ]
+
+
+@lowering(graph.RoiAlignOp)
+def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic over the result; loops over the samples of a part inside of its body."""
+    (x, boxes, batch_indices), attributes, result = operands, op.attribute_values(), op.result_types()[0]
+    s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
+    sizes = [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]]
+    if 0 in x.type.shape:
+        return b.filled(0, result.dtype, sizes)
+    region = ir.AffineExpr.get_dim(0)
+    corners = [[region, ir.AffineExpr.get_constant(i)] for i in range(4)]
+    greatest = attributes["mode"] == "max"
+
+    def body(batch: ir.Value, left: ir.Value, top: ir.Value, right: ir.Value, bottom: ir.Value, _: ir.Value) -> ir.Value:
+        image, channel = b.place(batch, images), b.here(1)
+        down, across = (
+            Part(b, s, b.widen(low), b.widen(high), b.here(2 + i), attributes["sizes"][i], attributes)
+            for i, (low, high) in enumerate(((top, bottom), (left, right)))
+        )
+
+        def row(i: ir.Value, outer: list[ir.Value]) -> list[ir.Value]:
+            ys = down.sample(i, spatial[0])
+
+            def column(j: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                xs = across.sample(j, spatial[1])
+                inside = arith.AndIOp(ys.inside, xs.inside).result
+                total = inner[0]
+                for (y, weight), (z, other) in itertools.product(ys.pixels, xs.pixels):
+                    term = s.mul(b.widen(b.extract(x, [image, channel, y, z])), s.mul(weight, other))
+                    term = s.select(inside, term, s.const(0))
+                    total = s.maximum(total, term) if greatest else s.add(total, term)
+                return [total]
+
+            return b.loop(b.index(0), across.count, outer, column)
+
+        total = b.loop(b.index(0), down.count, [s.const(float("-inf") if greatest else 0)], row)[0]
+        count = arith.MulIOp(down.count, across.count).result
+        none = arith.CmpIOp(arith.CmpIPredicate.eq, count, b.index(0)).result
+        if not greatest:
+            total = s.div(total, arith.SIToFPOp(s.type, b.from_index(count)).result)
+        return b.narrow(s.select(none, s.const(0), total), result.dtype)
+
+    out = b.empty(result.dtype, sizes)
+    return b.generic([batch_indices, *[boxes] * 4], out, [[region], *corners, dims(*range(4))], 0, body)
+
+
+class Sample:
+    """Along one dimension a sample: whether it is in the image, and the pixels below and above it with their weights."""
+
+    def __init__(self, inside: ir.Value, pixels: list[tuple[ir.Value, ir.Value]]) -> None:
+        self.inside, self.pixels = inside, pixels
+
+
+class Part:
+    """Along one dimension a part of a region, and how many samples there are in it."""
+
+    def __init__(self, b: LinalgBuilder, s: Scalars, low: ir.Value, high: ir.Value, number: ir.Value, parts: int, attributes: dict[str, Any]) -> None:
+        self.b, self.s = b, s
+        scale, offset = s.const(attributes["scale"]), s.const(0.5 if attributes["half_pixel"] else 0)
+        low, high = (s.sub(s.mul(bound, scale), offset) for bound in (low, high))
+        length = s.sub(high, low)
+        if not attributes["half_pixel"]:
+            length = s.maximum(length, s.const(1))
+        self.step = s.div(length, s.const(parts))
+        self.start = s.add(low, s.mul(self._float(number), self.step))
+        if attributes["samples"]:
+            self.count = b.index(attributes["samples"])
+        else:
+            whole = s.call(math.CeilOp, self.step)
+            whole = s.select(s.compare("lt", whole, s.const(MOST_SAMPLES)), whole, s.const(MOST_SAMPLES))
+            whole = s.select(s.compare("gt", self.step, s.const(0)), whole, s.const(0))  # NaN: none
+            self.count = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), whole).result)
+
+    def _float(self, number: ir.Value) -> ir.Value:
+        return arith.SIToFPOp(self.s.type, self.b.from_index(number)).result
+
+    def sample(self, number: ir.Value, size: Any) -> Sample:
+        """One of the samples, in a dimension of that size."""
+        b, s = self.b, self.s
+        along = s.mul(s.add(self._float(number), s.const(0.5)), self.step)
+        where = s.add(self.start, s.div(along, self._float(self.count)))
+        inside = arith.AndIOp(s.compare("ge", where, s.const(-1)), s.compare("le", where, self._float(b.index_of(size)))).result
+        where = s.select(inside, s.maximum(where, s.const(0)), s.const(0))
+        last = arith.SubIOp(b.index_of(size), b.index(1)).result
+        below = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), where).result)
+        at_end = arith.CmpIOp(arith.CmpIPredicate.sge, below, last).result
+        below = s.select(at_end, last, below)
+        above = s.select(at_end, s.const(0), s.sub(where, self._float(below)))
+        after = arith.MinSIOp(arith.AddIOp(below, b.index(1)).result, last).result
+        return Sample(inside, [(below, s.sub(s.const(1), above)), (after, above)])

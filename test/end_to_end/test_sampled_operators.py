@@ -1,0 +1,165 @@
+"""Operators that read between elements, look tokens up or eliminate: DeformConv, RoiAlign, TfIdfVectorizer, Det, in native code."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from importing import check_native, floats, model, node, rng
+from onnx.reference import ReferenceEvaluator
+
+import stepwell
+from stepwell.dialects.support.errors import IndexRangeError, ModelError
+
+# --- DeformConv
+
+
+def deformed(x: np.ndarray, w: np.ndarray, offset: np.ndarray, mask: np.ndarray | None, attributes: dict[str, Any]) -> np.ndarray:
+    """The definition, element by element, in f64 and any number of dimensions."""
+    spatial, group, groups = x.ndim - 2, attributes.get("group", 1), attributes.get("offset_group", 1)
+    strides, dilations = (attributes.get(name, [1] * spatial) for name in ("strides", "dilations"))
+    pads, kernel, out = attributes.get("pads", [0] * 2 * spatial), w.shape[2:], offset.shape[2:]
+    shifts = offset.reshape(x.shape[0], groups, *kernel, spatial, *out).astype(np.float64)
+    weights = np.ones((x.shape[0], groups, *kernel, *out)) if mask is None else mask.reshape(x.shape[0], groups, *kernel, *out)
+    y = np.zeros((x.shape[0], w.shape[0], *out))
+    for n, o, c in np.ndindex(x.shape[0], *w.shape[:2]):
+        channel = o // (w.shape[0] // group) * w.shape[1] + c
+        g = channel // (x.shape[1] // groups)
+        for k in np.ndindex(*kernel):
+            for p in np.ndindex(*out):
+                place = [p[i] * strides[i] - pads[i] + k[i] * dilations[i] + shifts[(n, g, *k, i, *p)] for i in range(spatial)]
+                low, total = [int(np.floor(v)) for v in place], 0.0
+                for corner in np.ndindex(*[2] * spatial):
+                    at = [v + d for v, d in zip(low, corner, strict=True)]
+                    if all(0 <= v < size for v, size in zip(at, x.shape[2:], strict=True)):
+                        total += np.prod([1 - abs(v - a) for v, a in zip(place, at, strict=True)]) * x[(n, channel, *at)]
+                y[(n, o, *p)] += w[(o, c, *k)] * total * weights[(n, g, *k, *p)]
+    return y
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    ("shape", "filters", "attributes", "masked"),
+    [
+        ((1, 1, 3, 3), (1, 1, 2, 2), {}, False),
+        ((2, 4, 7, 5), (6, 2, 3, 2), {"group": 2, "offset_group": 4, "pads": [1, 0, 2, 1], "strides": [2, 1]}, True),
+        ((1, 4, 6, 8), (3, 4, 2, 3), {"offset_group": 2, "dilations": [2, 3], "pads": [1, 2, 1, 2], "kernel_shape": [2, 3]}, True),
+        ((2, 2, 9), (2, 2, 3), {"pads": [1, 1]}, False),
+        ((1, 2, 3, 4, 3), (2, 1, 2, 2, 2), {"group": 2}, True),
+    ],
+)
+def test_deformed_convolution(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], masked: bool, dtype: Any) -> None:
+    spatial, groups = len(shape) - 2, attributes.get("offset_group", 1)
+    strides, dilations = (attributes.get(name, [1] * spatial) for name in ("strides", "dilations"))
+    pads = attributes.get("pads", [0] * 2 * spatial)
+    spans = [(k - 1) * d + 1 for k, d in zip(filters[2:], dilations, strict=True)]
+    out = [(shape[2 + i] + pads[i] + pads[spatial + i] - spans[i]) // strides[i] + 1 for i in range(spatial)]
+    taps = int(np.prod(filters[2:]))
+    inputs = {
+        "x": floats(*shape, dtype=dtype), "w": floats(*filters, dtype=dtype),
+        "offset": (2 * floats(shape[0], groups * taps * spatial, *out)).round(1).astype(dtype), "bias": floats(filters[0], dtype=dtype),
+    }  # fmt: skip
+    if masked:
+        inputs["mask"] = floats(shape[0], groups * taps, *out, dtype=dtype)
+    wide = {name: array.astype(np.float64) for name, array in inputs.items()}
+    want = deformed(wide["x"], wide["w"], wide["offset"], wide.get("mask"), attributes) + wide["bias"].reshape(-1, *[1] * spatial)
+    names = ["x", "w", "offset", "bias", *(["mask"] if masked else [])]
+    check_native(node("DeformConv", names, **attributes), inputs, expected=[want.astype(dtype)], opset=22, terms=64)
+
+
+def test_offsets_that_do_not_fit_are_an_error() -> None:
+    inputs = {"x": floats(1, 1, 3, 3), "w": floats(1, 1, 2, 2), "offset": floats(1, 8, 2, 3)}
+    with pytest.raises(ModelError, match=r"the offsets must have the shape \[1, 8, 2, 2\]"):
+        stepwell.compile(model([node("DeformConv", ["x", "w", "offset"])], inputs, {"y": floats(1, 1, 2, 3)}, opset=22))
+
+
+# --- RoiAlign
+
+BOXES = np.array([[0, 0, 9, 9], [1.3, 2.6, 4.1, 7.7], [-3, -2, 20, 4], [5, 5, 5, 5], [8, 3, 2, 1]], np.float32)
+
+
+@pytest.mark.parametrize("mode", ["avg", "max"])
+@pytest.mark.parametrize("samples", [0, 2])
+@pytest.mark.parametrize(("transformation", "opset"), [("half_pixel", 22), ("output_half_pixel", 16), (None, 10)])
+def test_regions(mode: str, samples: int, transformation: str | None, opset: int) -> None:
+    attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": samples, "spatial_scale": 0.7, "mode": mode}
+    if transformation is not None:
+        attributes["coordinate_transformation_mode"] = transformation
+    inputs = {"x": floats(2, 3, 8, 9), "rois": BOXES, "batch": np.array([0, 1, 1, 0, 1])}
+    single = node("RoiAlign", ["x", "rois", "batch"], **attributes)
+    reference = node("RoiAlign", ["x", "rois", "batch"], **{**attributes, "coordinate_transformation_mode": transformation or "output_half_pixel"})
+    proto = model([reference], inputs, {"y": floats(1, 1, 1, 1)}, opset=22)
+    want = np.asarray(ReferenceEvaluator(proto).run(None, inputs)[0]).astype(np.float32)
+    check_native(single, inputs, expected=[want], opset=opset)
+
+
+def test_an_image_that_is_not_there_is_an_error() -> None:
+    inputs = {"x": floats(2, 3, 8, 9), "rois": BOXES, "batch": np.array([0, 1, 1, 0, 1])}
+    proto = model([node("RoiAlign", ["x", "rois", "batch"])], inputs, {"y": floats(1, 1, 1, 1)}, opset=16)
+    for bad in (2, -1):
+        with pytest.raises(IndexRangeError, match="the_roialign"):
+            stepwell.compile(proto).run({**inputs, "batch": np.array([0, 1, bad, 0, 1])})
+
+
+# --- n-grams
+
+# Four single tokens, two pairs, two triples, counted in any order of columns.
+POOL = {"ngram_counts": [0, 4, 8], "ngram_indexes": [2, 0, 5, 3, 1, 4, 6, 7], "pool_int64s": [2, 3, 5, 4, 7, 8, 5, 6, 5, 5, 2, 6, 5, 6]}
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((12,), np.int32), ((3, 12), np.int64), ((2, 1), np.int32)])
+@pytest.mark.parametrize("mode", ["TF", "IDF", "TFIDF"])
+@pytest.mark.parametrize(("least", "most", "skips"), [(1, 1, 0), (1, 2, 3), (2, 2, 5), (1, 3, 1), (2, 3, 0)])
+def test_ngrams(shape: tuple[int, ...], mode: str, least: int, most: int, skips: int, dtype: Any) -> None:
+    x = rng(sum(shape)).integers(2, 9, shape).astype(dtype)
+    weights = [float(w) for w in floats(8)] if mode != "TF" else []
+    attributes = {**POOL, "mode": mode, "min_gram_length": least, "max_gram_length": most, "max_skip_count": skips}
+    single = node("TfIdfVectorizer", ["x"], **attributes, **({"weights": weights} if weights else {}))
+    check_native(single, {"x": x}, opset=9)
+
+
+def test_a_large_pool() -> None:
+    """As a vocabulary is: tens of thousands of pairs, in no order."""
+    pairs = np.unique(rng().integers(0, 400, (30000, 2)), axis=0)
+    pairs = pairs[rng(1).permutation(len(pairs))]
+    x = rng(2).integers(0, 400, (4, 300))
+    place = {tuple(pair): column for column, pair in enumerate(pairs.tolist())}
+    want = np.zeros((4, len(pairs)), np.float32)
+    for row, tokens in enumerate(x.tolist()):
+        for pair in pairwise(tokens):
+            if pair in place:
+                want[row, place[pair]] += 1
+    assert want.sum() > 100
+    single = node(
+        "TfIdfVectorizer", ["x"], mode="TF", min_gram_length=2, max_gram_length=2, max_skip_count=0, ngram_counts=[0, 0],
+        ngram_indexes=list(range(len(pairs))), pool_int64s=pairs.ravel().tolist(),
+    )  # fmt: skip
+    check_native(single, {"x": x}, opset=9, expected=[want])
+
+
+def test_a_pool_beyond_the_type_of_the_tokens() -> None:
+    x, far = np.array([5, 0, 5], np.int32), 5 + (1 << 32)
+    pool = {"ngram_counts": [0], "ngram_indexes": [0, 1], "pool_int64s": [far, 5]}
+    single = node("TfIdfVectorizer", ["x"], mode="TF", min_gram_length=1, max_gram_length=1, max_skip_count=0, **pool)
+    check_native(single, {"x": x}, opset=9, expected=[np.array([0, 2], np.float32)])
+
+
+# --- determinants
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 2), (3, 4, 4), (2, 3, 7, 7), (40, 40), (0, 3, 3), (2, 0, 0)])
+def test_determinant(shape: tuple[int, ...], dtype: Any) -> None:
+    x = (floats(*shape) / np.sqrt(shape[-1] or 1)).astype(dtype)
+    want = np.asarray(np.linalg.det(x.astype(np.float64)))
+    (got,) = stepwell.compile(model([node("Det", ["x"])], {"x": x}, {"y": want.astype(dtype)}, opset=22)).run({"x": x}).values()
+    assert got.dtype == dtype
+    eps = np.finfo(np.float32 if dtype == np.float16 else dtype).eps
+    lengths = np.prod(np.sqrt(np.sum(np.square(x.astype(np.float64)), -1)), -1)
+    rounding = np.finfo(dtype).eps * np.abs(want) + float(np.finfo(dtype).smallest_subnormal)
+    assert (np.abs(got - want) <= rounding + eps * shape[-1] ** 2 * lengths).all()
+
+
+def test_determinant_that_is_zero() -> None:
+    x = np.array([[[1, 2, 3], [2, 4, 6], [1, 0, 1]], [[0, 0, 0], [1, 2, 3], [4, 5, 6]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]], np.float32)
+    check_native(node("Det", ["x"]), {"x": x}, opset=11, expected=[np.array([0, 0, -1], np.float32)])
