@@ -14,14 +14,14 @@ from stepwell.passes.graph_to_linalg import (
     ordering,
     pack_weights,
     pooling,
-    recurrence,
     random_bits,
+    recurrence,
     reduction,
     resize,
     sampling,
     shape,
-    trees,
     text,
+    trees,
     winograd,
 )
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder

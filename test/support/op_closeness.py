@@ -17,7 +17,8 @@ from stepwell.dialects.graph.inference import no_arithmetic
 SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
 RECURRENT = ("gru", "lstm", "rnn")
 ADDS_UP = (
-    *SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod", "cumprod", "det", "resize", "interpolate", "roi_align",
+    *SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
+    "cumprod", "det", "resize", "interpolate", "roi_align",
 )  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another."""
 # What gives one of its operands' elements, or rounds once as IEEE 754 says.

@@ -22,15 +22,15 @@ from stepwell.importer.rules import (
     pooling,
     quantization,
     quantized_products,
-    recurrence,
     random_values,
+    recurrence,
     reductions,
     resampling,
     sampling,
     selection,
     signals,
-    trees,
     text,
+    trees,
 )
 
 __all__ = [
@@ -55,13 +55,13 @@ __all__ = [
     "pooling",
     "quantization",
     "quantized_products",
-    "recurrence",
     "random_values",
+    "recurrence",
     "reductions",
     "resampling",
     "sampling",
     "selection",
     "signals",
-    "trees",
     "text",
+    "trees",
 ]
