@@ -2,6 +2,7 @@
 
 from stepwell.importer.rules import (
     activations,
+    attention,
     constants,
     contractions,
     control,
@@ -20,6 +21,7 @@ from stepwell.importer.rules import (
 
 __all__ = [
     "activations",
+    "attention",
     "constants",
     "contractions",
     "control",

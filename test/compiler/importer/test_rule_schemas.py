@@ -114,26 +114,11 @@ def test_a_function_reads_all_that_it_takes(schema: Any, version: int) -> None:
 
 
 # Of operators whose function depends on the node: input types, then attributes and values that must change something.
-F32, I64, BOOL = ("f32", "i64", "i1")
-HEADS = [TensorType(F32, (2, 4, 3, 8)), TensorType(F32, (2, 2, 5, 8)), TensorType(F32, (2, 2, 5, 6))]
-FLAT = [TensorType(F32, (2, 3, 32)), TensorType(F32, (2, 5, 16)), TensorType(F32, (2, 5, 12))]
-MASK, LENGTHS = TensorType(F32, (3, 9)), TensorType(I64, (2,))
-PAST = [TensorType(F32, (2, 2, 4, 8)), TensorType(F32, (2, 2, 4, 6))]
+F32, I64 = ("f32", "i64")
+LENGTHS = TensorType(I64, (2,))
 SCORES = [TensorType(F32, (3, 5)), TensorType(I64, (3,)), TensorType(F32, (5,))]
-FLAT_HEADS: dict[str, Any] = {"q_num_heads": 4, "kv_num_heads": 2}
 CALLS: list[tuple[str, int, Sequence[TensorType | None], dict[str, Any], int, dict[str, Any]]] = [
     # operator, opset, input types, attributes that stay, outputs, attributes each of which must change the body
-    *(
-        call
-        for opset in (23, 24, 25)
-        for call in (
-            ("Attention", opset, [*HEADS, MASK, *PAST], {"qk_matmul_output_mode": 1}, 4, {"scale": 0.3, "softcap": 2.0, "is_causal": 1}),
-            ("Attention", opset, HEADS, {}, 4, {"qk_matmul_output_mode": 3, "softmax_precision": 11}),
-            ("Attention", opset, FLAT, FLAT_HEADS, 1, {"q_num_heads": 8, "kv_num_heads": 4}),
-        )
-    ),
-    ("Attention", 24, [*HEADS, None, None, None, LENGTHS], {}, 1, {}),
-    ("Attention", 25, HEADS, {}, 1, {"left_window_size": 2, "right_window_size": 1}),
     ("CenterCropPad", 18, [TensorType(F32, (5, 8)), LENGTHS], {}, 1, {"axes": [1, 0]}),
     ("NegativeLogLikelihoodLoss", 13, SCORES, {}, 1, {"reduction": "sum", "ignore_index": 2}),
     ("SoftmaxCrossEntropyLoss", 13, SCORES, {}, 2, {"reduction": "sum", "ignore_index": 2}),
