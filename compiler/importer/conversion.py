@@ -193,10 +193,11 @@ class Conversion:
             if name:
                 if values is None:
                     frame.values[name] = _placeholder(frame.inferred(name))
-                elif i < len(values):
+                elif i < len(values) and values[i] is not None:
                     frame.values[name] = values[i]
                 else:
-                    reason = f"output number {i} is used, which is not supported; supported: the first {len(values)}"
+                    given = next((n for n, value in enumerate(values) if value is None), len(values))
+                    reason = f"output number {i} is used, which is not supported; supported: the first {given}"
                     frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
                 if tainted or values is None:
                     frame.tainted.add(name)
