@@ -24,6 +24,7 @@ else:
     import tomli as tomllib
 
 LIST = Path(__file__).parent / "unsupported.toml"
+FAILED = Path(__file__).parent / "failed.txt"
 # Here the expected values are off by more than the case allows, and ours are nearer to what is meant (both compared with f64). How many
 # terms the sums have whose rounding is allowed instead.
 ROUNDED = {r"test_dft_inverse(_opset19)?": 10, r"test_attention_4d_causal_fp16_expanded": 8}
@@ -99,6 +100,12 @@ def listed() -> dict[tuple[str, str], str]:
                 raise ValueError(f"{LIST.name}: {name} in the form {form}: expected a case, a form and a reason, each pair once")
             found[name, form] = entry["reason"]
     return found
+
+
+@functools.cache
+def ever_failed() -> frozenset[str]:
+    """The cases that failed or were not supported at some time."""
+    return frozenset(line for line in FAILED.read_text().splitlines() if not line.startswith("#"))
 
 
 def unexpected(verdicts: Iterable[Verdict]) -> list[str]:
