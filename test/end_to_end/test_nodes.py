@@ -1,0 +1,83 @@
+"""Operators in all versions of their schemas with all element types, compiled, against ONNX's evaluator: a part of scripts/check_nodes.py.
+
+Always the same combinations, as many as fit into a fixed time, and some that were wrong once.
+"""
+
+import re
+import time
+
+import check_nodes
+import numpy as np
+import pytest
+from importing import check_native, ints, node
+from random_graphs import singles
+from random_graphs.singles import ASIDE, WRONG, Combination, combinations, compared, examine, results
+from watchdog import Watchdog
+
+from stepwell.dialects.core.dtypes import DTYPES
+
+SECONDS = 40.0
+STEP = 37  # coprime to the number of element types and of operators, so that a walk by it meets all of them
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_nodes_are_right(special: bool) -> None:
+    """As many of the combinations as fit into the time, those of newer versions and older ones mixed."""
+    every = combinations()
+    order = [every[i * STEP % len(every)] for i in range(len(every))] if len(every) % STEP else list(every)
+    end, count = time.monotonic() + SECONDS, 0
+    with Watchdog() as dog:
+        for start in range(0, len(order), 96):
+            if time.monotonic() > end:
+                break
+            found = list(results(dog, order[start : start + 96], 7, special, {"threads": 1}))
+            assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
+            count += sum(r.status in ("right", "alone") for r in found)
+    assert count > 20
+
+
+def test_all_types_of_all_versions_are_there() -> None:
+    there = set(combinations())
+    assert len(there) > 3000
+    assert {Combination("Add", version, "f32") for version in (1, 6, 7, 13, 14)} <= there
+    assert {c.dtype for c in there} == set(DTYPES)
+    assert {op for ops, *_ in ASIDE for op in ops} <= {c.op for c in there}
+
+
+def test_a_wrong_result_is_seen() -> None:
+    """Native results and the evaluator's, both with one number changed."""
+    net = singles.Singles(3)
+    net.opset = 13
+    assert singles.drawn(Combination("Mul", 13, "f32"), 5, net) is None
+    case = singles.case_of(net, net.nodes[0], net.made[0])
+    (result,) = net.made[0]
+    right = {result.name: result.array}
+    assert compared(case, right, "") == ("right", "")
+    other = result.array.copy()
+    other.reshape(-1)[-1] += 1e-3
+    assert compared(case, {result.name: other}, "")[0] == "wrong"
+
+
+def test_what_is_refused_is_said() -> None:
+    (result,) = examine([Combination("Dropout", 13, "i64")], 1, False, {})
+    assert result.status in ("refused", "not drawn")
+    assert result.text
+
+
+def test_the_page_is_of_what_ran() -> None:
+    """Every line of the page is an operator and a version that there is, and nothing on it was wrong."""
+    text = check_nodes.PAGE.read_text()
+    versions = {(c.op, c.opset) for c in combinations()}
+    rows = re.findall(r"^\| (\w+) \| (\d+) \|", text, re.MULTILINE)
+    assert {(op, int(since)) for op, since in rows} == versions
+    assert "wrong" not in text
+
+
+# --- what was wrong once
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
+@pytest.mark.parametrize("opset", [9, 13])
+def test_the_error_function_of_integers(dtype: type, opset: int) -> None:
+    x = ints(0, 1, 2, 100, dtype=dtype)
+    check_native(node("Erf", ["x"]), {"x": x}, opset=opset, expected=[np.array([0, 0, 0, 1], dtype)])
