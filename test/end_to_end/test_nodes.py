@@ -3,7 +3,6 @@
 Always the same combinations, as many as fit into a fixed time, and some that were wrong once.
 """
 
-import re
 import time
 
 import check_nodes
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from importing import check_native, ints, node
 from random_graphs import singles
-from random_graphs.singles import ASIDE, WRONG, Combination, combinations, compared, examine, results
+from random_graphs.singles import ASIDE, WRONG, Combination, Result, combinations, compared, examine, results
 from watchdog import Watchdog
 
 from stepwell.dialects.core.dtypes import DTYPES
@@ -64,20 +63,21 @@ def test_what_is_refused_is_said() -> None:
     assert result.text
 
 
-def test_the_page_is_of_what_ran() -> None:
-    """Every line of the page is an operator and a version that there is, and nothing on it was wrong."""
-    text = check_nodes.PAGE.read_text()
-    versions = {(c.op, c.opset) for c in combinations()}
-    rows = re.findall(r"^\| (\w+) \| (\d+) \|", text, re.MULTILINE)
-    assert {(op, int(since)) for op, since in rows} == versions
-    assert "wrong" not in text
+def test_the_page_tells_what_came_out() -> None:
+    found = [
+        Result(Combination("Relu", 14, "i8"), "right"), Result(Combination("Relu", 14, "f32"), "right"),
+        Result(Combination("Relu", 14, "f16"), "alone"), Result(Combination("Relu", 6, "f32"), "refused"),
+    ]  # fmt: skip
+    lines = check_nodes.page(found).splitlines()
+    assert lines[-2:] == ["| Relu | 6 |  |  | f32 |  |", "| Relu | 14 | i8 f32 | f16 |  |  |"]
+    assert check_nodes.page([*found, Result(Combination("Relu", 14, "f64"), "differs")]).splitlines()[-1].endswith("| f64 |")
 
 
 # --- what was wrong once
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
-@pytest.mark.parametrize("opset", [9, 13])
-def test_the_error_function_of_integers(dtype: type, opset: int) -> None:
+def test_the_error_function_of_integers(dtype: type) -> None:
+    """Which opset 13 has no more."""
     x = ints(0, 1, 2, 100, dtype=dtype)
-    check_native(node("Erf", ["x"]), {"x": x}, opset=opset, expected=[np.array([0, 0, 0, 1], dtype)])
+    check_native(node("Erf", ["x"]), {"x": x}, opset=9, expected=[np.array([0, 0, 0, 1], dtype)])

@@ -81,6 +81,8 @@ class Singles(Net):
     """Nodes that have nothing to do with each other, of ranks up to 5, the next of an element type that is asked for."""
 
     wanted: str = "f32"
+    legal: list[str] = field(default_factory=list)
+    """The element types that the operator has for its main operand."""
     kept: list[Value] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -91,10 +93,14 @@ class Singles(Net):
         legal = self.dtypes(op_type, position)
         return self.wanted if self.wanted in legal else str(self.r.choice(legal))
 
+    def one_of(self, dtypes: Sequence[str]) -> str:
+        return self.wanted if self.wanted in self.legal else super().one_of(dtypes)
+
     def pick(
         self, dtypes: str | Sequence[str], fits: Callable[[Value], bool] = lambda v: True, fresh: Callable[[], Sequence[int]] | None = None
     ) -> Value:
-        return super().pick(self.wanted if self.wanted in dtypes else dtypes, fits, fresh)
+        first = not self.values and not isinstance(dtypes, str) and self.wanted in self.legal
+        return super().pick(self.wanted if first or self.wanted in dtypes else dtypes, fits, fresh)
 
     def shape(self, low: int = 0, high: int = 5) -> tuple[int, ...]:
         self.r.begin()
@@ -106,6 +112,8 @@ class Singles(Net):
         """Add a node. Raises Declined if that fails; then nothing was added."""
         before = len(self.nodes)
         self.values, self.wanted = [], combination.dtype
+        schema = defs.get_schema(combination.op, self.opset)
+        self.legal = self.dtypes(combination.op, main_operand(schema), output=not schema.inputs)
         try:
             OPERATORS[combination.op](self, combination.op)
             self._check_drawn(combination, self.nodes[before:])
@@ -246,13 +254,16 @@ FLOATS, WHOLE = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8"
 ASIDE: tuple[tuple[tuple[str, ...], int | None, tuple[str, ...], bool, str], ...] = (
     (("Softmax", "LogSoftmax", "Hardmax"), 13, FLOATS, False, "the evaluator takes one axis where these versions take all from it on"),
     (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
-    (("Erf", "Gelu"), None, ("f64",), False, "the evaluator's error function is of f32"),
+    (("Gemm",), 7, FLOATS, False, "the evaluator leaves beta out"),
+    (("Erf", "Gelu"), None, ("f64", *WHOLE), False, "the evaluator's error function is of f32"),
     (("HardSwish",), None, ("f64",), False, "the evaluator's 1/6 is of f32"),
-    (("Resize",), None, ("f64",), False, "the evaluator's places are of f32"),
+    (("Resize",), None, ("f64", *WHOLE), False, "the evaluator's places are of f32, and ONNX does not say how integers are rounded"),
+    (("LRN",), None, FLOATS, False, "the evaluator's sums of an even number of channels have one less"),
+    (("LpNormalization",), None, FLOATS, False, "the evaluator's sums are not of absolute values"),
     (("AveragePool", "MaxPool"), 11, FLOATS, False, "the evaluator pads images to the same size otherwise, and its averages count the padding"),
     (("AveragePool", "MaxPool", "LpPool"), None, FLOATS, True, "the evaluator leaves out NaN, by which it marks the padding"),
     (("Resize", "GridSample"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
-    (("LRN",), None, FLOATS, True, "the evaluator's sums have one channel less"),
+    (("Clip",), 11, FLOATS, True, "infinities without a bound stay ours: docs/numerics.md"),
     (("OneHot",), None, (*FLOATS, *WHOLE), True, "the evaluator computes with the values instead of choosing"),
     (("Cast", "CastLike"), None, FLOATS, True, "floats that an integer type does not have"),
     (("ReduceMean", "ReduceL2", "Gemm"), None, WHOLE, True, "integers that f64, in which the evaluator computes, does not have"),
