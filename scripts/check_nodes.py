@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile every operator in every version of its schema with every element type, and compare with ONNX's evaluator.
 
-    .venv/bin/python scripts/check_nodes.py [--op NAME]... [--rounds N] [--seed N] [--every N] [--save DIR] [--write] [-v]
+    .venv/bin/python scripts/check_nodes.py [--op NAME]... [--rounds N] [--seed N] [--every N] [--jobs N] [--save DIR] [--write] [-v]
 
 Each round draws a node of each combination twice: with tame values, and with NaN, infinities, zeros of both signs and extreme integers. Where ONNX's
 evaluator differs, ONNX Runtime is asked. What is wrong is printed and saved with --save; the exit status is then 1. --write makes
@@ -10,6 +10,7 @@ docs/reference/onnx-types.md of what came out (all operators only). test/end_to_
 
 import argparse
 import collections
+import contextlib
 import itertools
 import sys
 import time
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1, help="how often each combination is drawn, tame and not (default: 1)")
     parser.add_argument("--seed", type=int, default=0, help="of the first round; each later one adds 1 (default: 0)")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every Nth combination")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes that work side by side (default: 1)")
     parser.add_argument("--save", type=Path, metavar="DIR", help="where models that are wrong are saved")
     parser.add_argument("--write", action="store_true", help=f"write {PAGE.relative_to(ROOT)}")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each combination")
@@ -60,9 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
     found: dict[Combination, Result] = {}
     counts: collections.Counter[str] = collections.Counter()
     start = time.monotonic()
-    with Watchdog() as dog:
+    with contextlib.ExitStack() as stack:
+        dogs = [stack.enter_context(Watchdog()) for _ in range(max(options.jobs, 1))]
         for number, special in itertools.product(range(options.rounds), (False, True)):
-            for result in results(dog, chosen, options.seed + number, special, {}):
+            for result in results(dogs, chosen, options.seed + number, special, {}):
                 counts[result.status] += 1
                 if result.status in WRONG or options.verbose:
                     print(f"seed {options.seed + number}{', special' * special}: {result.combination}: {result.status} {result.text}", flush=True)

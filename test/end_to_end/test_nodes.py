@@ -29,7 +29,7 @@ def test_nodes_are_right(special: bool) -> None:
         for start in range(0, len(order), 96):
             if time.monotonic() > end:
                 break
-            found = list(results(dog, order[start : start + 96], 7, special, {"threads": 1}))
+            found = list(results([dog], order[start : start + 96], 7, special, {"threads": 1}))
             assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
             count += sum(r.status in ("right", "alone") for r in found)
     assert count > 20

@@ -3,7 +3,9 @@
 What a node is given comes from the makers of random graphs, so an operator is described once for both.
 """
 
+import concurrent.futures
 import functools
+import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +30,8 @@ TRIES = 12  # draws of one combination before it counts as not drawn
 TOGETHER = 24  # nodes in one model
 SECONDS = 240.0  # for one model
 REFUSED = ("UnsupportedError", "ElementTypeError")
+FLOATS, WHOLE = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
+INTERPOLATING = ("Resize",)  # integers in f64, which rounds those that it does not have in one order or another: these get none of them
 WRONG = ("wrong", "differs", "error", "died", "timeout", "raised")
 
 
@@ -139,8 +143,9 @@ class Singles(Net):
 def drawn(combination: Combination, seed: int, net: Singles) -> Result | None:
     """Add a node of a combination; why not, if that fails every time."""
     reasons: list[str] = []
+    special = net.special and not (combination.op in INTERPOLATING and combination.dtype in WHOLE)
     for attempt in range(TRIES):
-        net.r = Singles(seed * TRIES + attempt, net.special).r
+        net.r = Singles(seed * TRIES + attempt, special).r
         try:
             net.add(combination)
         except Declined as reason:
@@ -250,7 +255,6 @@ def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
 
 # Where ONNX's evaluator and ONNX Runtime have no result that could be ours: operators, from which opset on they are as they should be (None never),
 # the element types that this is about, whether it is about values that are not tame alone, and why. Results are compared with our meaning there.
-FLOATS, WHOLE = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
 ASIDE: tuple[tuple[tuple[str, ...], int | None, tuple[str, ...], bool, str], ...] = (
     (("Softmax", "LogSoftmax", "Hardmax"), 13, FLOATS, False, "the evaluator takes one axis where these versions take all from it on"),
     (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
@@ -290,10 +294,25 @@ def batches(chosen: Sequence[Combination]) -> Iterator[list[Combination]]:
             yield group[start : start + TOGETHER]
 
 
-def results(dog: Watchdog, chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
-    """What comes of combinations; of a group that ends its process, each by itself."""
-    for group in batches(chosen):
-        yield from _results(dog, group, seed, special, options)
+def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
+    """What comes of combinations, in the processes of several watchdogs; of a group that ends its process, each by itself."""
+    free: queue.SimpleQueue[Watchdog] = queue.SimpleQueue()
+    for dog in dogs:
+        free.put(dog)
+
+    def run(group: Sequence[Combination]) -> list[Result]:
+        dog = free.get()
+        try:
+            return list(_results(dog, group, seed, special, options))
+        finally:
+            free.put(dog)
+
+    pool = concurrent.futures.ThreadPoolExecutor(len(dogs))
+    try:
+        for found in pool.map(run, batches(chosen)):
+            yield from found
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _results(dog: Watchdog, group: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
