@@ -8,7 +8,7 @@ import time
 import check_nodes
 import numpy as np
 import pytest
-from importing import check_native, ints, node
+from importing import check_native, floats, ints, node
 from random_graphs import singles
 from random_graphs.singles import ASIDE, WRONG, Combination, Result, combinations, compared, examine, results
 from watchdog import Watchdog
@@ -76,6 +76,13 @@ def test_the_page_tells_what_came_out() -> None:
 
 
 # --- what was wrong once
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
+def test_a_normalisation_over_all_axes(op: str) -> None:
+    """Its mean is a scalar in the shape of ones, whose strides a pass asked for."""
+    x = {"x": floats(3, 2, 17), "scale": floats(3, 2, 17, seed=1)}
+    check_native(node(op, list(x), axis=0, epsilon=0.1), x, opset=23)
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
