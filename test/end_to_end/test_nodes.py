@@ -3,6 +3,7 @@
 Always the same combinations, as many as fit into a fixed time, and some that were wrong once.
 """
 
+import re
 import time
 
 import check_nodes
@@ -73,6 +74,13 @@ def test_the_page_tells_what_came_out() -> None:
     later = check_nodes.page([Result(Combination("Abs", 13, "f64"), "differs")], "\n".join(lines)).splitlines()
     assert later == [*lines[:-2], "| Abs | 13 |  |  |  |  | f64 |", *lines[-2:]]
     assert check_nodes.page(found, "\n".join(later)).splitlines() == later
+
+
+def test_the_page_has_every_version_and_nothing_wrong() -> None:
+    """Else run scripts/check_nodes.py with --op and --write."""
+    rows = re.findall(r"^\| (\w+) \| (\d+) \|.*\| (.*)\|$", check_nodes.PAGE.read_text(), re.MULTILINE)
+    assert {(op, int(since)) for op, since, _ in rows} == {(c.op, c.opset) for c in combinations()}
+    assert [row for row in rows if row[2].strip()] == []
 
 
 # --- what was wrong once
