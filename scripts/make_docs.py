@@ -82,7 +82,8 @@ def onnx_operators() -> str:
         "# ONNX operators\n\n"
         + NOTE
         + f"{len(rows)} operators have an importer rule; others are imported through their ONNX function body where they have one. "
-        "What a rule does not support is reported for each node.\n\n" + table(["operator", "domain", "rules since opset"], rows)
+        "What a rule does not support is reported for each node. [onnx-types.md](onnx-types.md) says which element types of each version were run."
+        "\n\n" + table(["operator", "domain", "rules since opset"], rows)
     )
 
 

@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
-"""Run ONNX's backend suite natively, with whatever options and with its inputs as constants, and count by operator.
+"""Run ONNX's backend suite natively in several ways, and count by operator and by way.
 
-    .venv/bin/python scripts/onnx_suite.py [--filter REGEX] [--every N] [--variant NAME]... [--form NAME]... [--json OUT] [-v]
+    .venv/bin/python scripts/onnx_suite.py [--way NAME]... [--filter REGEX] [--every N] [--jobs N] [--json OUT] [-v]
 
-A variant is a way to compile: `default`, `plain` (all switches off), `one` and `two` threads, or the name of a target that
-runs here. A form is what is known when compiling: `given`, `constants` or `folded` (test/support/backend_suite/forms.py). All of both unless some
-are named. Anything but a right result or an UnsupportedError is printed, and makes the exit status 1.
-test/end_to_end/test_onnx_suite.py runs the default variant and holds the unsupported cases against a list.
+The ways: `given`, each case as it is; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
+all optional passes off; `one` and `two` threads; and the name of each target that runs here, which is only run if it is named. Cases run in
+processes of their own, `--jobs` of them: a crash or a hang ends one case. Anything but a right result or an UnsupportedError is printed, and
+makes the exit status 1. test/end_to_end/test_onnx_suite.py holds a part of the cases against the list of what is not supported.
 """
 
 import argparse
 import collections
+import concurrent.futures
 import json
 import re
 import sys
-from dataclasses import asdict
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,73 +26,112 @@ from stepwell.dialects.target.registry import resolve, target_names
 from stepwell.driver.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from backend_suite.cases import Case
     from backend_suite.verdicts import Verdict
 
 sys.path.insert(1, str(Path(__file__).resolve().parent.parent / "test" / "support"))
 
 
-def variants() -> dict[str, dict[str, Any]]:
-    """Options of `stepwell.compile` by the name of the variant."""
-    named = {name for name in target_names() if name != "host" and runs_here(resolve(name))}
+@dataclass(frozen=True)
+class Way:
+    """How cases are run: options of `stepwell.compile`, and the forms that they are asked in."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    forms: tuple[str, ...] = ("given",)
+
+
+DEFAULT = ("given", "constants", "plain", "one", "two")
+
+
+def ways() -> dict[str, Way]:
+    """All ways by name."""
+    targets = sorted(name for name in target_names() if name != "host" and runs_here(resolve(name)))
     return {
-        "default": {},
-        "plain": {"disable": tuple(Pipeline.default().switches())},
-        "one": {"threads": 1},
-        "two": {"threads": 2},
-        **{name: {"target": name} for name in sorted(named)},
+        "given": Way(),
+        "constants": Way(forms=("constants", "folded")),
+        "plain": Way({"disable": tuple(Pipeline.default().switches())}),
+        "one": Way({"threads": 1}),
+        "two": Way({"threads": 2}),
+        **{name: Way({"target": name}) for name in targets},
     }
 
 
 def main() -> int:
     """Run what was asked for; 1 if anything was wrong."""
     from backend_suite.cases import cases
-    from backend_suite.forms import FORMS, forms_of
-    from backend_suite.verdicts import judge
-    from watchdog import Watchdog
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--way", action="append", choices=list(ways()), help=f"how to run them (default: {', '.join(DEFAULT)})")
     parser.add_argument("--filter", metavar="REGEX", default="", help="only cases whose name matches")
     parser.add_argument("--every", metavar="N", type=int, default=1, help="only every Nth of them")
-    parser.add_argument("--variant", action="append", choices=list(variants()), help="how to compile")
-    parser.add_argument("--form", action="append", choices=FORMS, help="what is known when compiling")
+    parser.add_argument("--jobs", metavar="N", type=int, default=1, help="processes that run cases side by side (default: 1)")
     parser.add_argument("--json", metavar="OUT", type=Path, help="write all verdicts there")
     parser.add_argument("-v", "--verbose", action="store_true", help="print each verdict")
     args = parser.parse_args()
 
     chosen = [case for case in cases() if re.search(args.filter, case.name)][:: args.every]
     found: dict[str, list[Verdict]] = {}
-    dog = Watchdog()
     try:
-        for name in args.variant or variants():
+        for name in args.way or DEFAULT:
             found[name] = []
-            for case in chosen:
-                for form in (form for form in forms_of(case) if form in (args.form or FORMS)):
-                    verdict = judge(dog, case, form, variants()[name])
-                    found[name].append(verdict)
-                    if args.verbose or verdict.status not in ("passed", "unsupported"):
-                        print(f"{name}: {verdict}", flush=True)
+            run(chosen, name, args.jobs, found[name], args.verbose)
     finally:
-        dog.end()
         if args.json is not None:
             args.json.write_text(json.dumps({name: [asdict(verdict) for verdict in verdicts] for name, verdicts in found.items()}, indent=1))
+    print("\n".join(summary(found)))
+    return int(any(is_wrong(verdict) for verdicts in found.values() for verdict in verdicts))
+
+
+def run(chosen: "Sequence[Case]", name: str, jobs: int, found: "list[Verdict]", verbose: bool) -> None:
+    """Run cases in one way, a process for each job, and add what came of them to `found` in order."""
+    from backend_suite.forms import forms_of
+    from backend_suite.verdicts import judge
+    from watchdog import Watchdog
+
+    way, mine, dogs = ways()[name], threading.local(), []
+
+    def judged(case: "Case", form: str) -> "Verdict":
+        if not hasattr(mine, "dog"):
+            mine.dog = Watchdog()
+            dogs.append(mine.dog)
+        return judge(mine.dog, case, form, way.options)
+
+    pool = concurrent.futures.ThreadPoolExecutor(max(jobs, 1))
+    try:
+        for verdict in pool.map(lambda task: judged(*task), [(case, form) for case in chosen for form in forms_of(case) if form in way.forms]):
+            found.append(verdict)
+            if verbose or is_wrong(verdict):
+                print(f"{name}: {verdict}", flush=True)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        for dog in dogs:
+            dog.end()
+
+
+def is_wrong(verdict: "Verdict") -> bool:
+    """Whether a case neither passed nor was reported as unsupported."""
+    return verdict.status not in ("passed", "unsupported")
+
+
+def summary(found: "dict[str, list[Verdict]]") -> list[str]:
+    """For each way the operators that do not always pass, and then all ways together: cases passed, unsupported and wrong."""
+    lines, totals = [], []
     for name, verdicts in found.items():
-        print(f"== {name}")
-        print(table(verdicts))
-    return int(any(verdict.status not in ("passed", "unsupported") for verdicts in found.values() for verdict in verdicts))
-
-
-def table(verdicts: "list[Verdict]") -> str:
-    """Counts of each operator that does not always pass, then of each form."""
-    lines = [f"{'':28} {'passed':>8} {'unsupported':>12} {'wrong':>8}"]
-    for key in ("op", "form"):
+        lines += ["", f"== {name}", row("")]
         counts: dict[str, collections.Counter[str]] = {}
         for verdict in verdicts:
-            counts.setdefault(getattr(verdict, key), collections.Counter())[verdict.status] += 1
-        for name, count in counts.items():
-            if key == "form" or count["passed"] < count.total():
-                wrong = count.total() - count["passed"] - count["unsupported"]
-                lines.append(f"{name:28} {count['passed']:8} {count['unsupported']:12} {wrong:8}")
-    return "\n".join(lines)
+            counts.setdefault(verdict.op, collections.Counter())[verdict.status] += 1
+        lines += [row(op, count) for op, count in counts.items() if count["passed"] < count.total()]
+        totals.append(row(name, collections.Counter(verdict.status for verdict in verdicts)))
+    return [*lines, "", row(""), *totals]
+
+
+def row(title: str, count: "collections.Counter[str] | None" = None) -> str:
+    """A line of the table, or without counts its head."""
+    if count is None:
+        return f"{title:28} {'passed':>8} {'unsupported':>12} {'wrong':>8}"
+    wrong = count.total() - count["passed"] - count["unsupported"]
+    return f"{title:28} {count['passed']:8} {count['unsupported']:12} {wrong:8}"
 
 
 if __name__ == "__main__":

@@ -193,13 +193,14 @@ class Conversion:
             if name:
                 if values is None:
                     frame.values[name] = _placeholder(frame.inferred(name))
-                elif i < len(values):
+                elif i < len(values) and values[i] is not None:
                     value = values[i]
                     if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
                         value = Unavailable(node.name, _problem(node, frame, value.problem))
                     frame.values[name] = value
                 else:
-                    reason = f"output number {i} is used, which is not supported; supported: the first {len(values)}"
+                    given = next((n for n, value in enumerate(values) if value is None), len(values))
+                    reason = f"output number {i} is used, which is not supported; supported: the first {given}"
                     frame.values[name] = Unavailable(node.name, _problem(node, frame, reason))
                 if tainted or values is None:
                     frame.tainted.add(name)

@@ -2,6 +2,7 @@
 
 from stepwell.importer.rules import (
     activations,
+    attention,
     constants,
     contractions,
     contrib_quantization,
@@ -18,6 +19,7 @@ from stepwell.importer.rules import (
     microsoft_normalizations,
     microsoft_quantized,
     normalizations,
+    opset1,
     opset6,
     pooling,
     quantization,
@@ -35,6 +37,7 @@ from stepwell.importer.rules import (
 
 __all__ = [
     "activations",
+    "attention",
     "constants",
     "contractions",
     "contrib_quantization",
@@ -51,6 +54,7 @@ __all__ = [
     "microsoft_normalizations",
     "microsoft_quantized",
     "normalizations",
+    "opset1",
     "opset6",
     "pooling",
     "quantization",

@@ -176,3 +176,35 @@ def scan(
         axis = normalized_axis(axis, type_of(values[0]).rank + 1, "scan_output_axes")
         ends.append(b.concat([with_new_axes(b, v, [axis]) for v in (reversed(values) if back else values)], axis=axis))
     return *carried, *ends
+
+
+@onnx_rule("Scan", since=8)
+def scan_of_batches(
+    b: ImportBuilder, lengths: Value | None = None, *inputs: Value, body: GraphProto, num_scan_inputs: int, directions: Sequence[int] = ()
+) -> tuple[Value, ...]:
+    """A scan of its own for each batch (dimension 0) along dimension 1; what a shorter sequence leaves of an output is 0."""
+    states = len(inputs) - num_scan_inputs
+    if not inputs or not 0 <= states < len(inputs) or any(type_of(v).rank < (1 if i < states else 2) for i, v in enumerate(inputs)):
+        raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit the inputs {', '.join(str(type_of(v)) for v in inputs)}")
+    batches, longest = type_of(inputs[-1]).shape[:2]
+    if not batches or longest is None:
+        raise UnsupportedError(f"over {type_of(inputs[-1])} is not supported; supported: static numbers of batches and of elements, from 1")
+    counts = (longest,) * batches if lengths is None else b.known_ints(lengths, "the lengths of the sequences")
+    if len(counts) != batches or max(counts) > longest:
+        raise ModelError(f"the lengths {list(counts)} do not fit {batches} sequences of {longest} elements")
+    made = []
+    for i, count in enumerate(counts):
+        parts = [without_axes(b, slice_axis(b, v, 0, i, 1), [0]) for v in inputs]
+        parts[states:] = [slice_axis(b, v, 0, 0, count) for v in parts[states:]]
+        results = scan(b, *parts, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions)
+        outputs = [padded_at_end(b, v, longest) for v in results[states:]]
+        made.append([with_new_axes(b, v, [0]) for v in (*results[:states], *outputs)])
+    return tuple(b.concat(list(values), axis=0) for values in zip(*made, strict=True))
+
+
+def padded_at_end(b: ImportBuilder, x: Value, size: int) -> Value:
+    """`x` with zeros behind the last element of dimension 0, so that it has that size."""
+    tensor = type_of(x)
+    missing = size - (tensor.shape[0] or 0)
+    none = (0,) * tensor.rank
+    return b.pad(x, low=none, high=(missing, *none[1:]), mode="constant", value=0.0) if missing else x

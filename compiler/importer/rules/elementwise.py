@@ -14,7 +14,7 @@ from stepwell.importer.tensors import our_dtype
 
 UNARY = (  # name, since, our op
     ("Abs", 6, "abs"), ("Neg", 6, "neg"), ("Reciprocal", 6, "reciprocal"), ("Sign", 9, "sign"),
-    ("Sqrt", 6, "sqrt"), ("Exp", 6, "exp"), ("Log", 6, "log"), ("Erf", 9, "erf"),
+    ("Sqrt", 6, "sqrt"), ("Exp", 6, "exp"), ("Log", 6, "log"),
     ("Floor", 6, "floor"), ("Ceil", 6, "ceil"), ("Round", 11, "round"),
     ("Sin", 7, "sin"), ("Cos", 7, "cos"), ("Tan", 7, "tan"), ("Asin", 7, "asin"), ("Acos", 7, "acos"), ("Atan", 7, "atan"),
     ("Sinh", 9, "sinh"), ("Cosh", 9, "cosh"), ("Tanh", 6, "tanh"), ("Asinh", 9, "asinh"), ("Acosh", 9, "acosh"), ("Atanh", 9, "atanh"),
@@ -66,6 +66,13 @@ def variadic(mnemonic: str) -> Callable[..., Value]:
 for _make, _table in ((unary, UNARY), (binary, BINARY), (variadic, VARIADIC)):
     for _name, _since, _mnemonic in _table:
         onnx_rule(_name, since=_since)(_make(_mnemonic))
+
+
+@onnx_rule("Erf", since=9)
+def erf(b: ImportBuilder, x: Value) -> Value:
+    """Integers take it in f64 and are truncated at the end."""
+    dtype = type_of(x).dtype
+    return b.convert(b.erf(b.convert(x, dtype if is_float(dtype) else "f64")), dtype)
 
 
 @onnx_rule("Mean", since=6)

@@ -83,6 +83,10 @@ def gather_nd(b: ImportBuilder, x: Value, indices: Value, *, batch_dims: int = 0
 
 
 @onnx_rule("Scatter", since=9)
+def scatter(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, axis: int = 0) -> Value:
+    return scatter_elements(b, x, indices, updates, axis=axis)
+
+
 @onnx_rule("ScatterElements", since=11)
 def scatter_elements(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
     return b.scatter_elements(x, indices, updates, axis=normalized_axis(axis, type_of(x).rank), reduction=reduction)

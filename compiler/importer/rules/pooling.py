@@ -108,7 +108,7 @@ def lp_pool(
     dilations: Sequence[int] = (),
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
-    p: int = 2,
+    p: float = 2,
 ) -> Value:
     """The sum of each window is a depthwise convolution with ones."""
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
@@ -121,8 +121,8 @@ def lp_pool(
     return raised(b, b.with_shape(sums, (n, c, *static_dims(sums, "a result")[2:])), 1 / p)
 
 
-def checked_power(p: int) -> float:
-    """The attribute p. Raises ModelError if it is less than 1."""
+def checked_power(p: float) -> float:
+    """The attribute p. Raises ModelError if no norm has it."""
     if p < 1:
         raise ModelError(f"p must be 1 or more, got {p}")
     return float(p)
@@ -155,7 +155,7 @@ def global_average_pool(b: ImportBuilder, x: Value) -> Value:
 
 
 @onnx_rule("GlobalLpPool", since=2)
-def global_lp_pool(b: ImportBuilder, x: Value, *, p: int = 2) -> Value:
+def global_lp_pool(b: ImportBuilder, x: Value, *, p: float = 2) -> Value:
     return raised(b, plain("reduce_sum")(b, raised(b, b.abs(x), checked_power(p)), spatial_axes(x), True), 1 / p)
 
 

@@ -1,22 +1,8 @@
-"""What attributes are that a node does not give: ONNX's defaults, which are f32 whatever the data are."""
+"""Attributes that a node does not give have ONNX's defaults, which are f32 whatever the data are; test_rule_schemas.py compares them all."""
 
 import numpy as np
 import pytest
 from importing import floats, model, node, run
-from onnx import AttributeProto, defs, helper
-
-from stepwell.importer import Rule, all_rules
-
-RULES = [rule for rule in all_rules() if rule.numbers and rule.domain == ""]
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.name}-{r.since}")
-def test_the_numbers_of_a_rule_are_those_of_the_schema(rule: Rule) -> None:
-    schema = defs.get_schema(rule.name, rule.since)
-    for name, number in rule.numbers.items():
-        default = schema.attributes[name].default_value
-        if default.type == AttributeProto.FLOAT and np.isfinite(number):  # Clip has no bound where ONNX has the largest f32
-            assert number == helper.get_attribute_value(default), name
 
 
 @pytest.mark.parametrize(("op", "attribute", "value"), [("LeakyRelu", "alpha", 0.01), ("HardSigmoid", "alpha", 0.2), ("LpNormalization", "axis", -1)])

@@ -41,7 +41,10 @@ def reshape(net: Net, op_type: str) -> None:
     sizes = regrouped(net, x.shape)
     if x.array.size and sizes and net.r.boolean():
         sizes[net.r.integer(0, len(sizes) - 1)] = -1
-    net.node(op_type, x, ints(*sizes), allowzero=1 if 0 in sizes and net.opset >= 14 else None)
+    if net.opset < 5:
+        net.node(op_type, x, shape=sizes)
+    else:
+        net.node(op_type, x, ints(*sizes), allowzero=1 if 0 in sizes and net.opset >= 14 else None)
 
 
 def regrouped(net: Net, shape: tuple[int, ...]) -> list[int]:
@@ -144,6 +147,11 @@ def slices(net: Net, op_type: str) -> None:
         starts.append(net.r.choice([start, start - size if 0 <= start < size else start]))
         ends.append(net.r.choice([end, (1 << 62) if step > 0 else -(1 << 62)]))
     named = [a - net.r.choice([0, x.rank]) for a in axes]
+    if net.opset < 10:
+        if any(step != 1 for step in steps):
+            raise Declined("no steps in this opset")
+        net.node(op_type, x, starts=starts, ends=ends, axes=named)
+        return
     kind = net.r.choice([np.int64, np.int32]) if all(abs(v) < 1 << 31 for v in ends) else np.int64
     arrays = [ints(*values, dtype=kind) for values in (starts, ends, named, steps)]
     net.node(op_type, x, *(arrays[:3] if set(steps) == {1} and net.r.boolean() else arrays))
@@ -160,7 +168,11 @@ def pad(net: Net, op_type: str) -> None:
     if mode == "constant" and net.r.integer(0, 5) == 0:
         low = [-net.r.integer(0, min(1, n)) for n in x.shape]
     value = net.fresh(x.dtype, (), tame=True) if mode == "constant" and net.r.boolean() else None
-    net.node(op_type, x, ints(*low, *high), value, mode=mode)
+    if net.opset < 11:
+        amounts: dict[str, Any] = {"pads" if net.opset > 1 else "paddings": [*low, *high]}
+        net.node(op_type, x, value=None if value is None else float(value.array), mode=mode, **amounts)
+    else:
+        net.node(op_type, x, ints(*low, *high), value, mode=mode)
 
 
 @operator("Gather")
@@ -263,7 +275,7 @@ def reverse(net: Net, op_type: str) -> None:
 def one_hot(net: Net, op_type: str) -> None:
     depth = net.r.integer(1, 6)
     places = indices(net, net.shape(0, 2), depth)
-    values = net.fresh(str(net.r.choice(["f32", "i64", "f64", "i32"])), (2,))
+    values = net.fresh(net.one_of(["f32", "i64", "f64", "i32"]), (2,))
     net.node(op_type, places, np.array(depth, np.int64), values, axis=net.r.integer(-places.rank - 1, places.rank))
 
 
@@ -283,7 +295,7 @@ def arange(net: Net, op_type: str) -> None:
 
 @operator("ConstantOfShape", "Constant")
 def constants(net: Net, op_type: str) -> None:
-    value = net.fresh(str(net.r.choice(ANY)), (1,) if op_type == "ConstantOfShape" else net.shape(), keep=False).array
+    value = net.fresh(net.one_of(ANY), (1,) if op_type == "ConstantOfShape" else net.shape(), keep=False).array
     if op_type == "Constant":
         net.node(op_type, value=value)
     else:

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 from importing import context
 from onnx import defs, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from op_sweep import Row, Sweep
 
 from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_float
@@ -113,6 +114,10 @@ class Net:
         common = [d for d in ("f32", "f32", "f32", "f32", "i64") if d in legal]
         return str(self.r.choice(self.r.choice([there, common, common, common, legal]) or legal))
 
+    def one_of(self, dtypes: Sequence[str]) -> str:
+        """One of the types that an operator is given."""
+        return str(self.r.choice(dtypes))
+
     def pick(
         self, dtypes: str | Sequence[str], fits: Callable[[Value], bool] = lambda v: True, fresh: Callable[[], Sequence[int]] | None = None
     ) -> Value:
@@ -210,8 +215,8 @@ class Net:
         except onnx.shape_inference.InferenceError as error:
             raise Declined(f"not valid ONNX: {error}") from None
         for info in proto.graph.output:
-            if not info.type.HasField("tensor_type"):  # ONNX cannot tell: then it is that of the data, here
-                info.CopyFrom(value_info(Value(info.name, present[0].array, False)))
+            if not info.type.tensor_type.HasField("shape"):  # ONNX cannot tell
+                info.CopyFrom(value_info(Value(info.name, self._tried(proto, present, info.name), False)))
         try:
             imported = import_model(proto, context())
             with np.errstate(all="ignore"):
@@ -221,6 +226,15 @@ class Net:
         if not all(t.is_static for _, t in imported.outputs):
             raise Declined("its size depends on data")
         return [results[name] for name in names]
+
+    def _tried(self, proto: onnx.ModelProto, present: Sequence[Value], name: str) -> np.ndarray:
+        """What ONNX's evaluator gives for an output of a model that is not complete; if nothing, the data."""
+        try:
+            with np.errstate(all="ignore"):
+                (made,) = ReferenceEvaluator(proto).run([name], {v.name: v.array for v in present if not v.constant})
+                return np.asarray(made)
+        except Exception:  # whatever its operators raise
+            return present[0].array
 
     def _check(self, array: np.ndarray) -> None:
         dtype = from_numpy(array.dtype)

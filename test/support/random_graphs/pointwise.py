@@ -129,7 +129,11 @@ def where(net: Net, op_type: str) -> None:
 def clip(net: Net, op_type: str) -> None:
     x = operand(net, op_type)
     bounds = [net.fresh(x.dtype, (), low, high, tame=True) if net.r.integer(0, 3) else None for low, high in ((-2, 0), (0, 3))]
-    net.node(op_type, x, *bounds)
+    if net.opset < 11:
+        low, high = (None if v is None else float(v.array) for v in bounds)
+        net.node(op_type, x, min=low, max=high)
+    else:
+        net.node(op_type, x, *bounds)
 
 
 @operator("Cast")

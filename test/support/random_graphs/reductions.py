@@ -39,7 +39,11 @@ def top_k(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 and 0 < v.array.size <= 600)
     axis = net.r.integer(-x.rank, x.rank - 1)
     count = net.r.integer(0 if net.r.integer(0, 9) == 0 else 1, x.shape[axis])
-    net.node(op_type, x, ints(count), outputs=2, axis=axis, largest=net.r.choice([None, 0]))
+    largest = net.r.choice([None, 0])
+    if net.opset < 10:
+        net.node(op_type, x, outputs=2, axis=axis, k=count)
+    else:
+        net.node(op_type, x, ints(count), outputs=2, axis=axis, largest=largest if net.opset >= 11 else None)
 
 
 @operator("CumSum", "CumProd")
@@ -165,7 +169,7 @@ def loss(net: Net, op_type: str) -> None:
 def attention(net: Net, op_type: str) -> None:
     if net.opset < 23:
         raise Declined("not in this opset")
-    dtype = str(net.r.choice(["f32", "f32", "f16", "f64"]))
+    dtype = net.one_of(["f32", "f32", "f16", "f64"])
     batch, heads, q, k, size, out = net.r.integers(6, 1, 5)
     operands = [net.fresh(dtype, s) for s in ((batch, heads, q, size), (batch, heads, k, size), (batch, heads, k, out))]
     mask = net.fresh(net.r.choice([dtype, "i1"]), net.smaller((batch, heads, q, k)) or (q, k)) if net.r.boolean() else None

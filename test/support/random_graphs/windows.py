@@ -76,16 +76,22 @@ def pooling(net: Net, op_type: str) -> None:
     if "dilations" in chosen and net.opset < {"MaxPool": 10, "AveragePool": 19, "LpPool": 18}[op_type]:
         del chosen["dilations"]
     if op_type == "AveragePool":
-        chosen["count_include_pad"] = net.r.choice([None, 1])
+        counted = net.r.choice([None, 1])
+        chosen["count_include_pad"] = counted if net.opset >= 7 else None
     if op_type == "LpPool":
-        chosen["p"] = net.r.choice([None, 1, 3])
+        chosen["p"] = power(net, net.r.choice([None, 1, 3]))
     places = op_type == "MaxPool" and net.r.integer(0, 3) == 0
     net.node(op_type, x, outputs=2 if places else 1, storage_order=1 if places and net.r.integer(0, 3) == 0 else None, **chosen)
 
 
 @operator("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
 def whole(net: Net, op_type: str) -> None:
-    net.node(op_type, channels(net, op_type, 3), p=net.r.choice([None, 1]) if op_type == "GlobalLpPool" else None)
+    net.node(op_type, channels(net, op_type, 3), p=power(net, net.r.choice([None, 1])) if op_type == "GlobalLpPool" else None)
+
+
+def power(net: Net, p: int | None) -> float | None:
+    """The attribute p, which was a float once."""
+    return p if p is None or net.opset > 1 else float(p)
 
 
 def images(net: Net, dtypes: list[str]) -> Value:
@@ -104,7 +110,10 @@ def resize(net: Net, op_type: str) -> None:
     if mode != "nearest" and net.opset >= 18 and net.r.integer(0, 3) == 0:
         chosen["antialias"] = 1
     roi = None if net.opset >= 13 else np.zeros(0, np.float32)
-    if net.r.boolean():
+    if net.opset < 11:
+        scales = [net.r.choice([0.5, 0.6, 1.5, 2.0, 2.6, 3.0]) for _ in range(2)]
+        net.node(op_type, x, np.array([1, 1, *scales], np.float32), mode=mode if mode != "cubic" else "linear")
+    elif net.r.boolean():
         net.node(op_type, x, roi, np.array([1, 1, *(net.r.choice([0.5, 0.6, 1.5, 2.0, 2.6, 3.0]) for _ in range(2))], np.float32), **chosen)
     else:
         empty = None if net.opset >= 13 else np.zeros(0, np.float32)
@@ -129,7 +138,7 @@ def affine_grid(net: Net, op_type: str) -> None:
 
 @operator("Col2Im")
 def col2im(net: Net, op_type: str) -> None:
-    dtype = str(net.r.choice(["f32", "f32", "f64", "f16"]))
+    dtype = net.one_of(["f32", "f32", "f64", "f16"])
     image, block = net.r.integers(2, 3, 6), net.r.integers(2, 1, 3)
     blocks = math.prod(i - b + 1 for i, b in zip(image, block, strict=True))
     n, c = net.r.integers(2, 1, 3)

@@ -1,0 +1,100 @@
+"""Operators in all versions of their schemas with all element types, compiled, against ONNX's evaluator: a part of scripts/check_nodes.py.
+
+Always the same combinations, as many as fit into a fixed time, and some that were wrong once.
+"""
+
+import re
+import time
+
+import check_nodes
+import numpy as np
+import pytest
+from importing import check_native, floats, ints, node
+from random_graphs import singles
+from random_graphs.singles import ASIDE, WRONG, Combination, Result, combinations, compared, examine, results
+from watchdog import Watchdog
+
+from stepwell.dialects.core.dtypes import DTYPES
+
+SECONDS = 40.0
+STEP = 37  # coprime to the number of element types and of operators, so that a walk by it meets all of them
+
+
+@pytest.mark.parametrize("special", [False, True])
+def test_nodes_are_right(special: bool) -> None:
+    """As many of the combinations as fit into the time, those of newer versions and older ones mixed."""
+    every = combinations()
+    order = [every[i * STEP % len(every)] for i in range(len(every))] if len(every) % STEP else list(every)
+    end, count = time.monotonic() + SECONDS, 0
+    with Watchdog() as dog:
+        for start in range(0, len(order), 48):
+            if time.monotonic() > end:
+                break
+            found = list(results([dog], order[start : start + 48], 7, special, {"threads": 1}))
+            assert [f"{r.combination}: {r.status} {r.text}" for r in found if r.status in WRONG] == []
+            count += sum(r.status in ("right", "alone") for r in found)
+    assert count > 20
+
+
+def test_all_types_of_all_versions_are_there() -> None:
+    there = set(combinations())
+    assert len(there) > 3000
+    assert {Combination("Add", version, "f32") for version in (1, 6, 7, 13, 14)} <= there
+    assert {c.dtype for c in there} == set(DTYPES)
+    assert {op for ops, *_ in ASIDE for op in ops} <= {c.op for c in there}
+
+
+def test_a_wrong_result_is_seen() -> None:
+    """Native results and the evaluator's, both with one number changed."""
+    net = singles.Singles(3)
+    net.opset = 13
+    assert singles.drawn(Combination("Mul", 13, "f32"), 5, net) is None
+    case = singles.case_of(net, net.nodes[0], net.made[0])
+    (result,) = net.made[0]
+    right = {result.name: result.array}
+    assert compared(case, right, "") == ("right", "")
+    other = result.array.copy()
+    other.reshape(-1)[-1] += 1e-3
+    assert compared(case, {result.name: other}, "")[0] == "wrong"
+
+
+def test_what_is_refused_is_said() -> None:
+    (result,) = examine([Combination("Dropout", 13, "i64")], 1, False, {})
+    assert result.status in ("refused", "not drawn")
+    assert result.text
+
+
+def test_the_page_tells_what_came_out() -> None:
+    found = [
+        Result(Combination("Relu", 14, "i8"), "right"), Result(Combination("Relu", 14, "f32"), "right"),
+        Result(Combination("Relu", 14, "f16"), "alone"), Result(Combination("Relu", 6, "f32"), "refused"),
+    ]  # fmt: skip
+    lines = check_nodes.page(found).splitlines()
+    assert lines[-2:] == ["| Relu | 6 |  |  | f32 |  |  |", "| Relu | 14 | i8 f32 | f16 |  |  |  |"]
+    later = check_nodes.page([Result(Combination("Abs", 13, "f64"), "differs")], "\n".join(lines)).splitlines()
+    assert later == [*lines[:-2], "| Abs | 13 |  |  |  |  | f64 |", *lines[-2:]]
+    assert check_nodes.page(found, "\n".join(later)).splitlines() == later
+
+
+def test_the_page_has_every_version_and_nothing_wrong() -> None:
+    """Else run scripts/check_nodes.py with --op and --write."""
+    rows = re.findall(r"^\| (\w+) \| (\d+) \|.*\| (.*)\|$", check_nodes.PAGE.read_text(), re.MULTILINE)
+    assert {(op, int(since)) for op, since, _ in rows} == {(c.op, c.opset) for c in combinations()}
+    assert [row for row in rows if row[2].strip()] == []
+
+
+# --- what was wrong once
+
+
+@pytest.mark.parametrize("op", ["LayerNormalization", "RMSNormalization"])
+def test_a_normalisation_over_all_axes(op: str) -> None:
+    """Its mean is a scalar in the shape of ones, whose strides a pass asked for."""
+    x = {"x": floats(3, 2, 17), "scale": floats(3, 2, 17, seed=1)}
+    check_native(node(op, list(x), axis=0, epsilon=0.1), x, opset=23)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64, np.uint16])
+def test_the_error_function_of_integers(dtype: type) -> None:
+    """Which opset 13 has no more."""
+    x = ints(0, 1, 2, 100, dtype=dtype)
+    check_native(node("Erf", ["x"]), {"x": x}, opset=9, expected=[np.array([0, 0, 0, 1], dtype)])

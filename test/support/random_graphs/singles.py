@@ -1,0 +1,333 @@
+"""Nodes one by one: every operator in every version of its schema with every element type, compiled and compared with ONNX's own evaluator.
+
+What a node is given comes from the makers of random graphs, so an operator is described once for both.
+"""
+
+import concurrent.futures
+import functools
+import queue
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+from importing import context
+from onnx import defs, helper
+from onnx.reference import ReferenceEvaluator
+from onnx_ops import session
+from random_graphs import families  # noqa: F401  (fills the table of operators)
+from random_graphs.net import TENSORS, Case, Declined, Net, Value, model_of
+from random_graphs.noise import MORE_RUNS, RUNS, bounds, limits_of
+from random_graphs.operators import OPERATORS
+from watchdog import Watchdog
+
+import stepwell
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.importer import import_model
+
+TRIES = 12  # draws of one combination before it counts as not drawn
+TOGETHER = 24  # nodes in one model
+SECONDS = 240.0  # for one model
+REFUSED = ("UnsupportedError", "ElementTypeError")
+FLOATS, WHOLE = ("f16", "bf16", "f32", "f64"), ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32", "ui64")
+INTERPOLATING = ("Resize",)  # integers in f64, which rounds those that it does not have in one order or another: these get none of them
+WRONG = ("wrong", "differs", "error", "died", "timeout", "raised")
+
+
+@dataclass(frozen=True, order=True)
+class Combination:
+    """An operator in the version that an opset gave it, with the element type of its first operand that may have several."""
+
+    op: str
+    opset: int
+    dtype: str
+
+    def __str__(self) -> str:
+        return f"{self.op}-{self.opset} {self.dtype}"
+
+
+@dataclass
+class Result:
+    """What came of a combination.
+
+    `status` is "right" (as ONNX's evaluator or ONNX Runtime has it), "alone" (as our ops mean it, the others having nothing), "refused" (we do not
+    support it), "not drawn" (no maker gives such a node), "differs" (the others have something else), "wrong" (native code has), "error", or how its
+    process ended.
+    """
+
+    combination: Combination
+    status: str
+    text: str = ""
+    case: Case | None = None
+
+
+@functools.cache
+def combinations() -> tuple[Combination, ...]:
+    """All there are."""
+    found = []
+    for schema in defs.get_all_schemas_with_history():
+        if schema.domain == "" and not schema.deprecated and schema.name in OPERATORS:
+            position = main_operand(schema)
+            formals = schema.inputs or schema.outputs
+            found += [Combination(schema.name, schema.since_version, TENSORS[t]) for t in formals[position].types if t in TENSORS]
+    return tuple(sorted(set(found)))
+
+
+def main_operand(schema: Any) -> int:
+    """The place of the first operand that may have several element types, 0 if none may."""
+    formals = schema.inputs or schema.outputs
+    return next((i for i, formal in enumerate(formals) if sum(t in TENSORS for t in formal.types) > 1), 0)
+
+
+@dataclass
+class Singles(Net):
+    """Nodes that have nothing to do with each other, of ranks up to 5, the next of an element type that is asked for."""
+
+    wanted: str = "f32"
+    legal: list[str] = field(default_factory=list)
+    """The element types that the operator has for its main operand."""
+    kept: list[Value] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.chained = False
+
+    def dtype(self, op_type: str, position: int = 0) -> str:
+        legal = self.dtypes(op_type, position)
+        return self.wanted if self.wanted in legal else str(self.r.choice(legal))
+
+    def one_of(self, dtypes: Sequence[str]) -> str:
+        return self.wanted if self.wanted in self.legal else super().one_of(dtypes)
+
+    def pick(
+        self, dtypes: str | Sequence[str], fits: Callable[[Value], bool] = lambda v: True, fresh: Callable[[], Sequence[int]] | None = None
+    ) -> Value:
+        first = not self.values and not isinstance(dtypes, str) and self.wanted in self.legal
+        return super().pick(self.wanted if first or self.wanted in dtypes else dtypes, fits, fresh)
+
+    def shape(self, low: int = 0, high: int = 5) -> tuple[int, ...]:
+        self.r.begin()
+        rank = self.r.integer(low, high + (low == 0 and high == 4))
+        sizes = (1, 2, 3, 5, 8, 17) if rank < 4 else (1, 2, 3, 5)
+        return tuple(0 if self.r.integer(0, 40) == 0 else int(self.r.choice(sizes)) for _ in range(rank))
+
+    def add(self, combination: Combination) -> None:
+        """Add a node. Raises Declined if that fails; then nothing was added."""
+        before = len(self.nodes)
+        self.values, self.wanted = [], combination.dtype
+        schema = defs.get_schema(combination.op, self.opset)
+        self.legal = self.dtypes(combination.op, main_operand(schema), output=not schema.inputs)
+        try:
+            OPERATORS[combination.op](self, combination.op)
+            self._check_drawn(combination, self.nodes[before:])
+        except Declined:
+            del self.nodes[before:], self.made[before:]
+            raise
+        used = {name for node in self.nodes[before:] for name in node.input}
+        self.kept += [value for value in self.values if value.name in used]
+
+    def _check_drawn(self, combination: Combination, nodes: Sequence[onnx.NodeProto]) -> None:
+        """Raise Declined unless there is one node, of what was asked for."""
+        if len(nodes) != 1 or nodes[0].op_type != combination.op:
+            raise Declined(f"{len(nodes)} nodes were made")
+        position = main_operand(defs.get_schema(combination.op, self.opset))
+        names = nodes[0].input or nodes[0].output
+        if position >= len(names) or not names[position]:
+            raise Declined("it has no operand of the type")
+        main = next(v for v in (*self.values, *self.made[-1]) if v.name == names[position])
+        if main.dtype != combination.dtype:
+            raise Declined(f"a {main.dtype} was drawn")
+
+
+def drawn(combination: Combination, seed: int, net: Singles) -> Result | None:
+    """Add a node of a combination; why not, if that fails every time."""
+    reasons: list[str] = []
+    special = net.special and not (combination.op in INTERPOLATING and combination.dtype in WHOLE)
+    for attempt in range(TRIES):
+        net.r = Singles(seed * TRIES + attempt, special).r
+        try:
+            net.add(combination)
+        except Declined as reason:
+            reasons.append(str(reason))
+            continue
+        return None
+    refusal = next((r for r in reasons if r.startswith(REFUSED)), None)
+    if refusal is not None:
+        return Result(combination, "refused", refusal.partition(": ")[2])
+    return Result(combination, "not drawn", max(set(reasons), key=reasons.count))
+
+
+def examine(chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> list[Result]:
+    """Draw a node of each combination (all of one opset), compile them as one model, and compare. Runs in a process of its own (see watchdog.py)."""
+    net = Singles(seed, special=special)
+    net.opset = chosen[0].opset
+    found, nodes = [], []
+    for i, combination in enumerate(chosen):
+        failed = drawn(combination, seed * 1000 + i, net)
+        if failed is None:
+            nodes.append(combination)
+        else:
+            found.append(failed)
+    if not nodes:
+        return found
+    results = [value for made in net.made for value in made]
+    proto = model_of(net.nodes, net.kept, [(v.name, v) for v in results], net.opset)
+    inputs = {v.name: v.array for v in net.kept if not v.constant and any(v.name == i.name for i in proto.graph.input)}
+    case = Case(proto.SerializeToString(), inputs, strict=True)
+    try:
+        native = stepwell.compile(proto, cache=False, strict=True, **options).run(inputs)
+    except StepwellError as error:
+        if len(nodes) > 1:
+            return found + [result for one in nodes for result in examine([one], seed, special, options)]
+        return [*found, Result(nodes[0], "error", f"{type(error).__name__}: {str(error)[:1000]}", case)]
+    for combination, node, made in zip(nodes, net.nodes, net.made, strict=True):
+        alone = case_of(net, node, made)
+        status, text = compared(alone, {v.name: native[v.name] for v in made}, set_aside(combination, special))
+        found.append(Result(combination, status, text, alone if status in WRONG else None))
+    return found
+
+
+def case_of(net: Singles, node: onnx.NodeProto, made: Sequence[Value]) -> Case:
+    """The model of one node of a net."""
+    operands = [v for v in net.kept if v.name in node.input]
+    proto = model_of([node], operands, [(v.name, v) for v in made], net.opset)
+    return Case(proto.SerializeToString(), {v.name: v.array for v in operands if not v.constant}, strict=True)
+
+
+def compared(case: Case, native: dict[str, np.ndarray], aside: str) -> tuple[str, str]:
+    """Native results and the evaluator's beside what a node means: a status and what differs."""
+    imported = import_model(case.model, context())
+    evaluator, reason = (None, aside) if aside else evaluated(case)
+
+    def problem(outputs: Mapping[str, np.ndarray], *, absolute: bool) -> str:
+        said = ""
+        for runs in (RUNS, MORE_RUNS):
+            limits = bounds(imported.module, imported.weights, case.inputs, runs, absolute=absolute, winograd=False)
+            for name, error in limits.error.items():  # near 0 the last place is all there is of a number
+                limits.error[name] = np.maximum(error, 4 * limits_of(limits.base[name].dtype)[1])
+            said = next((text for text in (limits.problem(name, array) for name, array in outputs.items()) if text), "")
+            if not said:
+                break
+        return said
+
+    wrong = problem(native, absolute=False)
+    if wrong:
+        return "wrong", wrong
+    if evaluator is not None:
+        other = problem(evaluator, absolute=True)
+        if not other:
+            return "right", ""
+        reason = f"ONNX's evaluator differs: {other}"
+    runtime = None if aside else by_onnxruntime(case)
+    if runtime is not None and not problem(runtime, absolute=True):
+        return "right", f"as ONNX Runtime has it; {reason}"
+    return ("alone", reason) if evaluator is None else ("differs", reason)
+
+
+def by_onnxruntime(case: Case) -> dict[str, np.ndarray] | None:
+    """What ONNX Runtime gives by output; None if it has no such node."""
+    try:
+        runtime = session(case.model)
+        used = {value.name for value in runtime.get_inputs()}
+        outputs = runtime.run(None, {name: array for name, array in case.inputs.items() if name in used})
+    except Exception:  # its exceptions have no common base
+        return None
+    return dict(zip((value.name for value in runtime.get_outputs()), map(np.asarray, outputs), strict=True))
+
+
+def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
+    """What ONNX's evaluator gives by output, or why it gives nothing of the right types."""
+    proto = onnx.load_from_string(case.model)
+    try:
+        with np.errstate(all="ignore"):
+            made = ReferenceEvaluator(proto).run(None, dict(case.inputs))
+    except Exception as error:  # whatever its operators raise
+        return None, f"{type(error).__name__}: {str(error)[:120]}"
+    outputs = {}
+    for info, array in zip(proto.graph.output, made, strict=True):
+        tensor = info.type.tensor_type
+        shape = tuple(d.dim_value for d in tensor.shape.dim)
+        array = np.asarray(array)
+        if array.dtype != helper.tensor_dtype_to_np_dtype(tensor.elem_type) or array.shape != shape:
+            return None, f"it gives {array.dtype}{list(array.shape)}"
+        outputs[info.name] = array
+    return outputs, ""
+
+
+# Where ONNX's evaluator and ONNX Runtime have no result that could be ours: operators, from which opset on they are as they should be (None never),
+# the element types that this is about, whether it is about values that are not tame alone, and why. Results are compared with our meaning there.
+ASIDE: tuple[tuple[tuple[str, ...], int | None, tuple[str, ...], bool, str], ...] = (
+    (("Softmax", "LogSoftmax", "Hardmax"), 13, FLOATS, False, "the evaluator takes one axis where these versions take all from it on"),
+    (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
+    (("Gemm",), 7, FLOATS, False, "the evaluator leaves beta out"),
+    (("Erf", "Gelu"), None, ("f64", *WHOLE), False, "the evaluator's error function is of f32"),
+    (("HardSwish",), None, ("f64",), False, "the evaluator's 1/6 is of f32"),
+    (("LpPool", "GlobalLpPool"), None, ("f64",), False, "the evaluator's roots are of f32"),
+    (("Attention",), None, FLOATS, True, "where all scores of a row are -inf the evaluator gives zeros, the operator's function NaN, as we do"),
+    (("Resize",), None, ("f64", *WHOLE), False, "the evaluator's places are of f32, and ONNX does not say how integers are rounded"),
+    (("Resize",), None, ("bf16",), False, "with align_corners the evaluator stretches to what the scale leaves of the size"),
+    (("LRN",), None, FLOATS, False, "the evaluator's sums of an even number of channels have one less"),
+    (("LpNormalization",), None, FLOATS, False, "the evaluator's sums are not of absolute values"),
+    (("AveragePool", "MaxPool"), 11, FLOATS, False, "the evaluator pads images to the same size otherwise, and its averages count the padding"),
+    (("AveragePool", "MaxPool", "LpPool"), None, FLOATS, True, "the evaluator leaves out NaN, by which it marks the padding"),
+    (("Resize", "GridSample"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
+    (("Clip",), 11, FLOATS, True, "infinities without a bound stay ours: docs/numerics.md"),
+    (("Conv",), None, FLOATS, True, "the evaluator fills the gaps of dilated filters with zeros, which make NaN of what is not finite"),
+    (("ScatterElements", "ScatterND"), None, FLOATS, True, "which of NaN and a number is the greater: docs/numerics.md"),
+    (("OneHot",), None, (*FLOATS, *WHOLE), True, "the evaluator computes with the values instead of choosing"),
+    (("Cast", "CastLike"), None, FLOATS, True, "floats that an integer type does not have"),
+    (("ReduceMean", "ReduceL2", "Gemm"), None, WHOLE, True, "integers that f64, in which the evaluator computes, does not have"),
+)
+
+
+def set_aside(combination: Combination, special: bool) -> str:
+    """Why a node's results are compared with our meaning alone; empty if ONNX's evaluator or ONNX Runtime must have them."""
+    for ops, fixed, dtypes, wild, reason in ASIDE:
+        late = fixed is not None and combination.opset >= fixed
+        if combination.op in ops and combination.dtype in dtypes and not late and (special or not wild):
+            return reason
+    return ""
+
+
+def batches(chosen: Sequence[Combination]) -> Iterator[list[Combination]]:
+    """Combinations in groups of one opset."""
+    by_opset: dict[int, list[Combination]] = {}
+    for combination in chosen:
+        by_opset.setdefault(combination.opset, []).append(combination)
+    for opset in sorted(by_opset):
+        group = by_opset[opset]
+        for start in range(0, len(group), TOGETHER):
+            yield group[start : start + TOGETHER]
+
+
+def results(dogs: Sequence[Watchdog], chosen: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
+    """What comes of combinations, in the processes of several watchdogs; of a group that ends its process, each by itself."""
+    free: queue.SimpleQueue[Watchdog] = queue.SimpleQueue()
+    for dog in dogs:
+        free.put(dog)
+
+    def run(group: Sequence[Combination]) -> list[Result]:
+        dog = free.get()
+        try:
+            return list(_results(dog, group, seed, special, options))
+        finally:
+            free.put(dog)
+
+    pool = concurrent.futures.ThreadPoolExecutor(len(dogs))
+    try:
+        for found in pool.map(run, batches(chosen)):
+            yield from found
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _results(dog: Watchdog, group: Sequence[Combination], seed: int, special: bool, options: dict[str, Any]) -> Iterator[Result]:
+    outcome = dog.call("random_graphs.singles:examine", list(group), seed, special, options, seconds=SECONDS)
+    if outcome.kind == "returned":
+        yield from outcome.value
+    elif len(group) == 1:
+        yield Result(group[0], outcome.kind, str(outcome)[-2000:])
+    else:
+        for one in group:
+            yield from _results(dog, [one], seed, special, options)
