@@ -37,6 +37,7 @@ class Artifact:
     kernels: int
     checks: Sequence[IndexCheck] = ()
     backend: str = DEFAULT
+    warnings: Sequence[str] = ()
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Signature:
 
     inputs: Infos
     outputs: Infos
+    warnings: Sequence[str] = ()
 
 
 def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
@@ -66,7 +68,7 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
 
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
     """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it, with the digests of what was read."""
-    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
+    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs), "warnings": list(made.warnings)}
     if isinstance(made, Artifact):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
             return
@@ -96,7 +98,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
-        return Signature(inputs, outputs)
+        return Signature(inputs, outputs, record["warnings"])
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)
@@ -109,7 +111,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
-        code["backend"],
+        code["backend"], record["warnings"],
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ class Frame:
     owner: tuple[str, int] | None = None  # name and index that all nodes share: those of the node whose definition this body is
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
     tainted: set[str] = field(default_factory=set)  # values that depend on a node which was reported
-    doubtful: set[str] = field(default_factory=set)  # values of whose sizes ONNX's inference is wrong, or may be for that reason
+    doubtful: set[str] = field(default_factory=set)  # values of whose shapes what is declared or ONNX's inference is wrong, or may be for that reason
 
     def lookup(self, name: str) -> Binding:
         """The value bound to `name` here or in a graph around this one. Raises ModelError if there is none."""
@@ -48,8 +48,7 @@ class Frame:
 
     def inferred(self, name: str) -> TensorType | None:
         """What ONNX infers of the value of that name, as far as that is to be relied on."""
-        tensor = self.types.get(name)
-        return tensor.with_shape((None,) * tensor.rank) if tensor is not None and name in self.doubtful else tensor
+        return None if name in self.doubtful else self.types.get(name)
 
     def is_tainted(self, name: str) -> bool:
         """Whether the value of that name depends on a node which was reported."""

@@ -98,6 +98,11 @@ def find_rule(domain: str, name: str, opset: int) -> Rule | None:
     return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
 
 
+def newest_rule(domain: str, name: str) -> int:
+    """The since-version of the newest rule for an operator; 0 if there is none."""
+    return max((r.since for r in _rules.get((domain_of(domain), name), [])), default=0)
+
+
 def missing_rule(domain: str, name: str) -> str:
     """Why `find_rule` finds none."""
     rules = _rules.get((domain_of(domain), name))

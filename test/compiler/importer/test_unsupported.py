@@ -81,7 +81,7 @@ def test_an_operator_before_its_first_rule() -> None:
     assert message([node("Relu", ["x"])], opset=5) == 'SW002 Relu "the_relu" (opset 5): there is no rule for it before opset 6'
 
 
-@pytest.mark.parametrize("version", [0, -3, 29, 1 << 40])
+@pytest.mark.parametrize("version", [0, -3, 129, 1 << 40])
 def test_opsets_that_nobody_knows(version: int) -> None:
     assert f"opset {version} of ai.onnx is not supported; supported: 1 to 28" in message([node("Relu", ["x"])], opset=version)
 
