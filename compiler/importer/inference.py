@@ -1,11 +1,12 @@
 """The types of a model's values by ONNX's inference, as far as it gets: what a model declares wrongly is left out, and named in a warning."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 
 import onnx
-from onnx import GraphProto, ModelProto, ValueInfoProto, shape_inference
+from onnx import GraphProto, ModelProto, TensorProto, ValueInfoProto, shape_inference
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import compatible
@@ -33,7 +34,10 @@ def infer(model: ModelProto, notices: Notices) -> Inferred:
     inference fails by itself, there are no types: the import's own inference goes on, and decides. Raises ModelError if ONNX's checker finds a
     fault, or an element type that an operator does not take.
     """
-    with foreign_errors("the model is not valid ONNX"):
+    for value in model.graph.output:
+        if not value.HasField("type"):
+            notices.add("output without a type", f"output '{value.name}' is declared without a type")
+    with foreign_errors("the model is not valid ONNX"), _typed_outputs(model):
         onnx.checker.check_model(model)
     try:
         return Inferred(_strictly(model))
@@ -49,6 +53,22 @@ def infer(model: ModelProto, notices: Notices) -> Inferred:
                 raise
             return Inferred(bare, foreign_text(error))
         return Inferred(_with_fitting(model, bare, found, first, notices))
+
+
+@contextmanager
+def _typed_outputs(model: ModelProto) -> Iterator[None]:
+    """Have every output have some type and shape, inside the block: ONNX's checker insists on it, and nobody else does."""
+    before = [deepcopy(value) for value in model.graph.output]
+    for value in model.graph.output:
+        if value.type.WhichOneof("value") in (None, "tensor_type") and not value.type.tensor_type.HasField("shape"):
+            tensor = value.type.tensor_type
+            tensor.elem_type = tensor.elem_type or TensorProto.FLOAT
+            tensor.shape.SetInParent()
+    try:
+        yield
+    finally:
+        for value, was in zip(model.graph.output, before, strict=True):
+            value.CopyFrom(was)
 
 
 def _strictly(model: ModelProto) -> ModelProto:

@@ -3,9 +3,8 @@
 from collections.abc import Iterable
 from copy import deepcopy
 
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs, shape_inference
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, defs
 
-from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.functions import domain_of
 from stepwell.importer.order import sorted_nodes
 from stepwell.importer.problems import Notices
@@ -34,7 +33,6 @@ def repair(model: ModelProto, notices: Notices) -> None:
     bodies = [*((f"function '{f.name}'", f) for f in model.functions), *bodies]
     for what, body in reversed(bodies):  # from the inside: sorting copies nodes with the graphs in them
         _sort(what, body, notices)
-    _type_outputs(model, notices)
 
 
 def _graphs(model: ModelProto) -> list[GraphProto]:
@@ -107,18 +105,3 @@ def _sort(what: str, body: GraphProto | FunctionProto, notices: Notices) -> None
     nodes = [deepcopy(body.node[i]) for i in order]
     del body.node[:]
     body.node.extend(nodes)
-
-
-def _type_outputs(model: ModelProto, notices: Notices) -> None:
-    """Give an output without a type the one that ONNX infers."""
-    untyped = [value for value in model.graph.output if not value.HasField("type")]
-    if not untyped:
-        return
-    try:
-        inferred = {value.name: value for value in shape_inference.infer_shapes(model).graph.output}
-    except Exception as error:  # of its own classes, or whatever pybind makes of a C++ exception
-        raise ModelError(f"output '{untyped[0].name}' has no type, and ONNX infers none: {error}") from None
-    for value in untyped:
-        if inferred[value.name].HasField("type"):
-            notices.add("output without a type", f"output '{value.name}' is declared without a type")
-            value.type.CopyFrom(inferred[value.name].type)

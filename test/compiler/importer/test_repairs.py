@@ -299,6 +299,14 @@ def test_an_output_without_a_type(tmp_path: Path) -> None:
     agrees(made(chain(), outputs=[onnx.ValueInfoProto(name="y")]), tmp_path, "output 'y' is declared without a type")
 
 
+def test_an_output_without_a_shape(tmp_path: Path) -> None:
+    """Which the standard's checker wants and its text does not; ONNX infers none here, and we do."""
+    nodes = [*chain(), node("Mul", ["f", "two"], ["g"]), node("Cast", ["g"], ["h"], to=TensorProto.INT64), node("Reshape", ["x", "h"], ["z"])]
+    weights = [weight("f", np.array([1.5, 1], np.float32)), weight("two", np.array(2, np.float32))]
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("y", "z")]
+    agrees(made(nodes, outputs=outputs, weights=weights), tmp_path)
+
+
 @pytest.mark.parametrize("size", [3, 3000])
 def test_an_initializer_that_is_given_twice(size: int, tmp_path: Path) -> None:
     """ONNX Runtime takes the last one, whatever it is; where they differ, we do not guess."""
