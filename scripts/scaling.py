@@ -8,7 +8,9 @@ Each graph is generated, of about so many nodes:
     chain     a long chain of convolutions, products, element-wise operators and layout changes; its kernels repeat
     wide      as many short branches side by side, which one Sum takes together
     shapes    a chain of Reshape whose sizes are computed by Shape, Gather, Mul and Concat, as exporters write them
-    constants a chain of arithmetic on constants, which folds to one
+    constants a chain of arithmetic on small constants, which folds to one
+    weights   the same on weights
+    joined    half of the nodes give the operands of one Concat, and as many constants those of another
     distinct  a chain of products of growing sizes: as many kernels as nodes (at most 400 nodes)
 
 The last line of a table has the exponent of the growth between the two largest sizes: 1 is linear, 2 is quadratic. Every size runs in a
@@ -86,11 +88,29 @@ def shapes(count: int) -> ModelProto:
     return model(nodes, value, [4, 8], {"first": np.array([0]), "second": np.array([1])})
 
 
-def constants(count: int) -> ModelProto:
-    """A sum of x with what `count` nodes compute from a weight."""
+def constants(count: int, shape: tuple[int, ...] = (8,)) -> ModelProto:
+    """A sum of x with what `count` nodes compute from a constant."""
     nodes = [helper.make_node("Add" if i % 2 else "Neg", [f"k{i}", "one"][: 1 + i % 2], [f"k{i + 1}"]) for i in range(count)]
     nodes.append(helper.make_node("Add", ["x", f"k{count}"], ["y"]))
-    return model(nodes, "y", [4, 8], {"k0": np.arange(8, dtype=np.float32), "one": np.ones(1, np.float32)})
+    start = np.random.default_rng(0).standard_normal(shape, np.float32)
+    return model(nodes, "y", [4, shape[-1]], {"k0": start, "one": np.ones(1, np.float32)})
+
+
+def weights(count: int) -> ModelProto:
+    """As `constants`, from a weight."""
+    return constants(count, (4, 2000))
+
+
+def joined(count: int) -> ModelProto:
+    """Two concatenations: of what half of the nodes compute, and of as many constants, which tells a size."""
+    parts = max(count // 2, 1)
+    nodes = [helper.make_node("Mul", ["x", f"f{i % 5}"], [f"a{i}"]) for i in range(parts)]
+    nodes += [helper.make_node("Neg", [f"k{i}"], [f"n{i}"]) for i in range(parts)]
+    nodes += [helper.make_node("Concat", [f"{name}{i}" for i in range(parts)], [name], axis=axis) for name, axis in (("a", 1), ("n", 0))]
+    nodes += [helper.make_node("ReduceMin", ["n"], ["least"], keepdims=1), helper.make_node("Neg", ["least"], ["most"])]
+    nodes += [helper.make_node("Concat", ["most", "minus"], ["size"], axis=0), helper.make_node("Reshape", ["a", "size"], ["y"])]
+    sizes = {f"k{i}": np.array([1 + i % 2]) for i in range(parts)} | {"minus": np.array([-1])}
+    return model(nodes, "y", [4, 3], sizes | {f"f{i}": np.array(i + 0.5, np.float32) for i in range(5)})
 
 
 def distinct(count: int) -> ModelProto:
@@ -102,7 +122,7 @@ def distinct(count: int) -> ModelProto:
     return model(nodes, f"v{count}", [3, 4], weights)
 
 
-GRAPHS: dict[str, Callable[[int], ModelProto]] = {f.__name__: f for f in (chain, wide, shapes, constants, distinct)}
+GRAPHS: dict[str, Callable[[int], ModelProto]] = {f.__name__: f for f in (chain, wide, shapes, constants, weights, joined, distinct)}
 
 
 def measure(graph: str, nodes: int, recursion_limit: int | None) -> dict[str, float]:
