@@ -4,8 +4,8 @@
     .venv/bin/python scripts/memory.py [--gigabytes 2.5] [--folder DIR]
 
 The model is a chain of products whose weights lie in one file beside it, which is sparse unless `--filled`: it takes no space on disk. Each
-measurement is a process of its own; its peak is what the system counts (ru_maxrss), pages of files that it maps included. A cold compile should
-stay below 1.3 times the weights and 500 MB.
+measurement is a process of its own; its peak is what the system counts (ru_maxrss), pages of files that it maps included, and for the children
+that it forks the pages that they share with it. A cold compile should stay below 1.3 times the weights and 500 MB.
 """
 
 import argparse
@@ -92,6 +92,8 @@ def main() -> None:
             found = measure(path, folder / "cache")
             peak = max(found["compiled"], found["run"])
             verdict = "ok" if peak < FACTOR * weights + ALLOWANCE else "too much"
+            if bool(found["cached"]) != (what == "cached"):
+                verdict = "not from the cache" if what == "cached" else "from the cache"
             print(
                 f"{what:7} peak {peak / 1e9:.2f} GB = {peak / weights:.2f} x weights ({found['before'] / 1e6:.0f} MB before, the largest child "
                 f"{found['children'] / 1e6:.0f} MB), {found['seconds']:.1f} s: {verdict}"
