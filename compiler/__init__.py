@@ -14,6 +14,7 @@ from stepwell.dialects.support.errors import (
     IRError,
     LimitError,
     ModelError,
+    ModelWarning,
     PassError,
     PipelineError,
     ResourceError,
@@ -42,9 +43,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError", "IndexRangeError",
-    "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError", "PassError", "Pipeline",
-    "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "bisect", "build", "compare_levels", "compile",
-    "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
+    "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError", "ModelWarning",
+    "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "bisect", "build",
+    "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {

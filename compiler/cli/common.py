@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from errno import EBADF, EIO, ENOSPC
@@ -12,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from io import TextIOWrapper
 from typing import Any
 
-from stepwell.dialects.support.errors import InputError, PipelineError, StepwellError
+from stepwell.dialects.support.errors import InputError, ModelWarning, PipelineError, StepwellError
 from stepwell.dialects.support.limits import Limits
 from stepwell.dialects.target.registry import check_name
 from stepwell.driver import backends
@@ -95,7 +96,17 @@ def command_line(program: str, body: Callable[[], int]) -> int:
         except SystemExit as end:  # argparse ends with the text of --help or of what is wrong
             return end.code if isinstance(end.code, int) else OK
 
-    return guarded(program, action)
+    with warnings.catch_warnings():
+        shown: set[str] = set()
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if str(message) not in shown:
+                shown.add(str(message))
+                print(f"{program}: warning: {message}", file=sys.stderr)
+
+        warnings.simplefilter("always", ModelWarning)
+        warnings.showwarning = show
+        return guarded(program, action)
 
 
 def add_explain_option(parser: Parser, *, instead: bool = False) -> None:

@@ -39,6 +39,7 @@ class Artifact:
     backend: str = DEFAULT
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """As in `Code`."""
+    warnings: Sequence[str] = ()
 
 
 @dataclass
@@ -47,6 +48,7 @@ class Signature:
 
     inputs: Infos
     outputs: Infos
+    warnings: Sequence[str] = ()
 
 
 def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
@@ -68,7 +70,7 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
 
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
     """Store a model under `key`. `files` maps its external data files, which lie below `folder`, to digests of the content that was read."""
-    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
+    record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs), "warnings": list(made.warnings)}
     if isinstance(made, Artifact):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
             return
@@ -99,7 +101,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
-        return Signature(inputs, outputs)
+        return Signature(inputs, outputs, record["warnings"])
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)
@@ -112,7 +114,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
-        code["backend"], code["lines"],
+        code["backend"], code["lines"], record["warnings"],
     )  # fmt: skip
 
 

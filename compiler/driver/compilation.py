@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import model_digest, toolchain_key
-from stepwell.dialects.support.errors import InputError, ModelError
+from stepwell.dialects.support.errors import InputError, ModelError, ModelWarning, warn_caller
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
@@ -59,6 +59,8 @@ def compile(
     timings = {}
     made = recall(store, key, request.folder) if store is not None and key is not None and instrumentation is None else None
     if made is not None:
+        for text in made.warnings:
+            warn_caller(ModelWarning(text))
         timings["cache"] = time.perf_counter() - begin
         if on_level is not None:
             on_level("cache", timings["cache"])
@@ -124,8 +126,8 @@ class _Request:
         if not all(kind.is_static for _, kind in imported.inputs):
             if schedules is not None:
                 raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
-            sides = [[TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs)]
-            return Signature(*sides), {LEVELS[0]: seconds}, digests
+            inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+            return Signature(inputs, outputs, imported.warnings), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
         descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
@@ -133,6 +135,7 @@ class _Request:
         last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
         descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
         artifact = make_artifact(lowered, store, on_level, packing)
+        artifact.warnings = imported.warnings
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None

@@ -11,17 +11,19 @@ from onnx import ModelProto
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarning, StepwellError, UnsupportedError, warn_caller
 from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
 from stepwell.importer.hazards import refuse_hazards
+from stepwell.importer.inference import declared_types, infer
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
+from stepwell.importer.repairs import repair
 from stepwell.importer.shapes import fix_shapes, fix_values
-from stepwell.importer.source import read_source
+from stepwell.importer.source import Source, read_source
 from stepwell.importer.validation import (
     adopt_operators,
-    check_and_infer,
     check_known_ops,
     foreign_errors,
     local_functions,
@@ -41,6 +43,7 @@ class ImportedModel:
     `nodes` holds the node names that locations refer to by index: the main graph's nodes in order, then those of functions and graphs
     inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is the content of the model's file, if it came from
     one; `files` maps external data files to theirs. `budget` tracks what the import may cost and has cost so far.
+    `warnings` say how the file departs from the standard, and how that was taken.
     """
 
     module: ir.Module
@@ -55,6 +58,7 @@ class ImportedModel:
     content: memoryview | None
     files: dict[Path, memoryview]
     budget: Budget
+    warnings: tuple[str, ...] = ()
 
 
 def import_model(
@@ -70,26 +74,47 @@ def import_model(
     `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (for axes, sizes and the like, which must
     be known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
     listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
-    would cost more than `limits` allow.
+    would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.
     """
     budget = Budget(limits or Limits())
     with foreign_errors("the model cannot be read"):
         read = read_source(source)
-        model = read.model
+    try:
+        return _import(read, context, shapes or {}, constants or {}, budget)
+    finally:
+        for text in read.notices.texts():
+            warn_caller(ModelWarning(text))
+
+
+def _import(
+    read: Source, context: ir.Context, shapes: Mapping[str, Sequence[int | None]], constants: Mapping[str, np.ndarray], budget: Budget
+) -> ImportedModel:
+    """Import a model that was read."""
+    model, ir_version = read.model, read.model.ir_version
+    with foreign_errors("the model cannot be read"):
         unify_domains(model)
         adopt_operators(model)
-        name_nodes(model.graph.node)
+        name_nodes(model.graph.node, read.notices)
+        repair(model, read.notices)
         opsets = opset_versions(model.opset_import)
         functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)
-        fix_shapes(model, shapes or {}, read.initializers)
-        fix_values(read, constants or {})
+        fix_shapes(model, shapes, read.initializers, read.notices)
+        fix_values(read, constants)
         spell_out_defaults(model)
         refuse_hazards(model)
-        inferred = check_and_infer(model)
-    conversion = Conversion(inferred, read, functions, context, budget)
-    module = conversion.run()
-    read.initializers.clear()  # free the memory of unused ones
+        declared = declared_types(model.graph)
+        inferred = infer(model, read.notices)
+    conversion = Conversion(inferred.model, read, functions, context, budget, declared)
+    try:
+        module = conversion.run()
+    except StepwellError as error:
+        if inferred.objection and not isinstance(error, (UnsupportedError, LimitError)):  # ONNX saw it first
+            raise ModelError(f"the types in the model do not fit together: {inferred.objection}") from error
+        raise
+    if inferred.objection:
+        read.notices.add("inference", f"ONNX's inference of types fails, Stepwell's own holds: {inferred.objection}")
+    read.initializers.clear()  # what is not used need not stay in memory
     return ImportedModel(
         module,
         conversion.weights,
@@ -97,10 +122,11 @@ def import_model(
         conversion.outputs,
         conversion.nodes,
         opsets,
-        model.ir_version,
+        ir_version,
         f"{model.producer_name} {model.producer_version}".strip(),
         model.graph.name,
         read.content,
         read.external.files,
         budget,
+        tuple(read.notices.texts()),
     )

@@ -11,6 +11,7 @@ from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import plugin_line
@@ -18,6 +19,7 @@ from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
+from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import Source, nested_nodes
@@ -40,6 +42,7 @@ class Conversion:
     functions: Mapping[FunctionKey, FunctionProto]
     context: ir.Context
     budget: Budget
+    declared: Mapping[str, TensorType]  # what the main graph says of the values that its nodes make
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
     nodes: list[str] = field(default_factory=list)
@@ -167,7 +170,7 @@ class Conversion:
         values: tuple[Binding, ...] | None = None
         try:
             values = self._values(resolved(node, frame.attributes), frame, index)
-            _check_types(node, values, frame)
+            self._check_types(node, values, frame)
         except (InferenceError, ModelError, UnsupportedError) as error:
             if frame.owner is not None:
                 raise type(error)(f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}") from None
@@ -275,6 +278,32 @@ class Conversion:
             raise _ReportedError("a result of a graph inside the node is unavailable")
         return values
 
+    def _check_types(self, node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
+        """Raise ModelError if a value is not of the type that ONNX infers, where that is known.
+
+        Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end.
+        """
+        counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and frame.opsets.get(domain_of(node.domain), 0) < 22
+        for name, value in zip(node.output, values, strict=False):
+            inferred = frame.inferred(name)
+            if inferred is None or not isinstance(value, ir.Value):
+                continue
+            made = type_of(value)
+            if not compatible(made, inferred):
+                same = made.dtype == inferred.dtype and made.rank == inferred.rank
+                if same and counts_too_many and any(a.name == "ceil_mode" and a.i for a in node.attribute):
+                    frame.doubtful.add(name)
+                    continue
+                # ONNX sees the body of a loop in its first round only, and takes what is declared in it on trust.
+                said = self.declared.get(name) if frame.parent is None and frame.attributes is None else None
+                if frame.parent is not None and made.dtype == inferred.dtype:
+                    said = inferred
+                if said is not None and not compatible(said, made):
+                    self.source.notices.add("declared type", contradiction(name, said, made))
+                    frame.doubtful.add(name)
+                    continue
+                raise ModelError(f"its output '{name}' is {made} here, but {inferred} by the model's declaration or ONNX's inference")
+
     @contextmanager
     def _inside(self, depth: int) -> Iterator[None]:
         """Nest one level deeper inside the block. Raises UnsupportedError before Python's stack overflows."""
@@ -303,25 +332,6 @@ def _placeholder(tensor: TensorType | None) -> Binding:
     if tensor is None:
         return Unavailable()
     return ir.Operation.create("builtin.unrealized_conversion_cast", results=[tensor.to_mlir()]).results[0]
-
-
-def _check_types(node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
-    """Raise ModelError if a value does not have the type that ONNX infers, where ONNX infers one.
-
-    Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end.
-    """
-    counts_too_many = node.op_type in ("MaxPool", "AveragePool", "LpPool") and frame.opsets.get(domain_of(node.domain), 0) < 22
-    for name, value in zip(node.output, values, strict=False):
-        inferred = frame.inferred(name)
-        if inferred is None or not isinstance(value, ir.Value):
-            continue
-        made = type_of(value)
-        same = made.dtype == inferred.dtype and made.rank == inferred.rank
-        if not same or any(a is not None and b is not None and a != b for a, b in zip(made.shape, inferred.shape, strict=True)):
-            if same and counts_too_many and any(a.name == "ceil_mode" and a.i for a in node.attribute):
-                frame.doubtful.add(name)
-                continue
-            raise ModelError(f"its output '{name}' is {made} here, but {inferred} by the model's declaration or ONNX's inference")
 
 
 def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:

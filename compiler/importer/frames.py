@@ -35,7 +35,7 @@ class Frame:
     owner: tuple[str, int] | None = None  # name and index that all nodes take: those of the node that this body defines
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
     tainted: set[str] = field(default_factory=set)  # values that depend on a reported node
-    doubtful: set[str] = field(default_factory=set)  # values whose sizes ONNX infers wrongly, and those that depend on them
+    doubtful: set[str] = field(default_factory=set)  # values whose declared or inferred shapes are wrong, and those that depend on them
 
     def lookup(self, name: str) -> Binding:
         """The value bound to `name` here or in an enclosing graph. Raises ModelError if there is none."""
@@ -47,9 +47,8 @@ class Frame:
         raise ModelError(f"the value '{name}' is used before it is defined")
 
     def inferred(self, name: str) -> TensorType | None:
-        """The type that ONNX infers for the value of that name, without sizes that it may get wrong."""
-        tensor = self.types.get(name)
-        return tensor.with_shape((None,) * tensor.rank) if tensor is not None and name in self.doubtful else tensor
+        """The type that ONNX infers for the value of that name; None where ONNX may get it wrong."""
+        return None if name in self.doubtful else self.types.get(name)
 
     def is_tainted(self, name: str) -> bool:
         """Whether the value of that name depends on a reported node."""

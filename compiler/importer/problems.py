@@ -1,10 +1,12 @@
 """Collects the problems of a model during the import, and reports all at once."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 
 SHOWN = 40  # problems spelled out in one message
+NOTICES_SHOWN = 3  # of one kind
 
 
 def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
@@ -29,6 +31,22 @@ class Problems:
         error = error or _error(UnsupportedError, "parts of the model are not supported", list(self.unsupported.values()))
         if error is not None:
             raise error
+
+
+@dataclass
+class Notices:
+    """Collects what was accepted although the standard has it otherwise, by kind: a model with one of a kind often has a thousand."""
+
+    found: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, kind: str, text: str) -> None:
+        self.found.setdefault(kind, []).append(text)
+
+    def texts(self) -> Iterator[str]:
+        """A line for each kind, with the first few of it."""
+        for texts in self.found.values():
+            more = len(texts) - NOTICES_SHOWN
+            yield "; ".join(texts[:NOTICES_SHOWN]) + (f"; and {more} more like this" if more > 0 else "")
 
 
 def _error(kind: type[StepwellError], what: str, texts: list[str]) -> StepwellError | None:

@@ -99,6 +99,11 @@ def find_rule(domain: str, name: str, opset: int) -> Rule | None:
     return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
 
 
+def newest_rule(domain: str, name: str) -> int:
+    """The since-version of the newest rule for an operator; 0 if there is none."""
+    return max((r.since for r in _rules.get((domain_of(domain), name), [])), default=0)
+
+
 def missing_rule(domain: str, name: str) -> str:
     """The reason for which `find_rule` finds no rule."""
     rules = _rules.get((domain_of(domain), name))

@@ -9,27 +9,24 @@ from onnx import ModelProto, TypeProto, ValueInfoProto, helper, numpy_helper
 from stepwell.dialects.core.types import TensorType, from_numpy, sizes_text
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import InputError
-from stepwell.importer.source import LARGE_BYTES, Source, nested_nodes, subgraphs
+from stepwell.importer.problems import Notices
+from stepwell.importer.source import LARGE_BYTES, Source
 from stepwell.importer.tensors import onnx_tensor_type
 
 
-def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str]) -> None:
-    """Set the free dimensions of inputs, in place; a symbolic dimension gets the same size everywhere. A negative size leaves a dimension free.
+def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str], notices: Notices) -> None:
+    """Set the free dimensions of inputs, in place; a symbolic dimension gets the same size everywhere.
 
-    None leaves a dimension free. Raises InputError, naming the input, if it is unknown, of another rank, or if a size conflicts.
+    A size of 0 that is given another one counts as free: so some exporters write it. None leaves a dimension free. Raises InputError, naming
+    the input, if it is unknown, of another rank, or if a size conflicts.
     """
-    graphs = [model.graph, *(graph for node in nested_nodes(model.graph.node) for graph in subgraphs(node))]
-    for value in [value for graph in graphs for value in (*graph.input, *graph.output, *graph.value_info)]:
-        for dim in value.type.tensor_type.shape.dim if value.type.WhichOneof("value") == "tensor_type" else ():
-            if dim.dim_value < 0:
-                dim.ClearField("dim_value")
     known_weights = set(weights)
     inputs = {value.name: value for value in model.graph.input if value.name not in known_weights}
     symbols: dict[str, tuple[int, str]] = {}
     for name, shape in shapes.items():
         if name not in inputs:
             raise InputError(f"there is no input '{name}' to give a shape to; the model's inputs: {', '.join(inputs) or 'none'}")
-        _fix(inputs[name], list(shape), symbols)
+        _fix(inputs[name], list(shape), symbols, notices)
     for value in [*model.graph.input, *model.graph.output, *model.graph.value_info]:
         if value.type.WhichOneof("value") == "tensor_type":
             for dim in value.type.tensor_type.shape.dim:
@@ -37,7 +34,7 @@ def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], we
                     dim.dim_value = symbols[dim.dim_param][0]
 
 
-def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tuple[int, str]]) -> None:
+def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tuple[int, str]], notices: Notices) -> None:
     name = value.name
     if any(size is not None and (isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 0) for size in shape):
         raise InputError(f"the shape given for input '{name}' must be sizes from 0 (None leaves one free), got {shape}")
@@ -53,7 +50,9 @@ def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tupl
     for axis, (dim, size) in enumerate(zip(tensor.shape.dim, shape, strict=True)):
         if size is None:
             continue
-        if dim.HasField("dim_value") and dim.dim_value != size:
+        if dim.HasField("dim_value") and dim.dim_value == 0 and size != 0:
+            notices.add("size of 0", f"dimension {axis} of input '{name}' is declared as 0, which is taken for a free size: {size} is given")
+        elif dim.HasField("dim_value") and dim.dim_value != size:
             raise InputError(f"dimension {axis} of input '{name}' is {dim.dim_value} in the model, the shape given says {size}: {sizes_text(shape)}")
         if dim.dim_param:
             known, where = symbols.setdefault(dim.dim_param, (size, name))

@@ -13,18 +13,21 @@ from google.protobuf.message import DecodeError
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from stepwell.dialects.support.errors import InputError, ModelError, UnsupportedError
+from stepwell.importer.problems import Notices
 from stepwell.importer.tensors import ExternalData, data_bytes, read_file, tensor_array, view_raw
 from stepwell.importer.text import check_text
 from stepwell.importer.wire import cut_tensors
 
+FIRST_WITH_FREE_INITIALIZERS = 4  # the IR version from which on initializers need not be graph inputs
 LARGE_BYTES = 4096  # initializers of this size or more are taken out of the model before it is checked
 
 
 @dataclass
 class Source:
-    """A model without its large initializers (they are graph inputs of `model`), and how to get the array of any initializer.
+    """A model without its large initializers (they are graph inputs of `model`), and how to get the array of any initializer that is read.
 
-    `initializers` has a function for each, which raises ModelError or UnsupportedError if its data is damaged or of a foreign type.
+    Initializers that nothing reads are dropped, and their data is never looked at. `initializers` has a function for each of the others, which
+    raises ModelError or UnsupportedError if its data is damaged or of a foreign type.
     """
 
     model: ModelProto
@@ -32,6 +35,8 @@ class Source:
     external: ExternalData = field(default_factory=lambda: ExternalData(None))
     content: memoryview | None = None
     """Of the file that the model was read from."""
+    notices: Notices = field(default_factory=Notices)
+    """What the file has against the standard, and how it was taken."""
 
 
 def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
@@ -67,31 +72,65 @@ def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], externa
         check_text(message)
     light = copy_without(model, "graph")
     light.graph.CopyFrom(copy_without(model.graph, "initializer", "sparse_initializer"))
-    if model.graph.sparse_initializer:
-        names = ", ".join(f"'{t.values.name}'" for t in model.graph.sparse_initializer)
-        raise UnsupportedError(f"sparse initializers are not supported; supported: dense ones. The model has {names}")
-    loaders: dict[str, Callable[[], np.ndarray]] = {}
+    read = _names_read(light)
+    _drop_unread(light, {t.name for t in (*(header for header, _ in cut), *model.graph.initializer)} - read, read)
+    sparse = ", ".join(f"'{t.values.name}'" for t in model.graph.sparse_initializer if t.values.name in read)
+    if sparse:
+        raise UnsupportedError(f"sparse initializers are not supported; supported: dense ones. The model has {sparse}")
+    source = Source(light, {}, external)
     large = []
     for header, raw in cut:
-        _add(loaders, header, partial(view_raw, header.name, header.data_type, header.dims, raw))
-        large.append(header)
+        if header.name in read and _add(source, header, partial(view_raw, header.name, header.data_type, header.dims, raw)):
+            large.append(header)
     for tensor in model.graph.initializer:
         is_external = tensor.data_location == TensorProto.EXTERNAL
-        _add(loaders, tensor, partial(external.array if is_external else tensor_array, tensor))
+        if tensor.name not in read or not _add(source, tensor, partial(external.array if is_external else tensor_array, tensor)):
+            continue
         if data_bytes(tensor) >= LARGE_BYTES:
             large.append(tensor)
         else:
             light.graph.initializer.append(_held_inside(tensor, external))
-    _declare_as_inputs(light, large)
+    _declare_as_inputs(source, large)
     for tensor in _attribute_tensors(light):
         tensor.CopyFrom(_held_inside(tensor, external))
-    return Source(light, loaders, external)
+    return source
 
 
-def _add(loaders: dict[str, Callable[[], np.ndarray]], tensor: TensorProto, load: Callable[[], np.ndarray]) -> None:
-    if tensor.name in loaders:
-        raise ModelError(f"two initializers have the name '{tensor.name}'")
-    loaders[tensor.name] = load
+def _names_read(model: ModelProto) -> set[str]:
+    """The names that any node or graph of the main graph reads, or that are outputs."""
+    names = {value.name for value in model.graph.output}
+    for node in nested_nodes(model.graph.node):
+        names.update(node.input)
+        names.update(value.name for graph in subgraphs(node) for value in graph.output)
+    return names
+
+
+def _drop_unread(model: ModelProto, unread: set[str], read: set[str]) -> None:
+    """Take out, in place, the initializers of graphs inside nodes that are not among the names `read`, and the declarations of the main graph's."""
+    for node in nested_nodes(model.graph.node):
+        for graph in subgraphs(node):
+            declared = {value.name for value in graph.input}
+            kept = [t for t in graph.initializer if t.name in read or t.name in declared]
+            if len(kept) < len(graph.initializer):
+                kept = [copy_without(t) for t in kept]
+                del graph.initializer[:]
+                graph.initializer.extend(kept)
+    if any(value.name in unread for value in model.graph.input):
+        inputs = [copy_without(value) for value in model.graph.input if value.name not in unread]
+        del model.graph.input[:]
+        model.graph.input.extend(inputs)
+
+
+def _add(source: Source, tensor: TensorProto, load: Callable[[], np.ndarray]) -> bool:
+    """Note how to get an initializer; false for one that is there already. Raises ModelError if that is another one."""
+    first = source.initializers.setdefault(tensor.name, load)
+    if first is load:
+        return True
+    one, two = first(), load()
+    if one.dtype != two.dtype or one.shape != two.shape or one.tobytes() != two.tobytes():
+        raise ModelError(f"two initializers have the name '{tensor.name}' and differ")
+    source.notices.add("initializer given twice", f"the initializer '{tensor.name}' is given twice, both times with the same data")
+    return False
 
 
 def _held_inside(tensor: TensorProto, external: ExternalData) -> TensorProto:
@@ -103,13 +142,19 @@ def _held_inside(tensor: TensorProto, external: ExternalData) -> TensorProto:
     return out
 
 
-def _declare_as_inputs(model: ModelProto, tensors: Iterable[TensorProto]) -> None:
-    """Declare each tensor as a graph input of its type, for the checker and shape inference."""
+def _declare_as_inputs(source: Source, large: Iterable[TensorProto]) -> None:
+    """Have each large tensor be a graph input of the tensor's type, as far as the checker and shape inference are concerned.
+
+    In a model of an IR version below 4 every initializer has to be one, so the small ones become one as well.
+    """
+    model = source.model
     inputs = {value.name: value for value in model.graph.input}
-    for tensor in tensors:
+    is_old = 0 < model.ir_version < FIRST_WITH_FREE_INITIALIZERS
+    for tensor in large if not is_old else [*large, *model.graph.initializer]:
         if tensor.name not in inputs:
-            if model.ir_version < 4:
-                raise ModelError(f"the initializer '{tensor.name}' must also be a graph input in a model of IR version {model.ir_version} (below 4)")
+            if is_old:
+                what = f"the initializer '{tensor.name}' is no graph input, which it must be in a model of IR version {model.ir_version}"
+                source.notices.add("initializer that is no input", what)
             inputs[tensor.name] = model.graph.input.add(name=tensor.name)
         inputs[tensor.name].type.CopyFrom(onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims)))
 

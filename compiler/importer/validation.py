@@ -1,4 +1,4 @@
-"""Checks a model before it is imported: node names, opsets, local functions, ONNX's own checker and shape inference."""
+"""Checks a model before it is imported: node names, opsets, local functions, known operators."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -10,35 +10,14 @@ from onnx import FunctionProto, ModelProto, NodeProto, defs
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.importer.functions import domain_of, has_schema_function, schema_of
-from stepwell.importer.problems import Problems, node_problem
+from stepwell.importer.problems import Notices, Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import nested_nodes
-from stepwell.importer.tensors import onnx_tensor_type
 
 OLDEST_OPSET = 1  # below 7, only operators that have rules of that age
-LONG_VECTOR = 4096
 LONGEST_TEXT = 4000  # shown of another library's message
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
-
-
-def check_and_infer(model: ModelProto) -> ModelProto:
-    """The model with the types of its values inferred. Raises ModelError if ONNX's checker or strict shape inference finds a fault.
-
-    If types stay open, a second round propagates data through arithmetic on shapes. It treats every vector as a shape, element by
-    element, so it is skipped if there are long ones: the importer propagates constants itself anyway.
-    """
-    with foreign_errors("the model is not valid ONNX"):
-        onnx.checker.check_model(model)
-    with foreign_errors("the types in the model do not fit together"):
-        inferred = onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-        types = {v.name: onnx_tensor_type(v.type) for v in (*inferred.graph.input, *inferred.graph.value_info, *inferred.graph.output)}
-        known = [types.get(name) for node in inferred.graph.node for name in node.output if name]
-        if all(t is not None and t.is_static for t in known) or any(
-            t is not None and t.rank == 1 and (t.shape[0] or 0) > LONG_VECTOR for t in types.values()
-        ):
-            return inferred
-        return onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
 
 
 @contextmanager
@@ -48,11 +27,16 @@ def foreign_errors(what: str) -> Iterator[None]:
         yield
     except StepwellError:
         raise
-    except Exception as error:  # onnx raises its own classes, protobuf's, and translated C++ exceptions
-        text = " ".join(str(error).replace("==> Context:", "in:").split())
-        if len(text) > LONGEST_TEXT:  # it repeats what the model says
-            text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
-        raise ModelError(f"{what}: {text or type(error).__name__}") from None
+    except Exception as error:  # onnx raises its own classes, protobuf's, and whatever pybind makes of a C++ exception
+        raise ModelError(f"{what}: {foreign_text(error)}") from None
+
+
+def foreign_text(error: Exception) -> str:
+    """What another library's error says, on one line, shortened: it repeats what the model says."""
+    text = " ".join(str(error).replace("==> Context:", "in:").split())
+    if len(text) > LONGEST_TEXT:
+        text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
+    return text or type(error).__name__
 
 
 def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
@@ -70,14 +54,14 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
     return versions
 
 
-def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
-    """Give every node a unique name, in place: `OpType_index` if it has none, `name.1` if the name is taken. Returns the names."""
+def name_nodes(nodes: Iterable[NodeProto], notices: Notices) -> None:
+    """Give every node a unique name, in place: `OpType_index` if it has none, `name.1` if the name is taken."""
     taken: dict[str, int] = {}
-    names = []
     for index, node in enumerate(nodes):
-        node.name = unique_name(node.name or f"{node.op_type}_{index}", taken)
-        names.append(node.name)
-    return names
+        name = unique_name(node.name or f"{node.op_type}_{index}", taken)
+        if node.name and node.name != name:
+            notices.add("node name", f"several nodes have the name '{node.name}': the {node.op_type} at index {index} is called '{name}' here")
+        node.name = name
 
 
 def unique_name(name: str, taken: dict[str, int]) -> str:

@@ -1,6 +1,6 @@
 """Values known at compile time: constants, weights, shapes, and small ops on these, evaluated by their references."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,9 @@ class KnownValues:
 
     def value(self, value: ir.Value) -> np.ndarray | None:
         """The array of `value` if it is known, or None. Walks with its own stack, since sequences of ops may be long."""
-        waiting: list[tuple[ir.Value, Iterator[ir.Value] | None]] = [(value, None)]
+        waiting: list[tuple[ir.Value, Sequence[ir.Value] | None, int]] = [(value, None, 0)]
         while waiting:
-            current, operands = waiting.pop()
+            current, operands, done = waiting.pop()
             if current in self._found:
                 continue
             if operands is None:
@@ -45,17 +45,18 @@ class KnownValues:
                     continue
                 op = defining_op(current)
                 assert op is not None
-                operands = iter(list(op.operands))
-            for operand in operands:
+                operands = list(op.operands)
+            while done < len(operands):
+                operand = operands[done]
                 if operand not in self._found:
-                    # Come back to this operand when it is done: it stands first again.
-                    waiting += [(current, _before(operand, operands)), (operand, None)]
+                    waiting += [(current, operands, done), (operand, None, 0)]  # come back when it is done
                     break
                 if self._found[operand] is None:
                     self._found[current] = None
                     if operand in self._refused:
                         self._refused[current] = self._refused[operand]
                     break
+                done += 1
             else:
                 self._evaluate(current)
         return self._found[value]
@@ -106,11 +107,6 @@ class KnownValues:
         except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
             return
         self._found.update(zip(op.results, arrays, strict=True))
-
-
-def _before(first: ir.Value, rest: Iterator[ir.Value]) -> Iterator[ir.Value]:
-    yield first
-    yield from rest
 
 
 def constant_value(value: ir.Value, weights: WeightTable, limit: int = FOLD_ELEMENTS) -> np.ndarray | None:

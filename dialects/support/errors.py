@@ -1,5 +1,7 @@
 """The typed errors of Stepwell: few classes, each with stable codes that docs/errors.md explains."""
 
+import sys
+import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -107,6 +109,18 @@ class ResourceError(StepwellError):
     """The machine does not give what is needed: memory, stack, a file to write, a process."""
 
     code = "SW012"
+
+
+class ModelWarning(UserWarning):
+    """A model's file has something against the standard, and was accepted: what it says, and how it was taken."""
+
+
+def warn_caller(warning: Warning) -> None:
+    """Issue a warning at the place, outside of this package, that called into it."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "stepwell":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(warning, stacklevel=level)
 
 
 def shown(value: object) -> str:

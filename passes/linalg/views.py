@@ -26,11 +26,10 @@ def strides(value: ir.Value) -> list[int]:
     Its buffer is what the chain of views and destinations that it comes from starts with, which is row-major.
     """
     op = defining_op(value)
+    while op is not None and (op.name.startswith("linalg.") or op.name == "tensor.insert_slice"):  # a concatenation has as many as operands
+        value = op.operands[1 if op.name == "tensor.insert_slice" else len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
+        op = defining_op(value)
     shape = list(ir.ShapedType(value.type).shape)
-    if op is not None and op.name.startswith("linalg."):
-        return strides(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number])
-    if op is not None and op.name == "tensor.insert_slice":
-        return strides(op.operands[1])
     if op is None or op.name not in TENSOR_VIEWS:
         return row_major(shape)
     source = strides(op.operands[0])

@@ -92,6 +92,7 @@ class Grouping:
         """
         waiting: list[int] = []
         passed: list[ir.Operation] = []
+        inside = {group.tail}
         if not self._wait_for_users(group.tail, waiting):
             return NoMatch("its kernel ends with it: it is used in a nested region, or by nothing")
         while waiting:
@@ -104,9 +105,10 @@ class Grouping:
                 return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, belongs to the kernel of '{self.group_of[op].root.name}'")
             if len(group.members) + len(passed) >= self.max_ops:
                 return NoMatch(f"its kernel ends with it: there would be more than max-ops={self.max_ops} ops in it")
-            if not self._keeps_shape(op, group.tail, {group.tail, *passed}):
+            if not self._keeps_shape(op, group.tail, inside):
                 return NoMatch(f"its kernel ends with it: '{op.name}', which uses it, may give another shape")
             passed.append(op)
+            inside.add(op)
             if not waiting:
                 return passed
             if not self._wait_for_users(op, waiting):

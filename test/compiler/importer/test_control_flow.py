@@ -1,11 +1,14 @@
 """If, Loop and Scan: in place where they are known, as regions where they are not."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from importing import check, context, floats, ints, model, node, ops, without_rules
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
+import stepwell
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer import ImportedModel, import_model
@@ -163,3 +166,24 @@ def test_scan(attributes: dict[str, list[int]]) -> None:
     inner = graph(nodes, [("s", FLOAT, [width]), ("e", FLOAT, [width])], [("s2", FLOAT, [width]), ("out", FLOAT, [width])])
     made = node("Scan", ["start", "x"], ["y", "all"], body=inner, num_scan_inputs=1, **attributes)
     check(made, {"x": data, "start": floats(width, seed=4)}, outputs=("y", "all"))
+
+
+def test_weights_that_graphs_inside_nodes_share(tmp_path: Path) -> None:
+    """Both branches, a loop in one of them and the main graph read one weight, which is there once."""
+    w = floats(40, 40, seed=2)
+    body_nodes = [node("Identity", ["go"], ["on"]), node("MatMul", ["v", "w"], ["u"])]
+    info = helper.make_tensor_value_info
+    body_inputs = [info("i", TensorProto.INT64, []), info("go", TensorProto.BOOL, []), info("v", TensorProto.FLOAT, [3, 40])]
+    body = helper.make_graph(body_nodes, "body", body_inputs, [info("on", TensorProto.BOOL, []), info("u", TensorProto.FLOAT, [3, 40])])
+    then = helper.make_graph([node("Loop", ["n", "", "x"], ["t"], body=body)], "then", [], [info("t", TensorProto.FLOAT, [3, 40])])
+    other = helper.make_graph([node("MatMul", ["x", "w"], ["e"])], "else", [], [info("e", TensorProto.FLOAT, [3, 40])])
+    nodes = [node("If", ["c"], ["s"], then_branch=then, else_branch=other), node("MatMul", ["s", "w"])]
+    x = floats(3, 40) / 40
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model(nodes, {"x": x, "c": np.array(True)}, {"y": x}, {"w": w, "n": np.array(2)}).SerializeToString())
+    assert [name for name in stepwell.lower(path, "graph").weights if name.startswith("w")] == ["w"]
+    for choice, power in ((True, 3), (False, 2)):
+        path.write_bytes(model(nodes, {"x": x}, {"y": x}, {"w": w, "n": np.array(2), "c": np.array(choice)}).SerializeToString())
+        want = x.astype(np.float64) @ np.linalg.matrix_power(w.astype(np.float64), power)
+        got = stepwell.compile(path, cache=False).run({"x": x})["y"]
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5 * np.abs(want).max())

@@ -1,11 +1,14 @@
 """Functions of the model, and ONNX's own definitions of operators without a rule."""
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
 from importing import assert_close, check, context, floats, model, node, run, without_rules
 from onnx import AttributeProto, FunctionProto, NodeProto, helper
 
+import stepwell
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
@@ -174,3 +177,34 @@ def test_the_body_that_fits_the_opset_is_taken(opset: int, version: int) -> None
     assert [entry.version for entry in function.opset_import] == [version]
     assert schema_function(node("Add", ["x", "s"]), "", opset, types) is None
     assert schema_function(node("LayerNormalization", ["x", "s"]), "", 16, types) is None
+
+
+def test_attribute_references_in_graphs_inside_functions(tmp_path: Path) -> None:
+    """A function in a function hands an attribute on to a node of a branch (ONNX's evaluator has no such functions); native code, from a file."""
+
+    def leaky_relu(x: np.ndarray, slope: float) -> np.ndarray:
+        return np.where(x < 0, np.float32(slope) * x, x)
+
+    def elu(x: np.ndarray, alpha: float) -> np.ndarray:
+        return np.where(x < 0, np.float32(alpha) * np.expm1(x), x)
+
+    value = helper.make_tensor_value_info
+    then = helper.make_graph([refer(node("LeakyRelu", ["a"], ["t"]), "alpha", "slope", AttributeProto.FLOAT)], "then", [], [value("t", 1, None)])
+    other = helper.make_graph([refer(node("Elu", ["a"], ["e"]), "alpha", "slope", AttributeProto.FLOAT)], "else", [], [value("e", 1, None)])
+    inner = helper.make_function(
+        HERE, "Choose", ["a", "c"], ["b"], [node("If", ["c"], ["b"], then_branch=then, else_branch=other)], [helper.make_opsetid("", 21)], ["slope"]
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid(HERE, 1)]
+    calls = [
+        refer(node("Choose", ["p", "yes"], ["q"], domain=HERE), "slope", "factor", AttributeProto.FLOAT),
+        node("Not", ["yes"], ["no"]),
+        node("Choose", ["q", "no"], ["r"], domain=HERE, slope=0.75),
+    ]
+    outer = helper.make_function(HERE, "Both", ["p", "yes"], ["r"], calls, opsets, ["factor"])
+    call = node("Both", ["x", "c"], domain=HERE, factor=-0.5)
+    for choice in (True, False):
+        proto = model([call], {"x": X}, {"y": X}, {"c": np.array(choice)}, domains={HERE: 1}, functions=[inner, outer])
+        path = tmp_path / "model.onnx"
+        path.write_bytes(proto.SerializeToString())
+        want = elu(leaky_relu(X, -0.5), 0.75) if choice else leaky_relu(elu(X, -0.5), 0.75)
+        assert_close(stepwell.compile(path, cache=False).run({"x": X})["y"], want)

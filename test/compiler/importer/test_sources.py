@@ -240,8 +240,8 @@ def test_foreign_element_types_matter_only_where_they_are_used() -> None:
 
 def test_names_that_come_twice() -> None:
     proto = linear()
-    proto.graph.initializer.append(numpy_helper.from_array(W, "w"))
-    with pytest.raises(ModelError, match="two initializers have the name 'w'"):
+    proto.graph.initializer.append(numpy_helper.from_array(-W, "w"))
+    with pytest.raises(ModelError, match="two initializers have the name 'w' and differ"):
         import_model(proto.SerializeToString(), context())
 
 
@@ -249,6 +249,7 @@ def test_sparse_initializers_are_named() -> None:
     proto = linear()
     values, indices = numpy_helper.from_array(floats(2), "sparse"), numpy_helper.from_array(np.array([1, 3]), "i")
     proto.graph.sparse_initializer.append(helper.make_sparse_tensor(values, indices, [5]))
+    proto.graph.node.append(node("Neg", ["sparse"], ["unread"]))
     with pytest.raises(UnsupportedError, match=r"sparse initializers are not supported; supported: dense ones. The model has 'sparse'"):
         import_model(proto, context())
 

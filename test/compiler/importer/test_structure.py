@@ -8,7 +8,7 @@ from onnx import helper, numpy_helper
 
 from stepwell.dialects.core.locations import node_index, node_names
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.errors import ModelError, ModelWarning
 from stepwell.importer import ImportedModel, import_model
 
 X = floats(2, 3)
@@ -50,7 +50,8 @@ def test_nodes_without_a_name_or_with_the_same_one_get_their_own() -> None:
     nodes = [
         node("Relu", [a], [b], name=name) for a, b, name in [("x", "a", ""), ("a", "b", "r"), ("b", "c", "r"), ("c", "d", ""), ("d", "y", "r.1")]
     ]
-    assert check(nodes, {"x": X}).nodes == ["Relu_0", "r", "r.1", "Relu_3", "r.1.1"]
+    with pytest.warns(ModelWarning, match="several nodes have the name 'r'"):
+        assert check(nodes, {"x": X}).nodes == ["Relu_0", "r", "r.1", "Relu_3", "r.1.1"]
 
 
 def test_names_of_any_spelling() -> None:
@@ -86,13 +87,6 @@ def test_weights_that_are_listed_as_inputs(ir_version: int, size: int) -> None:
     imported = import_model(proto, context())
     assert [name for name, _ in imported.inputs] == ["x"]
     np.testing.assert_array_equal(run(proto, {"x": data})["y"], data + weight)
-
-
-@pytest.mark.parametrize("size", [3, 3000])
-def test_old_models_must_list_their_weights_as_inputs(size: int) -> None:
-    proto = model([node("Add", ["x", "w"])], {"x": floats(size)}, {"y": floats(size)}, {"w": floats(size)}, ir_version=3, opset=9)
-    with pytest.raises(ModelError, match="w"):
-        import_model(proto, context())
 
 
 def test_unused_inputs_and_weights() -> None:
@@ -146,8 +140,8 @@ def test_two_versions_of_a_domain() -> None:
         import_model(proto, context())
 
 
-def test_what_the_model_declares_and_what_it_computes_must_agree() -> None:
+def test_the_declared_element_type_must_be_that_of_the_result() -> None:
     proto = model([node("Relu", ["x"])], {"x": X}, {"y": X})
-    proto.graph.output[0].type.CopyFrom(onnx.helper.make_tensor_type_proto(1, [2, 4]))
+    proto.graph.output[0].type.CopyFrom(onnx.helper.make_tensor_type_proto(7, [2, 3]))
     with pytest.raises(ModelError, match=r"the types in the model do not fit together.*the_relu"):
         import_model(proto, context())

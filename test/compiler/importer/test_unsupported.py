@@ -83,7 +83,7 @@ def test_operators_that_onnx_does_not_know() -> None:
     assert "the model imports no opset of the domain 'com.acme'" in message(nodes[:1] + [node("Relu", ["a"])], domains={})
 
 
-@pytest.mark.parametrize("version", [0, -3, 29, 1 << 40])
+@pytest.mark.parametrize("version", [0, -3, 129, 1 << 40])
 def test_opsets_that_nobody_knows(version: int) -> None:
     assert f"opset {version} of ai.onnx is not supported; supported: 1 to 28" in message([node("Relu", ["x"])], opset=version)
 

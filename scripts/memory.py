@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+"""The peak memory of a cold compile of a large model with external data, and of a start from the cache.
+
+    .venv/bin/python scripts/memory.py [--gigabytes 2.5] [--folder DIR]
+
+The model is a chain of products whose weights lie in one file beside it, which is sparse unless `--filled`: it takes no space on disk. Each
+measurement is a process of its own; its peak is what the system counts (ru_maxrss), pages of files that it maps included, and for the children
+that it forks the pages that they share with it. A cold compile should stay below 1.3 times the weights and 500 MB.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from onnx import TensorProto, helper
+
+SIZE = 4096  # of the square matrices: 64 MiB each
+FACTOR, ALLOWANCE = 1.3, 500 << 20
+
+
+def write_model(folder: Path, matrices: int, size: int = SIZE, *, filled: bool = False) -> Path:
+    """A model of that many products; its weights are in `weights.bin` beside it, zero but for one row each unless `filled`."""
+    nodes, tensors = [], []
+    step = size * size * 4
+    random = np.random.default_rng(0)
+    with (folder / "weights.bin").open("wb") as file:
+        file.truncate(matrices * step)
+        for i in range(matrices):
+            file.seek(i * step)
+            rows = size if filled else 1
+            for _ in range(rows):
+                file.write((random.standard_normal(size, np.float32) / size**0.5).tobytes())
+            tensor = TensorProto(name=f"w{i}", data_type=TensorProto.FLOAT, dims=[size, size], data_location=TensorProto.EXTERNAL)
+            for key, value in (("location", "weights.bin"), ("offset", i * step), ("length", step)):
+                tensor.external_data.add(key=key, value=str(value))
+            tensors.append(tensor)
+            nodes.append(helper.make_node("MatMul", [f"v{i}" if i else "x", f"w{i}"], [f"v{i + 1}"]))
+    sides = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, size]) for name in ("x", f"v{matrices}")]
+    graph = helper.make_graph(nodes, "large", sides[:1], sides[1:], tensors)
+    path = folder / "model.onnx"
+    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString())
+    return path
+
+
+CHILD = """
+import json, resource, sys, time
+import numpy as np
+import stepwell
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+start = time.perf_counter()
+model = stepwell.compile(sys.argv[1])
+seconds = time.perf_counter() - start
+compiled = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+x = np.ones([1, model.inputs[0].shape[1]], np.float32)
+first = float(model(x)[0][0, 0])
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+print(json.dumps(dict(seconds=seconds, before=before * 1024, compiled=compiled * 1024, run=after * 1024, children=child * 1024, first=first,
+                      cached="cache" in model.timings)))
+"""
+
+
+def measure(path: Path, cache: Path) -> dict[str, float]:
+    """Compile and run a model in a process of its own, with the cache in the folder given: peaks in bytes, seconds."""
+    environment = {**os.environ, "STEPWELL_CACHE": "1", "STEPWELL_CACHE_DIR": str(cache), "STEPWELL_CACHE_BYTES": str(1 << 40)}
+    ended = subprocess.run([sys.executable, "-c", CHILD, str(path)], env=environment, capture_output=True, text=True, check=False)
+    if ended.returncode != 0:
+        raise RuntimeError(ended.stderr)
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
+def main() -> None:
+    """Print what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gigabytes", type=float, default=2.5, help="of weights")
+    parser.add_argument("--folder", type=Path, help="where to write the model and the cache; by default a temporary one")
+    parser.add_argument("--filled", action="store_true", help="fill all weights, not one row of each")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.folder) as name:
+        folder = Path(name)
+        start = time.perf_counter()
+        path = write_model(folder, max(round(options.gigabytes * 1e9 / (SIZE * SIZE * 4)), 1), filled=options.filled)
+        weights = (folder / "weights.bin").stat().st_size
+        print(f"weights {weights / 1e9:.2f} GB, written in {time.perf_counter() - start:.1f} s")
+        for what in ("cold", "cached"):
+            found = measure(path, folder / "cache")
+            peak = max(found["compiled"], found["run"])
+            verdict = "ok" if peak < FACTOR * weights + ALLOWANCE else "too much"
+            if bool(found["cached"]) != (what == "cached"):
+                verdict = "not from the cache" if what == "cached" else "from the cache"
+            print(
+                f"{what:7} peak {peak / 1e9:.2f} GB = {peak / weights:.2f} x weights ({found['before'] / 1e6:.0f} MB before, the largest child "
+                f"{found['children'] / 1e6:.0f} MB), {found['seconds']:.1f} s: {verdict}"
+            )
+
+
+if __name__ == "__main__":
+    main()
