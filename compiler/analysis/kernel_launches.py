@@ -1,4 +1,4 @@
-"""Kernel launches, the calls in @main at level affine: of which kernels, for which ONNX nodes, and where their operands lie."""
+"""Kernel launches: the calls in @main at level affine, with the ONNX nodes they compute and where their operands lie."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +24,7 @@ class Operand:
 
     @staticmethod
     def of(argument: int, offset: int, memref_type: Any) -> "Operand":
-        """The operand of that type at a byte of an argument."""
+        """The operand of type `memref_type` at byte `offset` of an argument."""
         text = "x".join(map(str, [*memref_type.shape, memref_type.element_type]))
         return Operand(argument, offset, memref_bytes(memref_type), text)
 
@@ -34,19 +34,19 @@ class Operand:
         return self.offset + self.size
 
     def overlaps(self, other: "Operand") -> bool:
-        """Whether they have memory in common."""
+        """Whether the two share memory."""
         return self.argument == other.argument and self.offset < other.end and other.offset < self.end
 
 
 @dataclass(frozen=True)
 class KernelLaunch:
-    """One call in @main: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if any."""
+    """One launch: the kernel, the ONNX nodes it computes, what it reads, what it writes, its scratch if any."""
 
     kernel: str
     nodes: tuple[str, ...]
     sources: tuple[Operand, ...]
     destinations: tuple[Operand, ...]
-    """One for each result."""
+    """One for each result of the kernel."""
     scratch: Operand | None
 
     @property
@@ -56,7 +56,7 @@ class KernelLaunch:
 
 
 def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
-    """The launches in @main, in order. Raises IRError for a @main that is more than a list of calls on views of its arguments."""
+    """The launches in @main, in order. Raises IRError if @main is anything but a list of calls on views of its arguments."""
     kernels = {f.sym_name.value: f for f in functions(module)}
     places: dict[Any, tuple[int, int]] = {}
     launches = []
@@ -76,7 +76,7 @@ def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
             places[op.results[0]] = (argument, offset + _constant(op.operands[1]))
         elif op.name in _SAME_ADDRESS:
             if op.name == "memref.reinterpret_cast" and list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"])) != [0]:
-                raise IRError(f"@main has a view whose offset cannot be told: {op}")
+                raise IRError(f"@main has a view whose offset is not known: {op}")
             places[op.results[0]] = places[op.operands[0]]
         elif op.name not in ("arith.constant", "func.return"):
             raise IRError(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
@@ -84,12 +84,12 @@ def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
 
 
 def callee(op: ir.Operation) -> str:
-    """The name of the function that a call calls."""
+    """The name of the function that `op`, a call, calls."""
     return ir.FlatSymbolRefAttr(op.attributes["callee"]).value
 
 
 def _constant(value: Any) -> int:
     op = value.owner
     if op.name != "arith.constant":
-        raise IRError(f"@main has a view at an offset that is no constant: {op}")
+        raise IRError(f"@main has a view at an offset that is not a constant: {op}")
     return int(ir.IntegerAttr(op.attributes["value"]).value)

@@ -1,4 +1,4 @@
-"""The memory plan of a model: what lies where, and when. It is read from the launches in @main, so it shows what runs, not what was intended."""
+"""The memory plan of a model: what lies where, and when. It is read back from the launches in @main, so it shows what runs, not what was planned."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from stepwell.passes.framework.rewriting import find_function
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of memory from the launch that writes it to the last one that reads it, as their numbers in @main."""
+    """A piece of memory that lives from launch `first`, which writes it, to launch `last`, which reads it last; launches are numbered as in @main."""
 
     where: Operand
     first: int
@@ -25,36 +25,36 @@ class Buffer:
     in_place_of: "Buffer | None" = None
     """The buffer that the launch read and overwrote."""
     joined: Operand | None = None
-    """What it is a part of for who reads it together with others: the result of a concatenation."""
+    """The larger operand that a later launch reads it as a part of: the result of a concatenation."""
     read_as: set[str] = field(default_factory=set)
-    """Other types that it is read as: reshapes."""
+    """Other types that launches read it as: reshapes."""
 
 
 @dataclass
 class MemoryPlan:
-    """All buffers, inputs first, then in the order of their first step. Sizes are in bytes."""
+    """All buffers, inputs first, then in the order of their first launch. Sizes are in bytes."""
 
     launches: list[KernelLaunch]
     buffers: list[Buffer]
     names: list[str]
-    """Of the arguments of @main: inputs, outputs."""
+    """The names of the arguments of @main: inputs, then outputs."""
     weights_bytes: int
     workspace_bytes: int
     live: list[int]
-    """At each step, the bytes of the workspace that hold something which is still needed, scratch included, in whole cache lines."""
+    """At each launch, the bytes of the workspace that are in use, scratch included, in whole cache lines."""
 
     def is_in_workspace(self, buffer: Buffer) -> bool:
-        """Whether it lies in the workspace, and not in memory of the caller."""
+        """Whether it lies in the workspace, not in the caller's memory."""
         return buffer.where.argument == len(self.names) + 1
 
     @property
     def lower_bound(self) -> int:
-        """The live set at the busiest step: no layout of these buffers takes less."""
+        """The bytes that live at the busiest launch: no placement of these buffers takes less."""
         return max(self.live, default=0)
 
     @property
     def ratio(self) -> float:
-        """The workspace over its lower bound."""
+        """The size of the workspace over its lower bound."""
         return self.workspace_bytes / self.lower_bound if self.lower_bound else 1.0
 
 
@@ -81,12 +81,12 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
     return MemoryPlan(launches, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(launches)))
 
 
-def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
-    """At each step the bytes of whole cache lines that live buffers cover; memory that several share counts once."""
-    alive: list[list[tuple[int, int]]] = [[] for _ in range(steps)]
+def live_bytes(buffers: Sequence[Buffer], launches: int) -> list[int]:
+    """For each launch, the bytes of whole cache lines that live buffers cover; memory that several share counts once."""
+    alive: list[list[tuple[int, int]]] = [[] for _ in range(launches)]
     for buffer in buffers:
-        for step in range(buffer.first, buffer.last + 1):
-            alive[step].append((buffer.where.offset, buffer.where.end))
+        for launch in range(buffer.first, buffer.last + 1):
+            alive[launch].append((buffer.where.offset, buffer.where.end))
     totals = []
     for spans in alive:
         total = reached = 0
@@ -98,7 +98,7 @@ def live_bytes(buffers: Sequence[Buffer], steps: int) -> list[int]:
 
 
 class _Reader:
-    """Goes through the launches and keeps, for each argument of @main, the buffers that it holds now."""
+    """Follows the launches and tracks which buffers each argument of @main holds."""
 
     def __init__(self, inputs: Sequence[Buffer], weights: int) -> None:
         self.content = {buffer.where.argument: [buffer] for buffer in inputs}
@@ -106,30 +106,31 @@ class _Reader:
 
     def buffers(self, launches: Sequence[KernelLaunch]) -> Iterator[Buffer]:
         """The buffers that each launch writes."""
-        for step, launch in enumerate(launches):
-            read = [b for source in launch.sources if source.argument != self.weights for b in self._read(source, launch, step)]
+        for number, launch in enumerate(launches):
+            read = [b for source in launch.sources if source.argument != self.weights for b in self._read(source, launch, number)]
             if launch.scratch is not None:
-                yield self._write(Buffer(launch.scratch, step, step, launch.kernel, launch.nodes, scratch=True))
+                yield self._write(Buffer(launch.scratch, number, number, launch.kernel, launch.nodes, scratch=True))
             for destination in launch.destinations:
-                made = Buffer(destination, step, step, launch.kernel, launch.nodes)
+                made = Buffer(destination, number, number, launch.kernel, launch.nodes)
                 made.in_place_of = next((b for b in read if b.where.overlaps(made.where)), None)
                 yield self._write(made)
 
-    def _read(self, source: Operand, launch: KernelLaunch, step: int) -> list[Buffer]:
-        """The buffers that a source consists of, which live until now at least."""
+    def _read(self, source: Operand, launch: KernelLaunch, number: int) -> list[Buffer]:
+        """The buffers that make up a source, each now known to live until this launch."""
         found = sorted((b for b in self.content.get(source.argument, []) if b.where.overlaps(source)), key=lambda b: b.where.offset)
         reached = source.offset
         for buffer in found:
             if buffer.scratch or buffer.where.offset > reached:
                 break
             reached = max(reached, buffer.where.end)
-            buffer.last = step
+            buffer.last = number
             if source.size > buffer.where.size:
                 buffer.joined = source
             elif source.type != buffer.where.type:
                 buffer.read_as.add(source.type)
         if reached < source.end:
-            raise IRError(f"call {step} of @{launch.kernel} reads {source.type} at byte {source.offset}, but byte {reached} is not written then")
+            where = f"{source.type} at byte {source.offset}"
+            raise IRError(f"launch {number}, of @{launch.kernel}, reads {where}, but byte {reached} is not written by then")
         return found
 
     def _write(self, buffer: Buffer) -> Buffer:

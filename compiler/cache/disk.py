@@ -24,7 +24,7 @@ from stepwell.runtime.buffers import aligned_empty
 Buffer: TypeAlias = bytes | memoryview
 KINDS = ("models", "weights", "objects")
 DEFAULT_BYTES = 8 << 30
-_FORMATS = ("v1", "v2")  # of all releases; the last one is this one's
+_FORMATS = ("v1", "v2")  # of all releases, this one's last
 _MAGIC = b"stepwel2"
 _FOOTER_BYTES = len(_MAGIC) + 32
 _ABANDONED_SECONDS = 3600.0
@@ -39,11 +39,11 @@ class Entry:
     path: Path
     size: int
     used: float
-    """When it was last used, in seconds since the epoch."""
+    """The time of its last use, in seconds since the epoch."""
 
 
 class Kept:
-    """An entry that was just written. Its content can be read once, also when the entry has gone away meanwhile."""
+    """An entry that was just written. Its content can be read once, even if the entry has been removed since."""
 
     def __init__(self, key: str, descriptor: int, size: int, digest: bytes) -> None:
         self.key = key
@@ -53,7 +53,7 @@ class Kept:
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def read(self) -> np.ndarray:
-        """The content, in memory of its own. Raises CodegenError if somebody has written to the file."""
+        """The content, copied to memory. Raises CodegenError if the file was changed."""
         content = aligned_empty(self.nbytes)
         read = os.lseek(self._descriptor, 0, os.SEEK_SET) + read_into(self._descriptor, content)
         self._close()
@@ -67,12 +67,12 @@ class Cache:
     """Entries of several kinds by key (hexadecimal digits) in a folder, at most `limit` bytes of them.
 
     A file is written under another name and then renamed, so entries are always complete. It ends in a digest of its kind, key and
-    content; a file that does not match (the disk or the machine failed, somebody edited or moved it) is removed and counts as
-    missing. Content is read into memory of its own, so later changes of the file do not matter. Processes need no lock: the last
-    rename wins, and both have written the same. A read-only folder can still be read.
+    content; a file that does not match (a disk or machine failed, somebody edited or moved it) is removed and counts as missing.
+    Content is copied to memory, so later changes of the file do not matter. Processes need no lock: the last rename wins, and all
+    write the same. A read-only folder can still be read.
 
-    Entries are run as code. So a folder that others own (except the superuser) or may write to is neither read nor
-    written, links in it are not followed, and only plain files are opened.
+    Entries are run as code, so a folder that another user (except the superuser) owns or may write to is neither read nor written,
+    links in it are not followed, and only plain files are opened.
     """
 
     def __init__(self, folder: str | os.PathLike[str], limit: int = DEFAULT_BYTES) -> None:
@@ -80,30 +80,30 @@ class Cache:
         self.limit = limit
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """The content of an entry, or None if there is none (any more) or it is damaged."""
+        """The content of an entry, or None if it is missing or damaged."""
         content = self.read(kind, key)
         return None if content is None else content.tobytes()
 
     def read(self, kind: str, key: str) -> np.ndarray | None:
-        """The content of an entry as read-only bytes, aligned as compiled code wants weights to be. As `get` otherwise."""
+        """The content of an entry as read-only bytes, aligned as compiled code requires for weights. Otherwise like `get`."""
         with self._entered(kind, key[:2]) as folder:
             return None if folder is None else _read(folder, kind, key)
 
     def put(self, kind: str, key: str, data: bytes) -> bool:
-        """Keep an entry; returns whether that was possible."""
+        """Store an entry; returns whether that succeeded."""
         return self._write(kind, key, [data], len(data)) is not None
 
     def put_chunks(self, kind: str, chunks: Iterable[Buffer], size: int) -> Kept | None:
-        """Keep an entry of `size` bytes whose key is the digest of its content; None if it cannot be kept."""
+        """Store an entry of `size` bytes whose key is the digest of its content; None if that fails."""
         return self._write(kind, None, chunks, size)
 
     def entries(self) -> list[Entry]:
-        """Everything that is kept, the least recently used first."""
+        """All entries, the least recently used first."""
         found = [Entry(kind, path, size, used) for kind in KINDS for path, size, used in self._files(_FORMATS[-1], kind)]
         return sorted(found, key=lambda entry: entry.used)
 
     def trim(self) -> int:
-        """Remove the least recently used entries until the rest is within the limit; returns how many were removed."""
+        """Remove the least recently used entries until the rest fits the limit; returns the number removed."""
         entries = self.entries()
         excess = sum(entry.size for entry in entries) - self.limit
         removed = 0
@@ -114,14 +114,14 @@ class Cache:
             excess -= entry.size
             removed += 1
         for path, _, used in list(self._files(_FORMATS[-1], "new")):
-            if used < time.time() - _ABANDONED_SECONDS:  # by a process that was killed
+            if used < time.time() - _ABANDONED_SECONDS:  # left by a process that was killed
                 self._remove(path)
         return removed
 
     def clear(self) -> tuple[int, int]:
-        """Remove everything, also entries of other releases; returns the number of entries and of bytes.
+        """Remove everything, including entries of other releases; returns the numbers of entries and of bytes.
 
-        Raises OSError if something cannot be removed, InputError if the folder is not one to work in.
+        Raises OSError if something cannot be removed, InputError if the folder must not be used.
         """
         refused = self.refused()
         if refused:
@@ -133,7 +133,7 @@ class Cache:
         return len(files), sum(size for _, size, _ in files)
 
     def refused(self) -> str | None:
-        """Why the folder, or one in it, must not be used; None if it may be."""
+        """The reason for not using the folder or one in it; None if it may be used."""
         for names in ((), _FORMATS[-1:], *((_FORMATS[-1], kind) for kind in (*KINDS, "new"))):
             try:
                 os.close(self._open_folder(names))
@@ -147,7 +147,7 @@ class Cache:
         return self.folder / _FORMATS[-1] / kind / key[:2] / key[2:]
 
     def _open_folder(self, names: Iterable[str], *, make: bool = False) -> int:
-        """A descriptor of the folder that is reached by `names`. Raises OSError, among them _Refused."""
+        """A descriptor of the folder at path `names`. Raises OSError, including _Refused."""
         if make:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         inside = _checked(os.open(self.folder, _FOLDER_FLAGS), self.folder)
@@ -165,7 +165,7 @@ class Cache:
 
     @contextmanager
     def _entered(self, *names: str) -> Iterator[int | None]:
-        """A descriptor of a folder of this release's; None if there is none to read from."""
+        """A descriptor of one of this release's folders; None if it cannot be read."""
         descriptor = None
         try:
             descriptor = self._open_folder((_FORMATS[-1], *names))
@@ -180,7 +180,7 @@ class Cache:
                 os.close(descriptor)
 
     def _files(self, *names: str) -> Iterator[tuple[Path, int, float]]:
-        """The files in a folder and in those inside of it, with size and time of last use; those that go away meanwhile are left out."""
+        """The files below a folder, with size and time of last use; skips files that disappear meanwhile."""
         try:
             top = self._open_folder(names)
         except OSError:
@@ -195,7 +195,7 @@ class Cache:
             os.close(top)
 
     def _remove(self, path: Path, *, loudly: bool = False) -> None:
-        """Remove a file. Failures (it is gone, or permission is missing) raise only if `loudly`."""
+        """Remove a file. Raises on failure (it is gone, or permission is missing) only if `loudly`."""
         try:
             folder = self._open_folder(path.relative_to(self.folder).parts[:-1])
             try:
@@ -207,7 +207,7 @@ class Cache:
                 raise
 
     def _write(self, kind: str, key: str | None, chunks: Iterable[Buffer], size: int) -> Kept | None:
-        """Write an entry, under the digest of its content if it has no key. What goes wrong on disk is told and is no error."""
+        """Write an entry, under the digest of its content if it has no key. Failures of the disk are warnings, not errors."""
         if size > self.limit:
             return None
         opened: list[int] = []
@@ -223,7 +223,7 @@ class Cache:
                 digest.update(chunk)
             key = key or digest.hexdigest()
             _write_all(file, _footer(kind, key, digest.digest()))
-            os.fchmod(file, 0o400)  # nobody has a reason to write to it any more
+            os.fchmod(file, 0o400)  # nobody should write to it from now on
             folder = self._open_folder((_FORMATS[-1], kind, key[:2]), make=True)
             opened.append(folder)
             os.replace(temporary, key[2:], src_dir_fd=new, dst_dir_fd=folder)
@@ -246,11 +246,11 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class _Refused(OSError):
-    """A folder that somebody else might have put code into."""
+    """A folder that another user might have put code into."""
 
 
 def _checked(descriptor: int, folder: Path) -> int:
-    """The descriptor of a folder that nobody else may write to. Raises _Refused, and closes it, for another one."""
+    """Check that no other user may write to an open folder; returns its descriptor, or closes it and raises _Refused."""
     status = os.fstat(descriptor)
     reason = None
     if status.st_uid not in (os.geteuid(), 0):
@@ -264,7 +264,7 @@ def _checked(descriptor: int, folder: Path) -> int:
 
 
 def _read(folder: int, kind: str, key: str) -> np.ndarray | None:
-    """The content of an entry in its folder, marked as used; None, and taken away, if it is not what it should be."""
+    """Read an entry in its folder and mark it as used. If its digest does not match, remove it and return None."""
     name = key[2:]
     try:
         file = open_plain(name, dir_fd=folder, links=False)
@@ -280,7 +280,7 @@ def _read(folder: int, kind: str, key: str) -> np.ndarray | None:
             if read_into(file, content) == size:
                 footer, content = content[-_FOOTER_BYTES:].tobytes(), content[:-_FOOTER_BYTES]
                 if footer == _footer(kind, key, digest_of(content.data)):
-                    with suppress(OSError):  # somebody else's, or on a medium that is only read
+                    with suppress(OSError):  # another user's file, or a read-only medium
                         os.utime(file)
                     content.flags.writeable = False
                     return content
@@ -303,7 +303,7 @@ def _write_all(descriptor: int, chunk: Buffer) -> None:
 
 
 def _unlink(name: str, folder: int) -> None:
-    with suppress(OSError):  # it is gone, or we may not, or it is a folder
+    with suppress(OSError):  # it is gone, is a folder, or permission is missing
         os.unlink(name, dir_fd=folder)
 
 
@@ -311,36 +311,36 @@ def user_cache() -> Cache:
     """The cache that the environment describes.
 
     STEPWELL_CACHE_DIR is its folder (default: the user's folder for caches),
-    STEPWELL_CACHE_BYTES its limit. Raises InputError if that is no number.
+    STEPWELL_CACHE_BYTES its limit. Raises InputError if that is not a number.
     """
     return Cache(cache_folder(), _limit())
 
 
 def chosen_cache(wanted: bool) -> Cache | None:
-    """The cache that the environment describes, if it is `wanted` and the environment does not switch it off. Raises InputError as these do."""
+    """The cache that the environment describes, if it is `wanted` and not switched off there. Raises InputError for bad values."""
     return user_cache() if wanted and not is_switched_off() else None
 
 
 def is_switched_off() -> bool:
-    """Whether the environment says that no cache is to be used. Raises InputError if it says neither 0 nor 1."""
+    """Whether the environment switches the cache off. Raises InputError if it says neither 0 nor 1."""
     text = os.environ.get("STEPWELL_CACHE") or "1"
     if text not in ("0", "1"):
-        raise InputError(f"STEPWELL_CACHE: expected 0 or 1, got {shown(text)} (the folder is STEPWELL_CACHE_DIR's to say)")
+        raise InputError(f"STEPWELL_CACHE: expected 0 or 1, got {shown(text)} (STEPWELL_CACHE_DIR sets the folder)")
     return text == "0"
 
 
 def cache_folder() -> Path:
-    """The folder of the cache, whether it is there or not."""
+    """The folder of the cache, whether it exists or not."""
     chosen = os.environ.get("STEPWELL_CACHE_DIR")
     if chosen:
         try:
             return Path(chosen).expanduser().absolute()
         except RuntimeError:
             raise InputError(f"STEPWELL_CACHE_DIR: the home folder in '{chosen}' is not known") from None
-    from platformdirs import user_cache_path  # not needed where the folder is given
+    from platformdirs import user_cache_path  # not needed if the folder is given
 
     path = user_cache_path("stepwell", appauthor=False)
-    # A user without a home has no folder for caches either.
+    # A user without a home has no cache folder.
     return path if path.is_absolute() else Path(tempfile.gettempdir()).absolute() / f"stepwell-{os.geteuid()}"
 
 
@@ -369,7 +369,7 @@ def digest_of(data: Buffer) -> bytes:
 
 
 def stream_digest(descriptor: int) -> bytes | None:
-    """The digest of what a file holds, which is not in memory as a whole; None if that is nothing. Raises OSError."""
+    """The digest of the content of a file, read in pieces; None if it is empty. Raises OSError."""
     size = os.fstat(descriptor).st_size
     digest = blake3(max_threads=_threads(size))
     block = np.empty(min(max(size, 1), _BLOCK_BYTES), np.uint8)

@@ -22,10 +22,10 @@ from stepwell.runtime.openmp import openmp
 if TYPE_CHECKING:
     import onnx
 
-# Folding is numpy's arithmetic; reading and checking models is onnx's; the rest translates, compiles and links.
+# numpy folds constants, onnx reads and checks models; the rest translates, compiles and links.
 _LIBRARIES = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "onnx", "cmeel-libomp")
 _ALL = (("stepwell", "**/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "**/*.py"))
-# What runs on a kernel once it is cut out of its model, where that is not upstream's.
+# Our own code that runs on a kernel after it is split off its model.
 _CODE_GENERATION = (
     ("stepwell", "codegen/*.py"), ("stepwell.dialects", "**/*.py"), ("stepwell.passes", "framework/*.py"),
     ("stepwell.passes", "affine_to_llvm/**/*.py"),
@@ -33,14 +33,14 @@ _CODE_GENERATION = (
 
 
 def model_digest(source: "str | os.PathLike[str] | bytes | onnx.ModelProto") -> bytes | None:
-    """The digest of a model's bytes, which are not looked at otherwise; None if they cannot be had."""
+    """The digest of a model's bytes, unparsed; None if they cannot be read."""
     if isinstance(source, (bytes, bytearray, memoryview)):
         return digest_of(memoryview(source).cast("B"))
     if isinstance(source, (str, os.PathLike)):
         return file_digest(Path(source))
     try:
         return digest_of(source.SerializeToString(deterministic=True))
-    except (AttributeError, ValueError):  # something else altogether, or a message above the limit of 2 GB
+    except (AttributeError, ValueError):  # not a model, or a message above the limit of 2 GB
         return None
 
 
@@ -52,17 +52,17 @@ def file_digest(path: Path) -> bytes | None:
             return stream_digest(file)
         finally:
             os.close(file)
-    except (OSError, ValueError):  # among them a path with a zero in it
+    except (OSError, ValueError):  # ValueError: a path with a zero byte
         return None
 
 
 def toolchain_key(target: str | Target) -> str | None:
-    """The toolchain key: all that a model's code depends on beside the model and its options. None if that cannot be told."""
+    """The toolchain key: everything that a model's code depends on besides the model and its options. None if that is unknown."""
     return _key("model", _ALL, target)
 
 
 def code_generation(target: Target) -> str | None:
-    """The toolchain key for the code of one kernel whose IR and pipeline are given: our other passes have no part in it."""
+    """The toolchain key for the code of one kernel with given IR and pipeline, which our other passes do not affect."""
     return _key("object", _CODE_GENERATION, target)
 
 
@@ -74,7 +74,7 @@ def _key(kind: str, patterns: tuple[tuple[str, str], ...], target: str | Target)
 
 
 def described(target: str | Target) -> str:
-    """A target as text: its name, if that means the same wherever the machine is the same, or all its fields."""
+    """A target as text: the name of a built-in one, which means the same on equal machines, else all fields."""
     if isinstance(target, str) and is_built_in(target):
         return target
     target = resolve(target)
@@ -83,7 +83,7 @@ def described(target: str | Target) -> str:
 
 @cache
 def _toolchain() -> tuple[str, ...]:
-    """Versions of libraries, the OpenMP runtime, and the machine, which code is made for unless the target asks for less."""
+    """Versions of libraries, the OpenMP runtime, and the machine, for which code is generated unless the target asks for less."""
     runtime = openmp()
     versions = [f"{name} {_version(name)}" for name in _LIBRARIES]
     return (sys.version, *versions, "no OpenMP" if runtime is None else runtime.path, identity())
@@ -97,12 +97,12 @@ def _version(package: str) -> str:
 
 
 def _sources(patterns: tuple[tuple[str, str], ...]) -> bytes | None:
-    """The digest of our own source, which in a checkout changes more often than its version; None if it changed since it was loaded."""
+    """The digest of our own source, which changes more often than its version; None if it changed since it was loaded."""
     files = []
     for package, pattern in patterns:
-        spec = importlib.util.find_spec(package)  # of these it imports none but `stepwell`
+        spec = importlib.util.find_spec(package)  # imports no package but `stepwell`
         for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
-            names = sorted(glob(pattern, root_dir=folder, recursive=True))  # through links too, which Path.glob leaves out
+            names = sorted(glob(pattern, root_dir=folder, recursive=True))  # follows links, unlike Path.glob
             files += [(package, name, Path(folder, name)) for name in names]
     if any(file.stat().st_mtime > LOADED_AT for _, _, file in files):
         return None
@@ -115,10 +115,10 @@ def _content(files: tuple[tuple[str, str, Path], ...]) -> bytes:
 
 
 def _extensions(*, code_generation: bool) -> bytes | None:
-    """The digest of the plugins and of other modules that extend us, of what they have beside them and of files they read.
+    """The digest of plugins and other modules that extend us, of modules beside them, and of files that they read.
 
-    None if one has no file (it was typed in), or a file is newer than what was read of it. For `code_generation` only those that may have
-    a say in it.
+    None if one has no file (it was typed in), or if a file changed after it was read. With `code_generation`, covers only those that may
+    affect code generation.
     """
     plugins = of_code_generation() if code_generation else loaded()
     since = dict.fromkeys(extending_modules(code_generation=code_generation), LOADED_AT)
@@ -141,5 +141,5 @@ def _newer(file: Path, moment: float) -> bool:
     """Whether a file was written after a moment."""
     try:
         return file.stat().st_mtime > moment
-    except OSError:  # it has gone; its content is none
+    except OSError:  # it is gone, which its digest shows
         return False

@@ -57,8 +57,9 @@ def seconds(amount: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """`1 kernel`, `2 kernels`."""
-    return f"{count} {noun}{'s' * (count != 1)}"
+    """`1 kernel`, `2 kernels`, `2 launches`."""
+    ending = "es" if noun.endswith("ch") else "s"
+    return f"{count} {noun}{ending * (count != 1)}"
 
 
 def level_times(timings: Mapping[str, float]) -> str:

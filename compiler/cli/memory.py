@@ -22,12 +22,13 @@ def show_memory(plan: "MemoryPlan") -> None:
          "scratch" if b.scratch else "", b.kernel, _nodes(b.nodes), _aliases(plan, b, numbers)]
         for b in plan.buffers
     ]  # fmt: skip
-    header = ("", "offset", "bytes", "calls", "type", "", "kernel", "ONNX nodes", "aliases")
+    header = ("", "offset", "bytes", "launches", "type", "", "kernel", "ONNX nodes", "aliases")
     print_table(header, rows, title="buffers", numbers=(0, 1, 2, 3))
     out = console(sys.stdout)
     lines = drawing(plan, ROWS, min(COLUMNS, out.width - 10))
     if lines:
-        out.print(f"workspace over {plural(len(plan.launches), 'call')} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, calls to the right")
+        over = plural(len(plan.launches), "launch")
+        out.print(f"workspace over {over} ({_TENSOR} tensors, {_SCRATCH} scratch), offsets upwards, launches to the right")
         for line in lines:
             out.print(line)
         out.print()
@@ -35,12 +36,12 @@ def show_memory(plan: "MemoryPlan") -> None:
 
 
 def drawing(plan: "MemoryPlan", rows: int, columns: int) -> list[str]:
-    """The workspace over time, offset 0 at the bottom: a column for one or several calls, a row for a stretch of bytes."""
-    steps, size = len(plan.launches), plan.workspace_bytes
-    if not steps or not size or columns < 1:
+    """The workspace over time, offset 0 at the bottom: a column is one or several launches, a row a range of bytes."""
+    launches, size = len(plan.launches), plan.workspace_bytes
+    if not launches or not size or columns < 1:
         return []
-    per_column = -(-steps // columns)
-    cells = [[_EMPTY] * -(-steps // per_column) for _ in range(rows)]
+    per_column = -(-launches // columns)
+    cells = [[_EMPTY] * -(-launches // per_column) for _ in range(rows)]
     for buffer in filter(plan.is_in_workspace, plan.buffers):
         bottom = buffer.where.offset * rows // size
         top = max(bottom + 1, round(buffer.where.end * rows / size))
@@ -56,8 +57,8 @@ def _show_totals(plan: "MemoryPlan") -> None:
     from stepwell.passes.bufferize.bufferize import COPY
 
     busiest = max(range(len(plan.live)), key=plan.live.__getitem__, default=None)
-    where = f" (call {busiest}, {plan.launches[busiest].kernel})" if busiest is not None else ""
-    print(f"workspace: {plan.workspace_bytes} bytes, {plan.ratio:.3f} times the {plan.lower_bound} that live at the busiest call{where}")
+    where = f" (launch {busiest}, {plan.launches[busiest].kernel})" if busiest is not None else ""
+    print(f"workspace: {plan.workspace_bytes} bytes, {plan.ratio:.3f} times the {plan.lower_bound} that live at the busiest launch{where}")
     held = [b for b in plan.buffers if plan.is_in_workspace(b)]
     print(f"without sharing memory its buffers would take {quantity(sum(b.where.size for b in held), 'B')}")
     print(f"weights: {quantity(plan.weights_bytes, 'B')} in one arena")
@@ -67,7 +68,7 @@ def _show_totals(plan: "MemoryPlan") -> None:
     results = [b for b in plan.buffers if b.kernel and not b.scratch]
     in_place, joined = sum(b.in_place_of is not None for b in results), sum(b.joined is not None for b in results)
     copied = sum(launch.kernel.startswith(COPY) for launch in plan.launches)
-    kinds = f"{in_place} in place of what they are computed from, {joined} in their place of a larger one, {copied} plainly copied"
+    kinds = f"{in_place} overwrite an input, {joined} are written in their place in a larger one, {copied} are only copied"
     print(f"{plural(len(results), 'result')}: {kinds}")
 
 

@@ -16,11 +16,11 @@ def llvm_ir(module: ir.Module) -> str:
     return text
 
 
-def assembly(objects: Mapping[str, bytes], nodes: Sequence[str]) -> str:
-    """The disassembly of the real objects, the ONNX node of each stretch as a comment."""
+def assembly(objects: Mapping[str, bytes], nodes: Sequence[str], lines: Mapping[str, Sequence[int]]) -> str:
+    """The disassembly of the real objects, the ONNX node of each stretch as a comment; `nodes` and `lines` as in `disassemble`."""
     from stepwell.codegen.disassemble import disassemble  # here, because the libraries that it takes are of no use to anybody else
 
-    return disassemble(objects, nodes)
+    return disassemble(objects, nodes, lines)
 
 
 def whole_object(module: ir.Module) -> bytes:

@@ -39,21 +39,22 @@ _MACHINES = {
 }
 
 
-def disassemble(objects: Mapping[str, bytes], nodes: Sequence[str]) -> str:
+def disassemble(objects: Mapping[str, bytes], nodes: Sequence[str], lines: Mapping[str, Sequence[int]] | None = None) -> str:
     """The assembly text of all functions of `objects` (name of the unit to object).
 
-    `nodes` are the ONNX node names of the model, in order: line `i + 1` of the objects' line tables is `nodes[i]`. Calls and data
-    accesses through relocations show the symbol. The wrappers that MLIR's engine adds (`_mlir_…`) are left out: nothing calls them.
+    `nodes` are the ONNX node names of the model, in order. Line `i + 1` of an object's line table is node `lines[name][i]`, or node `i` where
+    `lines` says nothing about the object. Calls and data accesses through relocations show the symbol. The wrappers that MLIR's engine adds
+    (`_mlir_…`) are left out: nothing calls them.
     Raises CodegenError for a damaged object, and for one that is not ELF on x86-64 or aarch64.
     """
-    return "\n".join(_disassemble(name, data, nodes) for name, data in objects.items())
+    return "\n".join(_disassemble(name, data, nodes, (lines or {}).get(name, range(len(nodes)))) for name, data in objects.items())
 
 
-def _disassemble(name: str, data: bytes, nodes: Sequence[str]) -> str:
+def _disassemble(name: str, data: bytes, nodes: Sequence[str], lines: Sequence[int]) -> str:
     if not elf.is_elf(data):
         raise CodegenError(f"the object of @{name} is not an ELF object: its disassembly is not supported")
     try:
-        return "\n".join(_Object(data, nodes).lines()) + "\n"
+        return "\n".join(_Object(data, nodes, lines).text()) + "\n"
     except (ELFError, LookupError, ValueError, OverflowError) as error:
         raise CodegenError(f"the object of @{name} is damaged or of an unknown kind: {error!r}") from None
 
@@ -61,9 +62,9 @@ def _disassemble(name: str, data: bytes, nodes: Sequence[str]) -> str:
 class _Object:
     """One object while it is printed."""
 
-    def __init__(self, data: bytes, nodes: Sequence[str]) -> None:
+    def __init__(self, data: bytes, nodes: Sequence[str], lines: Sequence[int]) -> None:
         self.file = cast(Any, ELFFile(io.BytesIO(data)))
-        self.nodes = nodes
+        self.nodes, self.lines = nodes, lines
         self.machine = _MACHINES[self.file["e_machine"]]
         table = self.file.get_section_by_name(".symtab")
         if table is None:
@@ -73,7 +74,7 @@ class _Object:
         self.engine.skipdata = True
         self.rows = self._line_rows()
 
-    def lines(self) -> list[str]:
+    def text(self) -> list[str]:
         """The text of all functions."""
         lines: list[str] = []
         for index, section in enumerate(self.file.iter_sections()):
@@ -127,7 +128,7 @@ class _Object:
             first = 0 if program.header.version >= 5 else 1
             for state in (entry.state for entry in program.get_entries() if entry.state is not None):
                 of_model = files[state.file - first].name.decode() == MODEL_FILE
-                node = state.line - 1 if of_model and 0 < state.line <= len(self.nodes) and not state.end_sequence else None
+                node = self.lines[state.line - 1] if of_model and 0 < state.line <= len(self.lines) and not state.end_sequence else None
                 rows.setdefault(starts[sequence], []).append((state.address, node))
                 sequence += state.end_sequence
         return {section: sorted(found, key=lambda row: row[0]) for section, found in rows.items()}

@@ -8,11 +8,13 @@ import numpy as np
 from stepwell.cache.disk import Cache, key_of
 from stepwell.cache.fingerprint import code_generation
 from stepwell.dialects.core.index_checks import widths
+from stepwell.dialects.support.extensions import extending_modules
 from stepwell.dialects.target.description import Target
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.backend import Backend, Code
 from stepwell.driver.backends import DEFAULT, register_backend
 from stepwell.driver.default_pipelines import CPU, WITH_OPENMP
+from stepwell.driver.plugins import of_code_generation
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.runtime.executable import Executable, NativeExecutable
 from stepwell.runtime.loader import load
@@ -47,7 +49,7 @@ class LLVMOnCPU(Backend):
         """Objects; those of kernels that were compiled before, for this or another model, come from `store`."""
         units = self.units(lowered, reached)
         objects, keys = _objects(units, lowered.target, store)
-        return Code(objects, len(objects) - 1, keys)
+        return Code(objects, len(objects) - 1, keys, {unit.name: unit.nodes for unit in units if unit.nodes is not None})
 
     def units(self, lowered: "Lowered", reached: Callable[[], None] = lambda: None) -> "list[Unit]":
         """What the objects of a model are compiled from, one for each function."""
@@ -90,7 +92,7 @@ class LLVMOnCPU(Backend):
         def disassembled(artifact: Artifact) -> str:
             from stepwell.codegen import artifacts
 
-            return artifacts.assembly(artifact.objects, artifact.nodes)
+            return artifacts.assembly(artifact.objects, artifact.nodes, artifact.lines)
 
         return {"asm": disassembled}
 
@@ -112,7 +114,9 @@ def _objects(units: "Sequence[Unit]", target: Target, store: Cache | None) -> tu
     generation = code_generation(target) if store is not None else None
     if store is None or generation is None:
         return compile_units(units), {}
-    keys = {unit.name: key_of(generation, unit.name, unit.bytecode, unit.pipeline) for unit in units}
+    # A pass of a plugin may write the names of nodes into the code.
+    extended = bool(of_code_generation() or extending_modules(code_generation=True))
+    keys = {unit.name: key_of(generation, unit.name, unit.bytecode if extended else unit.digest, unit.pipeline) for unit in units}
     known = {name: store.get("objects", key) for name, key in keys.items()}
     made = compile_units([unit for unit in units if known[unit.name] is None])
     kept = {name: key for name, key in keys.items() if name not in made or store.put("objects", key, made[name])}

@@ -6,8 +6,10 @@ import re
 import sys
 import tempfile
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
+from stepwell.dialects.core.locations import renumber_nodes, strip_node_names
 from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
@@ -35,14 +37,18 @@ class Unit:
     """The remaining passes down to the llvm dialect."""
     target: Target | None = None
     """The target of these passes."""
+    nodes: tuple[int, ...] | None = None
+    """The index of the ONNX node that each line of the object's line table stands for; None if line i is node i - 1 of the model."""
+    digest: bytes = b""
+    """The digest of `bytecode` without the names of ONNX nodes, which the object does not depend on."""
 
 
 def split_module(module: ir.Module, pipeline: str = "", target: Target | None = None) -> list[Unit]:
     """One unit for each function with external linkage that `module` defines, in the order of the module.
 
     The module is in the llvm dialect, or `pipeline` takes each of its functions there, for `target`. Private functions of the llvm dialect
-    and constants go along with each of their users. Raises CodegenError for what cannot be in several objects (a variable that several
-    functions share) and for operations that have no place in such a module.
+    and constants go along with each of their users. If `pipeline` is given, each unit numbers its ONNX nodes by itself. Raises CodegenError
+    for what cannot be in several objects (a variable that several functions share) and for operations that have no place in such a module.
     """
     symbols = {_symbol(op.operation, lowered=not pipeline): op.operation for op in module.body.operations}
     units = [(name, _closure(name, symbols)) for name, op in symbols.items() if _is_unit(op)]
@@ -51,7 +57,7 @@ def split_module(module: ir.Module, pipeline: str = "", target: Target | None = 
         for other in used:
             if _is_variable(symbols[other]) and owners.setdefault(other, name) != name:
                 raise CodegenError(f"the variable @{other} is used by @{owners[other]} and by @{name}: variables cannot be in two objects")
-    return [Unit(name, _part(module, name, used, symbols), pipeline, target) for name, used in units]
+    return [_unit(_part(module, name, used, symbols), name, pipeline, target) for name, used in units]
 
 
 def whole_module(module: ir.Module, name: str = "main") -> Unit:
@@ -108,8 +114,18 @@ def _closure(name: str, symbols: dict[str, ir.Operation]) -> list[str]:
     return [symbol for symbol in symbols if symbol in found]
 
 
-def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> bytes:
-    """The bytecode of a module with the function `name`, copies of the constants and private functions it uses, declarations of the others."""
+def _unit(part: ir.Module, name: str, pipeline: str, target: Target | None) -> Unit:
+    if not pipeline:  # it has debug information, which names lines already
+        bytecode = _bytecode(part)
+        return Unit(name, bytecode, digest=sha256(bytecode).digest())
+    nodes = renumber_nodes(part.operation)
+    bytecode = _bytecode(part)  # with the nodes' names, for error messages
+    strip_node_names(part.operation)
+    return Unit(name, bytecode, pipeline, target, nodes, sha256(_bytecode(part)).digest())
+
+
+def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.Operation]) -> ir.Module:
+    """A module with the function `name`, copies of the constants and private functions it uses, declarations of the others."""
     with module.context, module.operation.location:
         part = ir.Module.create()
         for attribute in module.operation.attributes:
@@ -125,7 +141,7 @@ def _part(module: ir.Module, name: str, used: list[str], symbols: dict[str, ir.O
             function = symbols[name].clone().operation
             # The engine adds a wrapper that calls the function: a second copy of its body in there would be waste.
             function.attributes[_FUNCTIONS[function.name]] = ir.UnitAttr.get()
-        return _bytecode(part)
+        return part
 
 
 def _declare(op: ir.Operation) -> None:

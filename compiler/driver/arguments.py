@@ -1,4 +1,4 @@
-"""Checks of the public functions' arguments, by name; exceptions of Python and the system become StepwellErrors."""
+"""Checks of the public functions' arguments, by name; turns exceptions of Python and the system into StepwellErrors."""
 
 import functools
 import inspect
@@ -23,16 +23,16 @@ R = TypeVar("R")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: a public function checks its arguments by the names of its parameters.
+    """Decorator for public functions: check arguments by the names of their parameters.
 
-    It then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError where the machine gives it
-    no memory, stack or file.
+    The function then raises InputError for an argument of the wrong kind, before it does anything, and ResourceError if memory, stack
+    or files run out.
     """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = signature.bind(*args, **kwargs).arguments  # a TypeError for a call that is no call of this function, as Python's own
+        given = signature.bind(*args, **kwargs).arguments  # raises TypeError for a wrong signature, like Python itself
         for name, value in given.items():
             if value is not None or signature.parameters[name].default is not None:
                 check_argument(name, value)
@@ -50,18 +50,18 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_argument(name: str, value: Any) -> None:
-    """Raise InputError unless `value` is what an argument of that name has to be; nothing is said of names that are not known here."""
+    """Raise InputError unless `value` is valid for an argument of that name; unknown names pass."""
     if name in _CHECKS:
         _CHECKS[name](name, value)
 
 
 def wrong(name: str, expected: str, value: Any) -> InputError:
-    """The error for an argument that is something else than expected."""
+    """The error for an unexpected argument."""
     return InputError(f"{name}: expected {expected}, got {shown(value)}")
 
 
 def check_shapes(name: str, value: Any) -> None:
-    """Raise InputError unless `value` gives a list of sizes for each of some names."""
+    """Raise InputError unless `value` maps names to lists of sizes."""
     if not isinstance(value, Mapping):
         raise wrong(name, "shapes by the names of inputs, as in {'image': (1, 3, 224, 224)}", value)
     for key, shape in value.items():
@@ -111,7 +111,7 @@ def _target(name: str, value: Any) -> None:
 
 def _names(name: str, value: Any) -> None:
     if not isinstance(value, str) and (not isinstance(value, (list, tuple, Set)) or not all(isinstance(entry, str) for entry in value)):
-        raise wrong(name, "names of what to switch off", value)  # of a string somebody else says how to write it
+        raise wrong(name, "names of what to switch off", value)  # a string gets a better message elsewhere
 
 
 def _schedule(name: str, value: Any) -> None:
@@ -182,9 +182,9 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
 }
-"""What each parameter has to be. None is taken where it is the default."""
+"""The check for each parameter. None passes where it is the default."""
 
 
 def register_check(name: str, check: Callable[[str, Any], object]) -> None:
-    """Have arguments of that name checked by a function of name and value, which raises InputError."""
+    """Register the check for arguments of that name: a function of name and value, which raises InputError."""
     _CHECKS[name] = check

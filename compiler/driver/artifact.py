@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ Infos = Sequence[TensorInfo]
 
 @dataclass
 class Artifact:
-    """Everything that running a model needs. The keys say where the cache has its code (by name) and its weights, if it has them."""
+    """Everything needed to run a model. The keys locate its code (by name) and weights in the cache, if they are there."""
 
     inputs: Infos
     outputs: Infos
     objects: dict[str, bytes]
     weights: np.ndarray | Kept
-    """The arena; or where it was written to, to be read when what it was made from has gone from memory."""
+    """The arena, or the cache entry with it, to be read once the original weights have been freed."""
     workspace_bytes: int
     nodes: list[str]
     object_keys: dict[str, str]
@@ -37,6 +37,8 @@ class Artifact:
     kernels: int
     checks: Sequence[IndexCheck] = ()
     backend: str = DEFAULT
+    lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """As in `Code`."""
 
 
 @dataclass
@@ -48,9 +50,9 @@ class Signature:
 
 
 def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
-    """Load the code of a model and make it ready to run. `snapshots` gives its IR by level; the listings of its backend are added to them.
+    """Load the code of a model and make it ready to run. `snapshots` has its IR by level; the listings of its backend are added.
 
-    The time it takes counts towards the last of the `timings`.
+    The time is added to the last of the `timings`.
     """
     begin = time.perf_counter()
     backend, count = find_backend(artifact.backend), thread_count(threads)
@@ -65,7 +67,7 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
 
 
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:
-    """Keep a model under `key`. `files` are those beside it, below `folder`, that hold data of it, with the digests of what was read."""
+    """Store a model under `key`. `files` maps its external data files, which lie below `folder`, to digests of the content that was read."""
     record: dict[str, Any] = {"inputs": _to_json(made.inputs), "outputs": _to_json(made.outputs)}
     if isinstance(made, Artifact):
         if made.weights_key is None or len(made.object_keys) != len(made.objects):
@@ -73,9 +75,10 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
             "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
+            "lines": made.lines,
         }  # fmt: skip
     if files and folder is not None:
-        # Their content is part of what the model is, but which they are is known only now: so first a list of them, then the model.
+        # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
         digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
         if not store.put("models", key, json.dumps({"files": list(digests)}).encode()):
             return
@@ -85,7 +88,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
 
 
 def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature | None:
-    """The model that is kept under `key`; None if there is none or a part of it is missing."""
+    """The model stored under `key`; None if it or a part of it is missing."""
     record = _record(store, key)
     if record is not None and "files" in record:
         digests = {name: file_digest(folder / name) for name in record["files"]} if folder is not None else {}
@@ -109,7 +112,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
-        code["backend"],
+        code["backend"], code["lines"],
     )  # fmt: skip
 
 
@@ -119,7 +122,7 @@ def _record(store: Cache, key: str) -> dict[str, Any] | None:
 
 
 def _key_with(key: str, files: Mapping[str, bytes]) -> str:
-    """The key of a model together with the digests of files."""
+    """The key of a model combined with digests of files."""
     return key_of(key, *(part for file in files.items() for part in file))
 
 

@@ -18,34 +18,36 @@ if TYPE_CHECKING:
 
 @dataclass
 class Code:
-    """What a backend made of a model: any data, by name."""
+    """The output of a backend for a model: any data, by name."""
 
     objects: dict[str, bytes]
     kernels: int
     """Number of distinct kernels."""
     keys: dict[str, str] = field(default_factory=dict)
-    """Where the cache has some of the objects already, because the backend looked for them there by itself; it gets the others."""
+    """The cache keys of objects that the backend has stored itself; the driver stores the others."""
+    lines: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """For each object that numbers ONNX nodes by itself, the indices of its nodes in the model, for listings."""
 
 
 class Backend:
     """Pipeline, code generation, loading and execution. One instance serves all models, in several threads at once.
 
-    What a backend makes has to be the same for the same model, options and machine: it is kept in the cache. Weights lie in one arena (level
-    linalg: the last argument of `@main`), which is packed, kept and read for every backend alike.
+    A backend must be deterministic in model, options and machine, since its output is cached. Weights lie in one arena (at level linalg, the
+    last argument of `@main`), which the driver packs, stores and reads for every backend.
     """
 
     name: ClassVar[str]
     levels: ClassVar[Sequence[str]]
-    """The levels that code can be made from, highest first, all at linalg or below. Pipelines go down to the last of them."""
+    """The levels that code can be generated from, highest first, all at linalg or below. Pipelines end at the last of them."""
     description: ClassVar[str] = ""
-    """What it is, in a line."""
+    """A one-line description."""
 
     def pipeline(self, target: "str | Target") -> str:
         """The text of the default pipeline; stages below the last of `levels` do not run."""
         return CPU
 
     def check_target(self, target: "str | Target") -> None:
-        """Raise InputError for a machine that the backend makes no code for."""
+        """Raise InputError for a machine that the backend does not support."""
 
     def prepare(self) -> None:
         """Start slow preparations for code generation, in parallel with the remaining passes."""
@@ -59,17 +61,17 @@ class Backend:
         raise NotImplementedError
 
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
-        """What runs the code of `artifact`, which may come from the cache, on its arena of weights, with so many threads at most."""
+        """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads."""
         raise NotImplementedError
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
-        """Texts that are made from a model at the last of `levels`, by the names that `--emit` and `CompiledModel.ir` know them by."""
+        """Texts generated from a model at the last of `levels`, by their names for `--emit` and `CompiledModel.ir`."""
         return {}
 
     def listings(self) -> Mapping[str, Callable[[Artifact], str]]:
-        """Texts that are made from code."""
+        """Texts generated from code."""
         return {}
 
     def files(self) -> "Mapping[str, Callable[[Lowered], bytes]]":
-        """Files that are made from a model at the last of `levels`, for `--emit`."""
+        """Files generated from a model at the last of `levels`, for `--emit`."""
         return {}

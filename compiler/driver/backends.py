@@ -22,10 +22,10 @@ class Described(Protocol):
     levels: Sequence[str]
 
     def pipeline(self, target: "str | Target") -> str:
-        """The text of the pipeline that models go through."""
+        """The text of the default pipeline."""
 
     def check_target(self, target: "str | Target") -> None:
-        """Raise InputError for a machine that it makes no code for."""
+        """Raise InputError for an unsupported machine."""
 
 
 _REGISTERED: dict[str, Described] = {}
@@ -34,7 +34,7 @@ _REGISTERED: dict[str, Described] = {}
 def register_backend(name: str) -> Callable[[B], B]:
     """Register a class (see `Backend`) as the backend that `--backend NAME` and `backend="NAME"` choose.
 
-    Raises InputError for a name that another class has, and for one whose `levels` code cannot be made from.
+    Raises InputError if the name is taken, or if code cannot be generated from its `levels`.
     """
     if not isinstance(name, str) or not name:
         raise InputError(f"expected the name of a backend, got {shown(name)}")

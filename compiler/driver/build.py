@@ -1,4 +1,4 @@
-"""From a lowered model to code: the backend makes it while the weights are packed."""
+"""From a lowered model to code: the backend generates it while the weights are packed."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,7 +25,7 @@ from stepwell.runtime.buffers import arena_chunks, pack_arena
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
-"""The arena of all weights when it is ready: in memory, or in the cache."""
+"""The future arena of all weights, in memory or in the cache."""
 
 
 @checked
@@ -33,7 +33,7 @@ def compile_ir(
     text: str, level: str, weights: WeightTable, *, threads: int | None = None, name: str = "<string>", options: CompileOptions | None = None,
     cache: bool = True, on_level: OnLevel | None = None, instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> CompiledModel:  # fmt: skip
-    """Compile from the text of a model's IR at `level`; `weights` holds what its parameters (or its arena) name. `cache` as in `build`."""
+    """Compile from the text of a model's IR at `level`; `weights` has those that its parameters (or its arena) name. `cache` as in `build`."""
     threads = thread_count(threads)
     lowered = read_ir(text, level, weights, name=name, options=CompileOptions.of(options, given, "compile_ir"))
     descend(lowered, code_level(lowered.options, level, watched=instrumentation is not None), on_level=on_level, instrumentation=instrumentation)
@@ -42,10 +42,10 @@ def compile_ir(
 
 @checked
 def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, on_level: OnLevel | None = None) -> CompiledModel:
-    """Code for a model at one of the levels that its backend makes code from; the module is used up.
+    """Generate code for a model at one of its backend's levels; the module is used up.
 
-    Kernels that were compiled before come from the cache on disk, and those that are compiled now are kept there, unless `cache` is false
-    or STEPWELL_CACHE is 0. The model as a whole is neither looked for nor kept: IR may be anybody's.
+    Kernels compiled before come from the cache on disk, and new ones are stored there, unless `cache` is false or STEPWELL_CACHE is 0.
+    The model as a whole is neither looked up nor stored.
     """
     threads = thread_count(threads)
     store = chosen_cache(cache)
@@ -63,18 +63,18 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
 
 
 def start_packing(lowered: Lowered, store: Cache | None) -> Packing:
-    """Begin to compute and to copy the weights of a model at level linalg or below, in memory or in `store`, beside the passes to come."""
+    """Start computing and copying the weights of a model at level linalg or below, in memory or in `store`, in parallel with later passes."""
     offsets, size = lowered.info.arena, lowered.info.weights_bytes
-    beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing leave the interpreter to others
+    beside = ThreadPoolExecutor(1)  # computing, copying, hashing and writing release the GIL
     packing = beside.submit(_weights, lowered.weights, offsets, size, store)
     beside.shutdown(wait=False)
     return packing
 
 
 def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | None, packing: Packing | None = None) -> Artifact:
-    """The code and the packed weights of a model at a level that its backend makes code from. Its module is used up.
+    """Generate code and pack the weights of a model at one of its backend's levels. Its module is used up.
 
-    `store` gives the code that was made before and gets the other; it gets the weights too if they are not being packed already.
+    Known code is read from `store`, new code is written there; so are the weights, unless they are already being packed.
     """
     clock = stopwatch()
     backend = find_backend(lowered.options.backend)
@@ -94,9 +94,9 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         backend=lowered.options.backend,
     )  # fmt: skip
     code = backend.generate(lowered, store, at_the_last_level)
-    artifact.objects, artifact.kernels = code.objects, code.kernels
+    artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys
-    if store is not None and isinstance(artifact.weights, Kept):  # else it is a model that nobody will look for
+    if store is not None and isinstance(artifact.weights, Kept):  # else the model is not stored
         artifact.weights_key = artifact.weights.key
         artifact.object_keys = {**_kept(store, code), **code.keys}
     reached(lowered, "obj", clock(), on_level)
@@ -104,13 +104,13 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
 
 
 def _kept(store: Cache, code: Code) -> dict[str, str]:
-    """Where the cache has what the backend did not put there by itself."""
+    """Store the objects that the backend has not stored itself; returns their keys."""
     keys = {name: key_of("code", data) for name, data in code.objects.items() if name not in code.keys}
     return {name: key for name, key in keys.items() if store.put("objects", key, code.objects[name])}
 
 
 def _weights(weights: WeightTable, offsets: Mapping[str, int], size: int, store: Cache | None) -> np.ndarray | Kept:
-    """The arena of all weights, in a file of the cache if that can be, or in memory."""
+    """The arena of all weights, in a file of the cache if possible, else in memory."""
     kept = store.put_chunks("weights", (chunk.data for chunk in arena_chunks(weights, offsets, size)), size) if store is not None else None
     return pack_arena(weights, offsets, size) if kept is None else kept
 

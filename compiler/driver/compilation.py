@@ -1,4 +1,4 @@
-"""Compiling a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
+"""Compiles a model: from the cache if it is there, else through the whole pipeline. Loads the bindings and onnx only when needed."""
 
 import os
 import time
@@ -44,7 +44,7 @@ def compile(
     `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
     when it is first run; a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
-    Code and packed weights are kept on disk and found there the next time, unless `cache` is false or STEPWELL_CACHE is 0.
+    Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
     `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
     one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
@@ -81,7 +81,7 @@ def compile(
 
 
 class _Request:
-    """A model and its options: what the result depends on."""
+    """A model and its options, on which the result depends."""
 
     def __init__(self, source: Source, options: CompileOptions) -> None:
         self.source = source
@@ -89,15 +89,15 @@ class _Request:
         self.path = Path(source) if isinstance(source, (str, os.PathLike)) else None
         self.folder = None if self.path is None else self.path.absolute().parent
         self.toolchain: str | None = None
-        """The toolchain key, as it was when `key` was called."""
+        """The toolchain key at the time `key` was called."""
         self._stamp = self._file_stamp()
         self.digest: bytes | None = None
-        """Of the model's bytes, when its key was made."""
+        """The digest of the model's bytes at that time."""
         self.is_outdated = False
-        """Whether these were others than what was compiled."""
+        """Whether the compiled bytes were different ones."""
 
     def key(self) -> str | None:
-        """The key of the result in the cache; None where it cannot be told."""
+        """The key of the result in the cache; None if it cannot be computed."""
         self.toolchain, self.digest = toolchain_key(self.options.machine), model_digest(self.source)
         if self.toolchain is None or self.digest is None:
             return None
@@ -106,9 +106,9 @@ class _Request:
     def make(
         self, store: Cache | None, on_level: OnLevel | None, instrumentation: "Instrumentation | None", *, keep_weights: bool
     ) -> tuple[Artifact | Signature, dict[str, float], dict[Path, bytes]]:
-        """Compile; returns the result, the seconds that each level took, and the digests of the files beside the model that hold its data.
+        """Compile; returns the result, the seconds that each level took, and the digests of external data files.
 
-        With `keep_weights`, the model is one to keep in `store`.
+        `keep_weights` says whether the model will be stored in `store`.
         """
         with uninterrupted():
             from stepwell.driver.build import make_artifact, start_packing
@@ -118,7 +118,7 @@ class _Request:
         imported, seconds = import_source(self.source, self.options)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
-        # Of what was read: the files may be others by now.
+        # Digests of what was read: the files may have changed since.
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
         if not all(kind.is_static for _, kind in imported.inputs):
@@ -133,14 +133,14 @@ class _Request:
         last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
         descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
         artifact = make_artifact(lowered, store, on_level, packing)
-        # Now, and not when the garbage collector finds the circles that models are part of.
+        # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None
         imported.files.clear()
         return artifact, lowered.timings, digests
 
     def start(self) -> "Lowered":
-        """The model at the level graph again. Raises ModelError if it is not what was compiled any more."""
+        """The model at the level graph again. Raises ModelError if it has changed since it was compiled."""
         with uninterrupted():
             from stepwell.driver.lowering import import_source, start
 
@@ -150,7 +150,7 @@ class _Request:
         return start(imported, self.options, self.options.passes(), seconds)
 
     def changed(self) -> bool:
-        """Whether the model's file is another one than it was, or was written to."""
+        """Whether the model's file was replaced or written to."""
         return self._file_stamp() != self._stamp
 
     def _file_stamp(self) -> tuple[int, ...] | None:

@@ -20,7 +20,7 @@ class DynamicModel:
 
     `compile_shapes` compiles for the shapes of all inputs by name. At most `capacity` models are kept; the least recently
     used one is dropped first. Safe to call from several threads; a call waits for shapes that another thread is compiling.
-    `timings`, `kernels`, `memory` and `ir` are those of the model that was used last.
+    `timings`, `kernels`, `memory` and `ir` are those of the most recently used model.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class DynamicModel:
         return self._model(tuple(array.shape for array in fitting))(*fitting)
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
-        """Run on inputs by name; compiles if these shapes are new. As `CompiledModel.run`."""
+        """Run on inputs by name; compiles if these shapes are new. Like `CompiledModel.run`."""
         names = [info.name for info in self.inputs]
         if not isinstance(inputs, Mapping) or set(inputs) != set(names):
             raise names_error(inputs, names, "input")
@@ -53,7 +53,7 @@ class DynamicModel:
         return self._model(tuple(array.shape for array in fitting.values())).run(fitting, out=out)
 
     def specialise(self, shapes: Shapes) -> CompiledModel:
-        """The model for these input shapes by name, compiled if need be. Inputs without free dimensions may be left out."""
+        """The model for these input shapes by name, compiled if necessary. Inputs without free dimensions may be left out."""
         check_shapes("shapes", shapes)
         given = []
         for info in self.inputs:
@@ -83,7 +83,7 @@ class DynamicModel:
         return self._latest().memory
 
     def ir(self, level: str) -> str:
-        """The text of the model that was used last, at `level`."""
+        """The text of the most recently used model at `level`."""
         return self._latest().ir(level)
 
     def _latest(self) -> CompiledModel:
@@ -119,7 +119,7 @@ class DynamicModel:
         return model
 
     def _check(self, shapes: _Key) -> None:
-        """Raise InputError where the shapes do not fit the model's, or give one name two sizes."""
+        """Raise InputError if shapes do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
         for info, shape in zip(self.inputs, shapes, strict=True):
             fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
@@ -133,6 +133,6 @@ class DynamicModel:
 
 
 def _fit(info: TensorInfo, value: Any) -> np.ndarray:
-    """`value` as an array of the input's dtype: checked here too, so that nothing is compiled for an array that does not fit."""
+    """`value` as an array of the input's dtype, checked here too, so that nothing is compiled for a bad array."""
     what = f"input '{info.name}'"
     return as_dtype(what, info, as_array(what, info, value))

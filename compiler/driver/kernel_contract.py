@@ -1,4 +1,4 @@
-"""Verifies the contract of kernels at each level (docs/kernels.md): plugins and people write kernels too."""
+"""Verifies the contract of kernels at each level (docs/kernels.md), since plugins and users write kernels too."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,14 +15,14 @@ from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.structured import STRUCTURED
 
 CHECKED = ("graph-opt", "linalg", "scheduled", "affine")
-SHOWN = 8  # problems spelled out in a message
+SHOWN = 8  # problems shown in one message
 _DIALECTS = ("linalg", "tensor", "arith", "math", "scf", "memref", "bufferization", "sched", "ub")
 _LINALG = (*STRUCTURED, "linalg.yield", "linalg.index")
 _END = "func.return"
 
 
 def kernel_problems(module: ir.Operation, level: str) -> list[str]:
-    """The violations in the kernels of a module at `level`, a line each, naming kernel, op and node; none if all keep the contract.
+    """The violations in the kernels of a module at `level`, a line each, naming kernel, op and node.
 
     Above `affine` it checks ops; from there on, and in loops, only signatures, since a walk would take too long.
     """
@@ -33,7 +33,7 @@ def kernel_problems(module: ir.Operation, level: str) -> list[str]:
 
 
 def summed_up(problems: list[str]) -> str:
-    """The first problems in one message, and how many more there are."""
+    """One message with the first problems and the number of others."""
     more = [f"and {len(problems) - SHOWN} more"] if len(problems) > SHOWN else []
     return "; ".join([*problems[:SHOWN], *more])
 
@@ -57,7 +57,7 @@ def _problems(kernel: Any, level: str) -> Iterator[str]:
 
 
 def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
-    """What is wrong with the types of a kernel in destination-passing style on tensors."""
+    """Problems with the types of a kernel in destination-passing style on tensors."""
     inputs, results = list(kernel.type.inputs), list(kernel.type.results)
     for number, kind in enumerate(inputs):
         try:
@@ -77,7 +77,7 @@ def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
 
 
 def _memory_signature(kernel: Any) -> Iterator[str]:
-    """What is wrong with the types of a kernel on memory."""
+    """Problems with the types of a kernel on memory."""
     inputs = list(kernel.type.inputs)
     if len(kernel.type.results):
         yield f" must return nothing, it returns {', '.join(map(str, kernel.type.results))}"
@@ -90,7 +90,7 @@ def _memory_signature(kernel: Any) -> Iterator[str]:
 
 
 def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours: set[str]) -> str | None:
-    """Why an op must not be in a kernel at `level`; None if it may."""
+    """The reason for which an op must not be in a kernel at `level`; None if it may."""
     dialect = op.name.partition(".")[0]
     if op.name == _END or (dialect in _DIALECTS and dialect != "linalg"):
         return None
@@ -111,7 +111,7 @@ def _op_problem(op: ir.Operation, level: str, destinations: set[ir.Value], ours:
 
 
 def _graph_problem(op: ir.Operation, destinations: set[ir.Value]) -> str | None:
-    """What is wrong with a graph op, or an op of a plugin's dialect, in a kernel at level graph-opt."""
+    """The problem with a graph op, or an op of a plugin's dialect, in a kernel at level graph-opt, or None."""
     if op.name == "graph.parameter":
         return "must not be in a kernel: weights are arguments of it"
     if isinstance(op.opview, GraphOp):

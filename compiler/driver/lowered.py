@@ -17,7 +17,7 @@ from stepwell.passes.framework.levels import LEVELS, PACKED
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import find_function
 
-BUFFERS = "affine"  # from this level on @main takes memory for its results and a workspace
+BUFFERS = "affine"  # from this level on, @main takes buffers for its results and a workspace
 
 
 @dataclass
@@ -30,10 +30,10 @@ class Lowered:
     state: PassState
     options: CompileOptions
     pipeline: Pipeline
-    """The passes on the way down, `options` applied."""
+    """The pipeline, with `options` applied."""
     timings: dict[str, float] = field(default_factory=dict)
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)
-    """The module as it was at each level passed so far."""
+    """Snapshots of the module at each level passed so far."""
 
     @property
     def target(self) -> Target:
@@ -41,24 +41,24 @@ class Lowered:
         return self.state.machine
 
     def text(self, *, generic: bool = False, locations: bool = True) -> str:
-        """The IR with locations, so that it can be read back without losing the ONNX nodes' names."""
+        """The IR with locations, so that reading it back keeps the names of ONNX nodes."""
         return str(self.module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic))
 
     @property
     def info(self) -> ModuleInfo:
-        """The attributes of the module about the whole model."""
+        """The module attributes that describe the model."""
         return ModuleInfo(self.module)
 
 
 def check_main(lowered: Lowered) -> None:
-    """Raise IRError if @main's arguments or results differ from what the module's attributes and the level require: code would read other memory."""
+    """Raise IRError if @main's arguments or results differ from what its attributes and the level require: code would access wrong memory."""
     kind, info = find_function(lowered.module.operation, "main").type, lowered.info
     hidden = widths(info.checks)
     sides = [[_plain(t) for _, t in side] for side in (info.inputs, info.outputs)]
     sides[1] += [f"{n} elements of i64" for n in hidden]
     place = LEVELS.index(lowered.level)
     buffers = place >= LEVELS.index(BUFFERS)
-    weights = [_ARENA] * ((place >= LEVELS.index(PACKED)) + buffers)  # and where intermediate results go
+    weights = [_ARENA] * ((place >= LEVELS.index(PACKED)) + buffers)  # and the workspace
     expected = ([*sides[0], *sides[1], *weights], []) if buffers else ([*sides[0], *weights], sides[1])
     for verb, want, types in zip(("take", "return"), expected, (kind.inputs, kind.results), strict=True):
         got = [_as(description, t) for description, t in zip(want, types, strict=False)]
@@ -75,7 +75,7 @@ def _plain(kind: TensorType) -> str:
 
 
 def _as(description: str, kind: ir.Type) -> str:
-    """A type as it is described, if it is that; otherwise the type itself."""
+    """The description of a type if it fits, otherwise the type itself."""
     if str(kind) == description or not isinstance(kind, (ir.RankedTensorType, ir.MemRefType)):
         return str(kind)
     shaped = TensorType.from_mlir(ir.RankedTensorType.get(kind.shape, kind.element_type))
@@ -84,7 +84,7 @@ def _as(description: str, kind: ir.Type) -> str:
 
 
 def derive_signature(module: ir.Module) -> None:
-    """Names and types from @main of IR written by hand, at a level where it still takes and returns tensors."""
+    """Names and types from @main of IR written by hand, at a level where it takes and returns tensors."""
     main, info = find_function(module.operation, "main"), ModuleInfo(module)
     kinds = main.type
     arguments, results = ValueInfo.names(ValueInfo.arguments(main), "input"), ValueInfo.names(ValueInfo.results(main), "output")

@@ -58,9 +58,9 @@ def read_ir(
 ) -> Lowered:
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
-    The target is that of the IR (`target.description`), if it says one: IRError for another one.
-    `options` and its fields are about the levels that are still to come: a `schedule` is for IR above the level `scheduled`, and `shapes`
-    are not for IR, which has its own.
+    If the IR names a target (`target.description`), that is used; asking for another is an IRError.
+    `options` and its fields apply to the remaining levels: a `schedule` is for IR above the level `scheduled`, and `shapes` are not
+    accepted, since IR has its own.
     """
     options = CompileOptions.of(options, given, "read_ir")
     check_level(level)
@@ -84,25 +84,25 @@ def read_ir(
         problems = kernel_problems(module.operation, level)
         if problems:
             raise IRError(f"{name}: {summed_up(problems)} (docs/kernels.md)", details=problems)
-        if level != LEVELS[-1]:  # where each argument may be one by itself, or all are one
+        if level != LEVELS[-1]:  # there, @main may take each argument separately or all packed into one
             check_main(lowered)
         lowered.snapshots[level] = module.operation.clone()
     return lowered
 
 
 def target_asked_for(module: ir.Module, asked: str | Target | None, name: str) -> Target | None:
-    """The machine that a module says it is for, or None. Raises IRError if another one is `asked` for."""
+    """The machine that a module names, or None. Raises IRError if another one is `asked` for."""
     said = TargetInfo(module).target
     difference = said.difference(resolve(asked)) if said is not None and asked is not None else None
     if difference is not None:
-        raise IRError(f"{name}: the IR is for another target than the one asked for: {difference}. Without a target it is taken further for its own")
+        raise IRError(f"{name}: the IR is for another target than the one asked for: {difference}. Without a target option it is lowered for its own")
     return said
 
 
 def code_level(options: CompileOptions, level: str, *, watched: bool) -> str:
-    """The level that a model at `level` is lowered to as a whole before its backend makes code: the last one if its passes are watched.
+    """The level to which the driver lowers a model at `level` before its backend generates code: the last one if passes are watched.
 
-    Raises InputError if the level is below all that the backend makes code from.
+    Raises InputError if `level` is below all levels of the backend.
     """
     levels: Sequence[str] = find_backend(options.backend).levels
     below = [candidate for candidate in levels if LEVELS.index(candidate) >= LEVELS.index(level)]
@@ -133,12 +133,12 @@ def descend(
 
 
 def foreign(lowered: Lowered, level: str) -> bool:
-    """Whether a plugin, or an edited stage, may have changed the IR of a level."""
+    """Whether a plugin or an edited stage may have changed the IR of a level."""
     return bool(extending_modules()) or lowered.pipeline.stage(level) != Pipeline.default(lowered.target).stage(level)
 
 
 def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | None) -> None:
-    """Note that a model has come to a level, and tell who wants to know."""
+    """Record that a model has reached a level, and call `on_level`."""
     lowered.timings[level] = seconds
     if on_level is not None:
         on_level(level, seconds)
@@ -147,7 +147,7 @@ def reached(lowered: Lowered, level: str, seconds: float, on_level: OnLevel | No
 def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedModel, float]":
     """The model at level graph, and the seconds it took."""
     with uninterrupted():
-        from stepwell.importer import import_model  # here, because it loads onnx, which going on from IR needs not
+        from stepwell.importer import import_model  # here, because it loads onnx, which is not needed to continue from IR
 
     load_installed()
     clock = stopwatch()

@@ -1,4 +1,4 @@
-"""Pipelines of the whole compiler: a stage of passes for each level, which can be edited, written and read."""
+"""Pipelines of the whole compiler: a stage of passes for each level; editable, with a text form."""
 
 import os
 import re
@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
-from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.support.files import read_utf8, write_atomically
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT, find_backend
@@ -19,7 +19,7 @@ from stepwell.passes.framework.registry import Pass, find_pass, passes
 from stepwell.passes.framework.upstream import close_names, did_you_mean, upstream_passes
 
 PER_FUNCTION = "per-function"
-"""In a stage's text, the group of passes that run on each function separately."""
+"""The group in a stage's text whose passes run on each function separately."""
 _PLACE = re.compile(r"(?:(?P<stage>[\w-]+)/)?(?P<name>[^/#{}(),\s]+)(?:#(?P<number>\d+))?")
 
 
@@ -30,7 +30,7 @@ class Stage:
     name: str
     steps: tuple[Step, ...]
     cut: int | None = None
-    """The step from which on each function is lowered separately, in a module of its own, in parallel; None if there is no such step."""
+    """The first step that runs on each function separately, in a module of its own, in parallel; None if there is none."""
 
     @property
     def whole(self) -> tuple[Step, ...]:
@@ -43,7 +43,7 @@ class Stage:
         return () if self.cut is None else self.steps[self.cut :]
 
     def numbered(self, index: int) -> str:
-        """The name of a step, with its number, counted from 1, where it comes several times in the stage."""
+        """The name of a step, with its number, from 1, if it occurs several times in the stage."""
         names = [step.name for step in self.steps]
         number = f"#{names[: index + 1].count(names[index])}" if names.count(names[index]) > 1 else ""
         return names[index] + number
@@ -60,17 +60,17 @@ class Stage:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a step stands in a pipeline: the index of its stage, and its own there."""
+    """The place of a step in a pipeline: the index of its stage, and its index there."""
 
     stage: int
     index: int
 
 
 class Pipeline:
-    """The pipeline of a model as data: a stage of passes for each level. Editing gives a new one.
+    """The pipeline of a model as data: a stage of passes for each level. Immutable: editing returns a new one.
 
-    Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, where a name comes several times, with a number behind it
-    (`canonicalize#2`), counted in the stage if one is named. Raises PipelineError for anything that does not fit, before anything runs.
+    Passes are named as `NAME`, `STAGE/NAME` (`linalg/canonicalize`) or, if a name occurs several times, with a number
+    (`canonicalize#2`), counted within the stage if one is named. Raises PipelineError for any mistake before anything runs.
     """
 
     def __init__(self, stages: Sequence[Stage], name: str = "pipeline") -> None:
@@ -79,9 +79,9 @@ class Pipeline:
 
     @staticmethod
     def parse(text: str, *, base: "Pipeline | None" = None, name: str = "pipeline", last: str = LEVELS[-1]) -> "Pipeline":
-        """The pipeline that `text` holds: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
+        """Parse a pipeline: `graph-opt(…),linalg(…),…,llvm(…,per-function(…))`; lines that begin with `//` are comments.
 
-        Stages that are not named are those of `base`. It goes down to the level `last`, with a base as far as that.
+        Missing stages are taken from `base`. The pipeline ends at the level `last`, or with a base where that ends.
         Raises PipelineError, naming what is unknown, in a wrong stage or missing.
         """
         if not isinstance(text, str):
@@ -114,7 +114,7 @@ class Pipeline:
     def default(target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
         """The default pipeline for a target and a backend, including plugins' passes that have a place in it.
 
-        Raises PipelineError if one of these cannot be put in its place.
+        Raises PipelineError if one of these cannot be placed.
         """
         made = find_backend(backend)
         pipeline = _parsed(made.pipeline(target), "default pipeline")
@@ -124,14 +124,22 @@ class Pipeline:
     @staticmethod
     @checked
     def of(given: "Pipeline | str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
-        """`given` itself, or what the file of that name, or the text, holds: stages that it does not name are the default ones.
+        """`given` itself, or the pipeline in that file or text, where missing stages are the default ones.
 
-        A string is a file's name unless it has a parenthesis in it. Raises PipelineError and InputError.
+        A string is a file name unless it contains a parenthesis. Raises PipelineError and InputError.
         """
         if isinstance(given, Pipeline):
             return given.until(find_backend(backend).levels[-1], backend)
         text, name = pipeline_text(given)
         return Pipeline.parse(text, base=Pipeline.default(target, backend), name=name)
+
+    @staticmethod
+    @checked
+    def load(path: "str | os.PathLike[str]", target: "str | Target" = "host", backend: str = DEFAULT) -> "Pipeline":
+        """The pipeline in a file, as `save` writes it; stages that it does not name are the default ones. Raises PipelineError and InputError."""
+        if not isinstance(path, (str, os.PathLike)):
+            raise InputError(f"path: expected the path of a file, got {shown(path)}")
+        return Pipeline.of(Path(path), target, backend)
 
     @cached_property
     def text(self) -> str:
@@ -140,11 +148,11 @@ class Pipeline:
 
     @checked
     def save(self, path: "str | os.PathLike[str]") -> None:
-        """Write the pipeline to a file, a pass in a line, whole or not at all."""
+        """Write the pipeline to a file, one pass per line, atomically."""
         write_atomically(path, self.lines())
 
     def lines(self) -> str:
-        """The pipeline with a line for each pass."""
+        """The pipeline as text with one line per pass."""
         out = []
         for stage in self.stages:
             inner = [f"  {step}" for step in stage.whole]
@@ -162,14 +170,14 @@ class Pipeline:
         raise InputError(f"no stage reaches the level {shown(level)}; the stages are: {', '.join(s.name for s in self.stages)}")
 
     def until(self, level: str, backend: str = DEFAULT) -> "Pipeline":
-        """The stages of this pipeline down to a level, from which a backend makes code. Raises PipelineError if it does not get there."""
+        """This pipeline cut off below a level, from which a backend generates code. Raises PipelineError if it ends above that level."""
         names = [stage.name for stage in self.stages]
         if level not in names:
             raise PipelineError(f"{self.name}: it ends at the level {names[-1]}, and backend '{backend}' makes code from {level}")
         return self if names[-1] == level else Pipeline(self.stages[: names.index(level) + 1], self.name)
 
     def find(self, name: str) -> Place:
-        """Where the pass that `name` says stands. Raises PipelineError if none does, or several do."""
+        """The place of the pass `name`. Raises PipelineError unless there is exactly one."""
         found = _PLACE.fullmatch(name) if isinstance(name, str) else None
         if found is None:
             raise PipelineError(f"expected the place of a pass, as in fold-constants, linalg/canonicalize or canonicalize#2, got {shown(name)}")
@@ -192,27 +200,27 @@ class Pipeline:
         return places[0]
 
     def insert_after(self, name: str, passes: str) -> "Pipeline":
-        """This pipeline with `passes`, as in `my-pass{n=4}` or `a,func.func(b)`, behind the pass that `name` says."""
+        """This pipeline with `passes`, as in `my-pass{n=4}` or `a,func.func(b)`, after the pass `name`."""
         place = self.find(name)
         return self._with(place, place.index + 1, place.index + 1, passes)
 
     def insert_before(self, name: str, passes: str) -> "Pipeline":
-        """This pipeline with `passes` in front of the pass that `name` says."""
+        """This pipeline with `passes` before the pass `name`."""
         place = self.find(name)
         return self._with(place, place.index, place.index, passes)
 
     def replace(self, name: str, passes: str) -> "Pipeline":
-        """This pipeline with `passes` in the place of the pass that `name` says."""
+        """This pipeline with `passes` in place of the pass `name`."""
         place = self.find(name)
         return self._with(place, place.index, place.index + 1, passes)
 
     def remove(self, name: str) -> "Pipeline":
-        """This pipeline without the pass that `name` says."""
+        """This pipeline without the pass `name`."""
         place = self.find(name)
         return self._with(place, place.index, place.index + 1, "")
 
     def switches(self) -> dict[str, str]:
-        """What can be switched off, in order: the name of each switch, and of the pass that has it."""
+        """The switches in pipeline order: the name of each, and of the pass that has it."""
         found: dict[str, str] = {}
         for cls in self._classes():
             found.update(dict.fromkeys(cls.switches, cls.name))
@@ -224,7 +232,7 @@ class Pipeline:
 
     @checked
     def without(self, names: Collection[str]) -> "Pipeline":
-        """This pipeline with the switches `names` off: passes left out, or run with the options that do so.
+        """This pipeline with the switches `names` off: drops passes, or sets the options that disable a part.
 
         Raises InputError for the first that cannot be switched off.
         """
@@ -246,7 +254,7 @@ class Pipeline:
         return Pipeline(stages, self.name)
 
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
-        """This pipeline with the passes among `classes` that were registered with a place, each there.
+        """This pipeline plus the passes among `classes` that were registered with a place.
 
         Raises PipelineError, naming the pass, for a neighbour that does not exist, or one before which it cannot stand.
         """
@@ -259,7 +267,7 @@ class Pipeline:
                 except PipelineError as error:
                     problems[cls.name] = error
             still = [cls for cls in waiting if cls.name in problems]
-            if len(still) == len(waiting):  # none of them waits for another
+            if len(still) == len(waiting):  # nothing could be placed in this round
                 raise problems[still[0].name]
             waiting = still
         return pipeline
@@ -279,7 +287,7 @@ class Pipeline:
         return self._with(place, at, at, cls.name)
 
     def _with(self, near: Place, start: int, end: int, text: str) -> "Pipeline":
-        """The pipeline with steps `start` to `end` of a stage replaced by what `text` says, on the side of the cut on which `near` is."""
+        """The pipeline with steps `start` to `end` of a stage replaced by the passes in `text`, on the side of the cut where `near` is."""
         old = self.stages[near.stage]
         new = flatten(_anchored(parse_pipeline(text)))
         for step in new:
@@ -308,7 +316,7 @@ class Pipeline:
 
 
 def expanded(elements: Sequence[Element], target: "str | Target" = "host") -> list[Element]:
-    """Elements of a pipeline with the passes of the default stage for each name of a stage that stands alone, and without the rest's stages."""
+    """Replace stages by their passes; a stage name that stands alone means the passes of the default stage."""
     found: list[Element] = []
     for element in elements:
         if element.name in LEVELS[1:]:
@@ -320,19 +328,12 @@ def expanded(elements: Sequence[Element], target: "str | Target" = "host") -> li
 
 
 def pipeline_text(source: "str | os.PathLike[str]") -> tuple[str, str]:
-    """The text of a pipeline that is given as such or by the name of its file, and what to call it. Raises PipelineError and InputError."""
+    """The text of a pipeline, given directly or as a file name, and its name for messages. Raises PipelineError and InputError."""
     if not isinstance(source, (str, os.PathLike)):
         raise InputError(f"pipeline: expected a Pipeline, its text or the path of a file, got {shown(source)}")
     if isinstance(source, str) and "(" in source:
         return source, "pipeline"
-    try:
-        return Path(source).read_text(encoding="utf-8"), str(source)
-    except UnicodeDecodeError:
-        raise PipelineError(f"{source}: expected the text of a pipeline in UTF-8") from None
-    except OSError as error:
-        raise PipelineError(f"{source}: {error.strerror}") from None
-    except ValueError:
-        raise InputError(f"pipeline: expected its text or the path of a file, got {shown(source)}") from None
+    return read_utf8(source, "pipeline", "the text of a pipeline", PipelineError), str(source)
 
 
 @cache
@@ -345,7 +346,7 @@ def _uncommented(text: str) -> str:
 
 
 def grouped(steps: Sequence[Step]) -> str:
-    """The text of steps, neighbours that run on the same operations within one pair of parentheses."""
+    """The text of steps; adjacent steps on the same kind of operation share one pair of parentheses."""
     parts = []
     for path, group in groupby(steps, key=lambda step: step.path):
         inner = ",".join(str(step.element) for step in group)
@@ -367,7 +368,7 @@ def _stage(element: Element) -> Stage:
 
 
 def _anchored(elements: Sequence[Element]) -> list[Element]:
-    """As in mlir-opt: a pass that runs on functions, named alone, runs on all functions."""
+    """As in mlir-opt, nest a function pass that stands alone in func.func."""
     found = []
     for element in elements:
         cls = find_pass(element.name) if element.nested is None else None

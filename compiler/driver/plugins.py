@@ -1,4 +1,4 @@
-"""Plugins: other people's ops, importer rules, passes and schedules, from installed packages or from a file."""
+"""Loads plugins: third-party ops, importer rules, passes and schedules, from installed packages or files."""
 
 import os
 import sys
@@ -30,18 +30,18 @@ class Plugin:
     module: str
     """The name of its module."""
     owned: set[str] = field(default_factory=set)
-    """The names of its modules: its own, those of its package, and those beside it that it imported while it was loaded."""
+    """The names of its modules: itself, those of its package, and those beside it that it imported while loading."""
     reads: dict[Path, float] = field(default_factory=dict)
-    """The files that it opened so far, or that it said it depends on, and when it did so first, in seconds since the epoch."""
+    """The files that it has opened or declared, each with the time of the first use in seconds since the epoch."""
     since: float = field(default_factory=time.time)
-    """When it began to be loaded, in seconds since the epoch: a module that was written later may be another one than what runs."""
+    """The time when loading began, in seconds since the epoch: a module file changed later may not be the code that runs."""
 
 
 _loaded: dict[str, Plugin] = {}
 
 
 def loaded() -> list[Plugin]:
-    """The plugins that were loaded so far."""
+    """The plugins loaded so far."""
     return list(_loaded.values())
 
 
@@ -55,14 +55,14 @@ def of_code_generation() -> list[Plugin]:
 def load_installed() -> None:
     """Import what installed packages declare in the entry-point group `stepwell.plugins`, once.
 
-    An entry point names a module, whose decorators register things as it is imported. Raises InputError if one fails.
+    An entry point names a module; importing it registers things. Raises InputError if one fails.
     """
     for point in entry_points(group=GROUP):
         key = f"{point.name} = {point.value}"
         if key not in _loaded:
             try:
                 _watched(key, point.module, point.load)
-            except Exception as error:  # whatever a plugin raises, the user is told which one
+            except Exception as error:  # a plugin may raise anything; say which plugin
                 package = point.dist.name if point.dist is not None else "unknown"
                 raise InputError(f"plugin '{point.name}' of package {package}: {_where(error, None)}{type(error).__name__}: {error}") from error
 
@@ -74,29 +74,29 @@ def load_file(path: "str | os.PathLike[str]") -> None:
     file = Path(path)
     try:
         key, there = str(file.resolve()), file.is_file()
-    except (OSError, ValueError):  # too long, or with a zero byte
+    except (OSError, ValueError):  # the path is too long or has a zero byte
         key, there = "", False
     if key in _loaded:
         return
     if not there:
         raise InputError(f"plugin {path}: there is no such file")
-    # Two files of one name in different folders are two modules.
+    # Files of one name in different folders are different modules.
     name = f"stepwell_plugin_{file.stem}_{sha256(os.fsencode(key)).hexdigest()[:8]}"
     spec = spec_from_file_location(name, key, loader=_Source(name, key)) if file.suffix == ".py" else None
     if spec is None or spec.loader is None:
         raise InputError(f"plugin {path}: expected a Python file (.py)")
     module = module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up there
+    sys.modules[name] = module  # where dataclasses look up their module
     loader = spec.loader
     try:
         _watched(key, name, lambda: loader.exec_module(module))
-    except Exception as error:  # whatever a plugin raises, the user is told where
+    except Exception as error:  # a plugin may raise anything; say where
         del sys.modules[name]
         raise InputError(f"plugin {path}{_where(error, key)}: {type(error).__name__}: {_message(error)}") from error
 
 
 class _Source(SourceFileLoader):
-    """Runs the source of a file: Python takes bytecode that it kept for that of any file of the same size and the same second."""
+    """Always compiles the source: Python would reuse cached bytecode for an edited file of equal size and modification second."""
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)
@@ -105,10 +105,10 @@ class _Source(SourceFileLoader):
 
 
 def depends_on(*paths: "str | os.PathLike[str]") -> None:
-    """Declare that the calling plugin depends on the content of these files: it becomes part of the cache's key.
+    """Declare that the calling plugin depends on the content of these files, which then becomes part of cache keys.
 
-    Files that a plugin opens with Python's own functions are noticed without this. It is for files that a library opens in native
-    code, that another process reads, or that a module opens which is no plugin. Relative paths are beside the file that calls.
+    Files that a plugin opens with Python's own functions are recorded anyway. Declare files that a library opens in native code, that
+    another process reads, or that a module which is not a plugin opens. Paths are relative to the calling file.
     Raises InputError if the caller is neither a plugin nor imported by one.
     """
     frame = sys._getframe(1)
@@ -120,7 +120,7 @@ def depends_on(*paths: "str | os.PathLike[str]") -> None:
 
 
 def own_folder(name: str, path: Path) -> Path | None:
-    """The folder whose modules belong to the module `name`: its package's, or that of a single file unless others' files lie there too."""
+    """The folder whose modules belong to module `name`: that of its package, or of its file unless it holds installed files too."""
     if "." in name:
         top = module_file(sys.modules.get(name.partition(".")[0]))
         return None if top is None else top.parent
@@ -130,14 +130,14 @@ def own_folder(name: str, path: Path) -> Path | None:
 
 
 def module_file(module: "ModuleType | None") -> Path | None:
-    """The file that a module was read from, if it is there."""
+    """The source file of a module, or None."""
     name = getattr(module, "__file__", None)
     path = Path(name) if isinstance(name, str) else None
     return path if path is not None and path.is_file() else None
 
 
 def modules_beside(name: str) -> Iterator[tuple[str, Path]]:
-    """The module `name` and those in its folder that were imported so far, other plugins aside, with their files; none if it has none itself."""
+    """Module `name` and the imported modules in its folder, without other plugins, with their files; nothing if it has no file."""
     path = module_file(sys.modules.get(name))
     if path is None:
         return
@@ -153,7 +153,7 @@ def modules_beside(name: str) -> Iterator[tuple[str, Path]]:
 
 
 def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
-    """Load a plugin, and take note of what it imports and of the files it opens."""
+    """Load a plugin, recording its imports and the files that it opens."""
     _watch_opens()
     plugin = Plugin(name, {name})
     before = set(sys.modules)
@@ -163,21 +163,21 @@ def _watched(key: str, name: str, load: Callable[[], Any]) -> None:
     except BaseException:
         del _loaded[key]
         raise
-    # A module's own package belongs to it whoever imported it first; what lies beside a single file may be anybody's.
+    # A package's modules always belong to it; modules beside a single file only if the file imported them.
     package = name.partition(".")[0]
     plugin.owned |= {other for other, _ in modules_beside(name) if other not in before or other.partition(".")[0] == package}
 
 
 @cache
 def _watch_opens() -> None:
-    """From now on record which files plugins open. Such a hook cannot be removed, so it is installed only if there are plugins."""
+    """Start recording which files plugins open. The hook cannot be removed, so it is installed only if there are plugins."""
     sys.addaudithook(_on_event)
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
     if event != "open" or not _loaded:
         return
-    with suppress(Exception):  # what is raised here would come out of the call of `open`
+    with suppress(Exception):  # an exception here would come out of the user's call of `open`
         path, _, flags = arguments
         if isinstance(path, (str, bytes, os.PathLike)) and _reads(flags):
             plugin = _running()
@@ -199,10 +199,10 @@ def _opened(plugin: Plugin, path: Path) -> None:
 
 
 def _is_others(path: Path, folder: Path | None) -> bool:
-    """Whether a file belongs to us, or to Python or another package that is installed and not to what lies in `folder`."""
+    """Whether a file belongs to us, to Python or to an installed package, and not to `folder`."""
     if any(path.is_relative_to(root) for root in _ours()):
         return True
-    if folder is not None and path.is_relative_to(folder):  # which may have an environment in it
+    if folder is not None and path.is_relative_to(folder):  # which may contain an environment
         return any(part in ("site-packages", "dist-packages") for part in path.relative_to(folder).parts)
     return any(path.is_relative_to(root) for root in _installed())
 
@@ -219,7 +219,7 @@ def _installed() -> tuple[Path, ...]:
 
 
 def _running() -> Plugin | None:
-    """The plugin whose code runs, directly or further up; None if that only called `compile`."""
+    """The plugin on the call stack, or None; a plugin that only called `compile` does not count."""
     frame = sys._getframe(1)
     while frame is not None:
         name = frame.f_globals.get("__name__")
@@ -233,7 +233,7 @@ def _running() -> Plugin | None:
 
 
 def _where(error: Exception, file: str | None) -> str:
-    """`, line 12` of the plugin's own file if it can be told; without a file, `file, line 12: ` of where it was raised."""
+    """`, line 12` in the plugin's file if known; without a file, `file, line 12: ` of the place that raised."""
     frames = traceback.extract_tb(error.__traceback__)
     if file is None:
         return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""

@@ -1,4 +1,4 @@
-"""IR snapshots of a compiled model at each level, made on request: code is kept, IR is not."""
+"""IR snapshots of a compiled model, made on request by lowering it again: the cache stores code, not IR."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Snapshots:
-    """Lowers a model again, down to the requested level. `start` gives it at the level `first`."""
+    """Lowers a model again to the requested level. `start` returns it at level `first`."""
 
     def __init__(self, first: str, start: "Callable[[], Lowered]", backend: str) -> None:
         self.backend = find_backend(backend)
@@ -23,7 +23,7 @@ class Snapshots:
         self._lock = Lock()
 
     def by_level(self) -> Mapping[str, Callable[[], str]]:
-        """A function for each level there is, and for what the backend translates the last one to."""
+        """A function for each level, and for each translation of the backend."""
         translations = {name: partial(self._translation, name) for name in self.backend.translations()}
         return {**{level: partial(self._text, level) for level in self.levels}, **translations}
 

@@ -35,11 +35,11 @@ __all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "
 
 @dataclass
 class ImportedModel:
-    """A model at level `graph`: its module and weights, and what the ONNX file said of it.
+    """A model at level `graph`: its module, its weights, and what the ONNX file says about it.
 
-    `nodes` are the names that locations speak of, by index: the main graph's nodes in order, then those of functions and graphs
-    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is that of the model's file, if it is one;
-    `files` are those beside it that hold its data, with their content. `budget` says what the model may cost, and has cost so far.
+    `nodes` holds the node names that locations refer to by index: the main graph's nodes in order, then those of functions and graphs
+    inside nodes. `opsets` maps a domain ("" is ONNX's own) to its version. `content` is the content of the model's file, if it came from
+    one; `files` maps external data files to theirs. `budget` tracks what the import may cost and has cost so far.
     """
 
     module: ir.Module
@@ -66,10 +66,10 @@ def import_model(
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
-    `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (axes, sizes and the like must be
-    known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
-    listing every node that is not supported, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node,
-    where it would cost more than `limits` allow.
+    `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (for axes, sizes and the like, which must
+    be known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
+    listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
+    would cost more than `limits` allow.
     """
     budget = Budget(limits or Limits())
     with foreign_errors("the model cannot be read"):
@@ -87,7 +87,7 @@ def import_model(
         inferred = check_and_infer(model)
     conversion = Conversion(inferred, read, functions, context, budget)
     module = conversion.run()
-    read.initializers.clear()  # what is not used need not stay in memory
+    read.initializers.clear()  # free the memory of unused ones
     return ImportedModel(
         module,
         conversion.weights,

@@ -11,7 +11,7 @@ from stepwell.importer.tensors import tensor_array
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
-    """The value: int, float, str, numpy array, GraphProto, or a tuple of these. Raises UnsupportedError for other kinds."""
+    """The value of an attribute: int, float, str, numpy array, GraphProto, or a tuple of these. Raises UnsupportedError for other kinds."""
     kind = attribute.type
     if kind == AttributeProto.FLOAT:
         return attribute.f
@@ -40,9 +40,9 @@ def _text(name: str, data: bytes) -> str:
 
 
 def resolved(node: NodeProto, given: Mapping[str, AttributeProto] | None) -> NodeProto:
-    """A node with references to the attributes of the function around it replaced by what the call gives; `given` None outside functions.
+    """A node whose references to attributes of the enclosing function are replaced by the values `given` in the call (None outside functions).
 
-    An attribute that refers to one which the call does not give is left out, as if the node did not have it.
+    A reference to an attribute that the call does not give is dropped.
     """
     if given is None or not any(a.ref_attr_name for a in node.attribute):
         return node

@@ -1,4 +1,4 @@
-"""What importer rules build with: the graph builder plus what they may know of the node at hand."""
+"""The builder for importer rules: the graph builder plus information about the node being imported."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
 
 @dataclass(frozen=True)
 class NodeContext:
-    """The node that a rule is called for: its opset, and for each of its outputs the name and the type that ONNX infers."""
+    """The node being imported: its opset, and the name and ONNX-inferred type of each output."""
 
     opset: int
     output_names: tuple[str, ...]
@@ -42,7 +42,7 @@ class NotConstantError(UnsupportedError):
 
 
 class ImportBuilder(GraphBuilder):
-    """The builder that every importer rule gets as its first argument; `node` describes the node at hand."""
+    """The builder that every importer rule gets as its first argument; `node` describes the node being imported."""
 
     node: NodeContext
 
@@ -58,7 +58,7 @@ class ImportBuilder(GraphBuilder):
 
     @contextmanager
     def at(self, node: NodeContext) -> Iterator[None]:
-        """Have `node` be the node at hand inside the block."""
+        """Make `node` the current node inside the block."""
         before, self.node = self.node, node
         try:
             yield
@@ -66,7 +66,7 @@ class ImportBuilder(GraphBuilder):
             self.node = before
 
     def create(self, cls: type[GraphOp], operands: Any, attributes: dict[str, Any], result_types: list[TensorType] | None = None) -> GraphOp:
-        """As GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions."""
+        """Like GraphBuilder.create; raises LimitError if a result would be too large, UnsupportedError if it has too many dimensions."""
         if result_types is None and cls.infer is not None:
             inferred = cls.infer(*map_groups(type_of, [list(o) if isinstance(o, (list, tuple)) else o for o in operands]), **attributes)
             result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
@@ -75,14 +75,14 @@ class ImportBuilder(GraphBuilder):
         return super().create(cls, operands, attributes, result_types)
 
     def constant_value(self, value: Value) -> np.ndarray | None:
-        """As GraphBuilder.constant_value, each value evaluated once (nothing that was built is ever changed here), as far as the budget goes."""
+        """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
         return self.known_values.value(value)
 
     def unroll(self, rounds: int, nodes: int) -> str | None:
-        """Count rounds of so many nodes as written out, those of loops inside them not included. Why that must not be done, or None."""
+        """Charge the budget for unrolling `rounds` rounds of `nodes` nodes, inner loops excluded. Returns the reason if it is exceeded."""
         limit, spent = self.budget.limits.unrolled_operations, self.budget.unrolled
         if spent + rounds * nodes > limit:
-            what = f"its {rounds} rounds of {nodes} nodes, written out,"
+            what = f"unrolling its {rounds} rounds of {nodes} nodes"
             return f"{what} would take {rounds * nodes} of the {limit - spent} nodes left for loops ({how_to('unrolled_operations')})"
         self.budget.unrolled += max(rounds, 0) * nodes
         return None
@@ -109,11 +109,11 @@ class ImportBuilder(GraphBuilder):
         return array
 
     def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
-        """As `known`, for a list of integers (a scalar counts as a list of one). Raises ModelError for an absurdly long one."""
+        """Like `known`, for a list of integers; a scalar counts as a list of one. Raises ModelError if it is absurdly long."""
         return listed(self.known(value, what), what)
 
     def known_scalar(self, value: Value, what: str) -> Any:
-        """As `known`, for a single element. Raises ModelError if there are more or none."""
+        """Like `known`, for a single element. Raises ModelError unless there is exactly one."""
         array = self.known(value, what)
         if array.size != 1:
             raise ModelError(f"{what} must have one element, got shape {list(array.shape)}")
@@ -137,7 +137,7 @@ class ImportBuilder(GraphBuilder):
 
 
 def listed(array: np.ndarray, what: str) -> tuple[int, ...]:
-    """The integers of an array that gives sizes, axes and the like. Raises ModelError if there are more than anything has."""
+    """The integers of an array of sizes, axes and the like. Raises ModelError if it is absurdly long."""
     if array.size > LONGEST_LIST:
         raise ModelError(f"{what} must be a list of at most {LONGEST_LIST} integers, got {array.size}")
     return tuple(int(i) for i in array.reshape(-1))
@@ -151,7 +151,7 @@ def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:
 
 
 def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple[int, ...]:
-    """Axes counted from the front, ascending. Raises ModelError if one does not exist or comes twice."""
+    """Axes counted from the front, ascending. Raises ModelError if an axis does not exist or is repeated."""
     out = sorted(normalized_axis(axis, rank, what) for axis in axes)
     if len(set(out)) != len(out):
         raise ModelError(f"{what} names an axis twice: {list(axes)}")

@@ -28,12 +28,12 @@ MAX_DEPTH = 120
 
 
 class _ReportedError(StepwellError):
-    """A node cannot be imported because of others, which were reported."""
+    """A node cannot be imported because of other nodes, which were already reported."""
 
 
 @dataclass
 class Conversion:
-    """One import. `run` gives the module; after it `nodes`, `inputs` and `outputs` describe it and `weights` holds its weights."""
+    """One import. `run` returns the module; afterwards `nodes`, `inputs` and `outputs` describe it, and `weights` holds its weights."""
 
     model: ModelProto
     source: Source
@@ -81,7 +81,7 @@ class Conversion:
         return module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
-        """The graph inputs that are no initializers. One of a foreign type is reported and unavailable."""
+        """The graph inputs that are not initializers. An input of an unsupported type is reported and becomes unavailable."""
         inputs = []
         for value in graph.input:
             if value.name in self.source.initializers:
@@ -101,7 +101,7 @@ class Conversion:
         return inputs
 
     def _load_initializers(self, node: NodeProto, frame: Frame) -> None:
-        """Make the parameters that a node of the main graph is the first to use, itself or in a graph inside it."""
+        """Create the parameters that this node of the main graph, or a graph inside it, is the first to use."""
         for user in nested_nodes([node]):
             for name in user.input:
                 if name in self.source.initializers and name not in frame.values:
@@ -115,13 +115,13 @@ class Conversion:
                         frame.tainted.add(name)
 
     def _initializer(self, name: str) -> ir.Value:
-        """A parameter for an initializer of the main graph."""
+        """Create a parameter for an initializer of the main graph."""
         array = self.source.initializers[name]()
         self.budget.given_bytes += array.nbytes
         return self.builder.weight(name, array)
 
     def _results(self, graph: GraphProto, frame: Frame) -> list[tuple[str, ir.Value]]:
-        """The values of the graph outputs, by name. Raises the errors found so far, if there are any."""
+        """The values of the graph outputs, by name. Raises any errors found so far."""
         results = []
         for output in graph.output:
             if output.name in self.source.initializers and output.name not in frame.values:
@@ -138,7 +138,7 @@ class Conversion:
         return results
 
     def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame) -> None:
-        """Import the nodes of a graph inside a node, or of a function's body."""
+        """Import the nodes of a graph inside a node, or of a function body."""
         for i, original in enumerate(nodes):
             node = NodeProto()
             node.CopyFrom(original)
@@ -158,7 +158,7 @@ class Conversion:
         """
         self._imported += 1
         if self._imported > self.budget.limits.operations:
-            what = f"importing {node.op_type} '{node.name}': the model's nodes, with functions and loops written out,"
+            what = f"importing {node.op_type} '{node.name}': the model's nodes, with functions and loops expanded,"
             raise over(what, "operations", self._imported, self.budget.limits)
         self.budget.check_time(f"importing {node.op_type} '{node.name}'")
         tainted = frame.depends_on_problems(node)
@@ -170,23 +170,23 @@ class Conversion:
             _check_types(node, values, frame)
         except (InferenceError, ModelError, UnsupportedError) as error:
             if frame.owner is not None:
-                raise type(error)(f"by ONNX's definition it takes {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}") from None
-            if not (tainted and isinstance(error, NotConstantError)):  # it may well be constant, had the nodes before it been imported
+                raise type(error)(f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}") from None
+            if not (tainted and isinstance(error, NotConstantError)):  # had earlier nodes been imported, it might be constant
                 self._report(node, frame, error)
             values = None
         except _ReportedError:
             if frame.owner is not None:
                 raise
         except LimitError as error:
-            if error.details:  # a node inside this one, which is named already
+            if error.details:  # raised for a node inside this one, which the message names
                 raise
             raise LimitError(_problem(node, frame, str(error.args[0])), details=[node.name]) from None
         except StepwellError as error:
-            line = plugin_line(error) if type(error) is StepwellError else ""  # of no kind: the builder knows no such op, say
+            line = plugin_line(error) if type(error) is StepwellError else ""  # of no particular kind, such as an op that the builder does not know
             if not line or line in str(error):
                 raise
             raise StepwellError(f"{_problem(node, frame, str(error.args[0]))}{line}") from error
-        except Exception as error:  # a mistake in a rule: whatever it raises is ours to explain
+        except Exception as error:  # a bug in a rule may raise anything
             said = f"{type(error).__name__}: {error}{plugin_line(error)}"
             raise StepwellError(f"internal error while importing {_problem(node, frame, said)}") from error
         for i, name in enumerate(node.output):
@@ -202,7 +202,7 @@ class Conversion:
                     frame.tainted.add(name)
 
     def _values(self, node: NodeProto, frame: Frame, index: int) -> tuple[Binding, ...]:
-        """The values of a node's outputs, by a function of the model, a rule, or ONNX's definition of the operator."""
+        """Build a node's outputs from a function of the model, a rule, or ONNX's definition of the operator."""
         inputs = [frame.lookup(name) if name else None for name in node.input]
         for value in inputs:
             if isinstance(value, Unavailable) and value.problem:
@@ -236,9 +236,9 @@ class Conversion:
     def _call(
         self, function: FunctionProto, node: NodeProto, inputs: Sequence[Binding], frame: Frame, owner: tuple[str, int] | None
     ) -> tuple[Binding, ...]:
-        """Import a function's body in place of a call."""
+        """Inline a function at a call."""
         if len(inputs) > len(function.input) or len(node.output) > len(function.output):
-            raise ModelError(f"the function takes {len(function.input)} inputs and gives {len(function.output)} outputs")
+            raise ModelError(f"the function takes {len(function.input)} inputs and returns {len(function.output)} outputs")
         taken = [*function.attribute, *(a.name for a in function.attribute_proto)]
         unknown = [a.name for a in node.attribute if a.name not in taken]
         if unknown:
@@ -256,14 +256,14 @@ class Conversion:
         return tuple(body.lookup(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False))
 
     def _import_graph(self, graph: GraphProto, arguments: Sequence[ir.Value], node: NodeProto, frame: Frame) -> tuple[ir.Value, ...]:
-        """Import a graph inside a node at the current insertion point; it sees the values around the node."""
+        """Import a graph inside a node at the current insertion point; values around the node are visible in it."""
         if len(arguments) != len(graph.input):
             raise ModelError(f"its graph '{graph.name}' takes {len(graph.input)} inputs, expected {len(arguments)}")
         inner = Frame(frame.opsets, frame, types=graph_types(graph), prefix=f"{node.name}/", owner=frame.owner, attributes=frame.attributes)
         for tensor in graph.initializer:
             inner.values[tensor.name] = self.builder.weight(tensor.name, tensor_array(tensor))
         inner.values.update(zip((value.name for value in graph.input), arguments, strict=True))
-        with self._inside(2):  # a graph takes about twice as many frames of Python as a function
+        with self._inside(2):  # a graph takes about twice as many Python frames as a function
             self._import_nodes(graph.node, inner)
         results = [inner.lookup(output.name) for output in graph.output]
         values = tuple(value for value in results if isinstance(value, ir.Value))
@@ -273,9 +273,9 @@ class Conversion:
 
     @contextmanager
     def _inside(self, depth: int) -> Iterator[None]:
-        """One level further down, for the block. Raises UnsupportedError if that is too far for Python's stack."""
+        """Nest one level deeper inside the block. Raises UnsupportedError before Python's stack overflows."""
         if self._depth + depth > MAX_DEPTH:
-            raise UnsupportedError(f"graphs and functions inside each other more than {MAX_DEPTH} deep (a graph counts twice) are not supported")
+            raise UnsupportedError(f"graphs and functions nested more than {MAX_DEPTH} deep (a graph counts twice) are not supported")
         self._depth += depth
         try:
             yield
@@ -284,7 +284,7 @@ class Conversion:
 
     def _report(self, node: NodeProto, frame: Frame, error: StepwellError) -> None:
         reason = str(error.args[0])
-        # What an op's inference declines is a fault of the model, but for element types: of these we support fewer than ONNX.
+        # If an op's inference rejects its operands, the model is malformed, except for element types: we support fewer than ONNX.
         malformed = isinstance(error, (ModelError, InferenceError)) and not isinstance(error, ElementTypeError)
         self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed)
 
@@ -295,14 +295,14 @@ def _problem(node: NodeProto, frame: Frame, reason: str) -> str:
 
 
 def _placeholder(tensor: TensorType | None) -> Binding:
-    """A value of that type out of nothing, in a module that will be thrown away."""
+    """A dummy value of that type, in a module that will be discarded."""
     if tensor is None:
         return Unavailable()
     return ir.Operation.create("builtin.unrealized_conversion_cast", results=[tensor.to_mlir()]).results[0]
 
 
 def _check_types(node: NodeProto, values: Sequence[Binding], frame: Frame) -> None:
-    """Raise ModelError if a value is not of the type that ONNX infers, where that is known.
+    """Raise ModelError if a value does not have the type that ONNX infers, where ONNX infers one.
 
     Before opset 22 ONNX infers one window too many for poolings with ceil_mode whose last one would begin in the padding at the end.
     """
@@ -321,7 +321,7 @@ def _check_types(node: NodeProto, values: Sequence[Binding], frame: Frame) -> No
 
 
 def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:
-    """Give the function its type and the names of its arguments and results."""
+    """Set the type of the function and the names of its arguments and results."""
     main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([t.to_mlir() for _, t in inputs], [t.to_mlir() for _, t in outputs]))
     ValueInfo.set_arguments(main, [ValueInfo(name=name) for name, _ in inputs])
     ValueInfo.set_results(main, [ValueInfo(name=name) for name, _ in outputs])
@@ -329,7 +329,7 @@ def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outpu
 
 @contextmanager
 def _about(what: str) -> Iterator[None]:
-    """Say in errors raised inside the block what they are about."""
+    """Prefix errors raised inside the block with `what`."""
     try:
         yield
     except StepwellError as error:

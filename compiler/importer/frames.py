@@ -1,4 +1,4 @@
-"""What the nodes of one graph or function body see: names, opsets, types, and who owns them."""
+"""The scope of one graph or function body: names, opsets, types, and the node that it belongs to."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from stepwell.importer.tensors import onnx_tensor_type
 
 @dataclass(frozen=True)
 class Unavailable:
-    """Stands for a value that could not be made; `about` and `problem` are to be reported when something uses it, if that was not done."""
+    """A value that could not be built. When something uses it, `problem` is reported for `about`, unless it was reported before."""
 
     about: str = ""
     problem: str = ""
@@ -25,42 +25,42 @@ Binding = ir.Value | Unavailable | None  # None: an optional input that was left
 
 @dataclass
 class Frame:
-    """The names that nodes of one graph or function body see, and how these nodes are to be understood."""
+    """The names visible in one graph or function body, and how to interpret its nodes."""
 
     opsets: Mapping[str, int]
     parent: "Frame | None" = None  # the graph around a graph inside a node; a function body has none
     values: dict[str, Binding] = field(default_factory=dict)
     types: Mapping[str, TensorType] = field(default_factory=dict)  # what ONNX infers
     prefix: str = ""  # of node names
-    owner: tuple[str, int] | None = None  # name and index that all nodes share: those of the node whose definition this body is
+    owner: tuple[str, int] | None = None  # name and index that all nodes take: those of the node that this body defines
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
-    tainted: set[str] = field(default_factory=set)  # values that depend on a node which was reported
-    doubtful: set[str] = field(default_factory=set)  # values of whose sizes ONNX's inference is wrong, or may be for that reason
+    tainted: set[str] = field(default_factory=set)  # values that depend on a reported node
+    doubtful: set[str] = field(default_factory=set)  # values whose sizes ONNX infers wrongly, and those that depend on them
 
     def lookup(self, name: str) -> Binding:
-        """The value bound to `name` here or in a graph around this one. Raises ModelError if there is none."""
+        """The value bound to `name` here or in an enclosing graph. Raises ModelError if there is none."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.values:
                 return frame.values[name]
             frame = frame.parent
-        raise ModelError(f"the value '{name}' is not defined before it is used")
+        raise ModelError(f"the value '{name}' is used before it is defined")
 
     def inferred(self, name: str) -> TensorType | None:
-        """What ONNX infers of the value of that name, as far as that is to be relied on."""
+        """The type that ONNX infers for the value of that name, without sizes that it may get wrong."""
         tensor = self.types.get(name)
         return tensor.with_shape((None,) * tensor.rank) if tensor is not None and name in self.doubtful else tensor
 
     def is_tainted(self, name: str) -> bool:
-        """Whether the value of that name depends on a node which was reported."""
+        """Whether the value of that name depends on a reported node."""
         return self._is_marked(name, "tainted")
 
     def depends_on_problems(self, node: NodeProto) -> bool:
-        """Whether a node, or one of a graph inside it, uses such a value."""
+        """Whether a node, or a node of a graph inside it, uses such a value."""
         return self._uses_marked(node, "tainted")
 
     def depends_on_doubts(self, node: NodeProto) -> bool:
-        """Whether a node, or one of a graph inside it, uses a value of doubtful size."""
+        """Whether a node, or a node of a graph inside it, uses a value of doubtful size."""
         return self._uses_marked(node, "doubtful")
 
     def _is_marked(self, name: str, mark: str) -> bool:
@@ -76,6 +76,6 @@ class Frame:
 
 
 def graph_types(graph: GraphProto) -> dict[str, TensorType]:
-    """The types of a graph's values as far as ONNX's inference knows them and they are ours."""
+    """The types of a graph's values that ONNX infers and we support."""
     types = {value.name: onnx_tensor_type(value.type) for value in [*graph.value_info, *graph.input, *graph.output]}
     return {name: tensor for name, tensor in types.items() if tensor is not None}

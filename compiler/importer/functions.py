@@ -13,9 +13,9 @@ _ELEM_TYPES = {dtype: elem_type for elem_type, dtype in DTYPES.items()}
 
 
 def schema_function(node: NodeProto, domain: str, opset: int, inputs: Sequence[TensorType | None]) -> FunctionProto | None:
-    """The body that ONNX gives for a node's operator, or None if there is none; some depend on the node and its input types.
+    """The function body by which ONNX defines a node's operator, or None; some bodies depend on the node and its input types.
 
-    A body has an opset of its own. The newest that is not newer than `opset` is taken, else the oldest.
+    Bodies have opsets of their own: takes the newest up to `opset`, else the oldest.
     """
     schema = schema_of(domain, node.op_type, opset)
     if schema is None:
@@ -42,7 +42,7 @@ def schema_function(node: NodeProto, domain: str, opset: int, inputs: Sequence[T
 
 
 def has_schema_function(domain: str, op: str, opset: int) -> bool:
-    """Whether ONNX defines the operator as a function (of which a context-dependent one may still decline a node)."""
+    """Whether ONNX defines the operator as a function (a context-dependent function may still decline a node)."""
     schema = schema_of(domain, op, opset)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
@@ -59,7 +59,7 @@ def _type_proto(tensor: TensorType | None) -> TypeProto:
 
 @cache
 def schema_of(domain: str, name: str, opset: int) -> Any:
-    """ONNX's definition (an OpSchema, which its stubs describe in part) of an operator at an opset version, or None if there is none."""
+    """ONNX's OpSchema for an operator at an opset version, or None. (The stubs of onnx describe the class only in part.)"""
     try:
         return defs.get_schema(name, opset, domain)
     except defs.SchemaError:
@@ -67,5 +67,5 @@ def schema_of(domain: str, name: str, opset: int) -> Any:
 
 
 def domain_of(domain: str) -> str:
-    """The domain under which rules and schemas are known: ONNX's own has two spellings."""
+    """The domain as rules and schemas spell it: ONNX's own has two spellings."""
     return "" if domain == "ai.onnx" else domain

@@ -1,4 +1,4 @@
-"""Attribute values on which ONNX's own shape inference crashes, hangs or computes nonsense, refused before it sees them."""
+"""Rejects attribute values on which ONNX's own shape inference crashes, hangs or computes nonsense."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ UNBOUNDED: Mapping[str, tuple[str, ...]] = {"Constant": ("value_int", "value_int
 
 
 def refuse_hazards(model: ModelProto) -> None:
-    """Raise ModelError, naming the node, for an attribute that ONNX's inference would not survive."""
+    """Raise ModelError, naming the node, for an attribute value that ONNX's inference cannot handle."""
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
         for node in nested_nodes(nodes):
             problem = _problem(node)

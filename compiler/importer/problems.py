@@ -1,4 +1,4 @@
-"""What is wrong with a model: collected while importing goes on, reported all at once."""
+"""Collects the problems of a model during the import, and reports all at once."""
 
 from dataclasses import dataclass, field
 
@@ -8,13 +8,13 @@ SHOWN = 40  # problems spelled out in one message
 
 
 def node_problem(op: str, domain: str, name: str, opset: int, reason: str) -> str:
-    """One line on a node that cannot be imported; the reason says what would be accepted."""
+    """One line about a node that cannot be imported; `reason` should say what is supported."""
     return f'{f"{domain}." if domain else ""}{op} "{name}" (opset {opset}): {reason}'
 
 
 @dataclass
 class Problems:
-    """Collects problems by what they are about (a node's or input's name), the first of each."""
+    """Collects problems, keeping the first for each subject (the name of a node or an input)."""
 
     unsupported: dict[str, str] = field(default_factory=dict)
     malformed: dict[str, str] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class Problems:
             (self.malformed if malformed else self.unsupported)[about] = text
 
     def raise_any(self) -> None:
-        """Raise one error for all: ModelError if something is malformed, else UnsupportedError if something is unsupported."""
+        """Raise one error for all problems: ModelError if anything is malformed, else UnsupportedError if anything is unsupported."""
         error = _error(ModelError, "parts of the model make no sense", list(self.malformed.values()))
         error = error or _error(UnsupportedError, "parts of the model are not supported", list(self.unsupported.values()))
         if error is not None:

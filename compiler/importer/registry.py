@@ -22,11 +22,11 @@ class Rule:
     domain: str
     since: int
     function: Callable[..., Any]
-    required: int  # inputs that must be there
-    positional: int  # inputs that may be there by position
-    variadic: bool  # whether any number may follow them
-    attributes: Mapping[str, bool]  # by name, whether it must be there
-    numbers: Mapping[str, float]  # what floats are that are not given: f32, as all of ONNX's, also for data of f64
+    required: int  # number of required inputs
+    positional: int  # number of required and optional inputs
+    variadic: bool  # whether any number of inputs may follow
+    attributes: Mapping[str, bool]  # by name, whether it is required
+    numbers: Mapping[str, float]  # defaults of float attributes, rounded to f32 as in ONNX, even for f64 data
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the node's outputs, in order.
@@ -84,7 +84,7 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
         same = [r for r in rules if r.since == since]
         if same and not replace:
             raise StepwellError(
-                f"there already is an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to take its place"
+                f"there is already an importer rule for {name} since opset {since} of {domain or 'ai.onnx'}; pass replace=True to replace it"
             )
         rules[:] = sorted([r for r in rules if r.since != since] + [rule], key=lambda r: r.since)
         extension(function)
@@ -94,12 +94,12 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
 
 
 def find_rule(domain: str, name: str, opset: int) -> Rule | None:
-    """The newest rule for an operator that is not newer than `opset`."""
+    """The newest rule for an operator with `since` at most `opset`, or None."""
     return next((r for r in reversed(_rules.get((domain_of(domain), name), [])) if r.since <= opset), None)
 
 
 def missing_rule(domain: str, name: str) -> str:
-    """Why `find_rule` finds none."""
+    """The reason for which `find_rule` finds no rule."""
     rules = _rules.get((domain_of(domain), name))
     return f"there is no rule for it before opset {rules[0].since}" if rules else "there is no rule for it"
 
@@ -110,6 +110,6 @@ def all_rules() -> list[Rule]:
 
 
 def shortened(value: Any, limit: int = 60) -> str:
-    """A value as it appears in messages."""
+    """A value as messages show it."""
     text = repr(value)
     return text if len(text) <= limit else text[:limit] + "…"

@@ -14,7 +14,7 @@ from stepwell.importer.tensors import onnx_tensor_type
 
 
 def fix_shapes(model: ModelProto, shapes: Mapping[str, Sequence[int | None]], weights: Iterable[str]) -> None:
-    """Set the free dimensions of inputs, in place; a dimension's symbol gets the same size wherever it stands. A negative size says: free.
+    """Set the free dimensions of inputs, in place; a symbolic dimension gets the same size everywhere. A negative size leaves a dimension free.
 
     None leaves a dimension free. Raises InputError, naming the input, if it is unknown, of another rank, or if a size conflicts.
     """
@@ -65,7 +65,7 @@ def _fix(value: ValueInfoProto, shape: list[int | None], symbols: dict[str, tupl
 
 
 def fix_values(source: Source, constants: Mapping[str, np.ndarray]) -> None:
-    """Make inputs constants, in place, by input name. Raises InputError, naming the input, if it is unknown or the array does not fit it."""
+    """Make inputs constants, in place, by input name. Raises InputError, naming the input, if there is no such input or the array does not fit it."""
     inputs = {value.name: value for value in source.model.graph.input if value.name not in source.initializers}
     for name, array in constants.items():
         if name not in inputs:

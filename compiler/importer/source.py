@@ -1,4 +1,4 @@
-"""Reads a model from a path, bytes or ModelProto into a light ModelProto and its weights, which are views and not copies."""
+"""Reads a model from a path, bytes or ModelProto into a light ModelProto and its weights, which are views rather than copies."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ from stepwell.importer.tensors import ExternalData, data_bytes, read_file, tenso
 from stepwell.importer.text import check_text
 from stepwell.importer.wire import cut_tensors
 
-LARGE_BYTES = 4096  # initializers from this size on are taken out of the model before anything looks at it
+LARGE_BYTES = 4096  # initializers of this size or more are taken out of the model before it is checked
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Source:
 
 
 def read_source(source: "str | os.PathLike[str] | bytes | ModelProto") -> Source:
-    """Read a model. Raises ModelError if it is no ONNX model or its data is missing or damaged, InputError for another kind of source."""
+    """Read a model. Raises ModelError if it is not an ONNX model or its data is missing or damaged, InputError for another kind of source."""
     if isinstance(source, ModelProto):
         return _split(source, [], ExternalData(None))
     if isinstance(source, (bytes, bytearray, memoryview)):
@@ -62,7 +62,7 @@ def _parse(data: memoryview, external: ExternalData, what: str) -> Source:
 
 
 def _split(model: ModelProto, cut: list[tuple[TensorProto, memoryview]], external: ExternalData) -> Source:
-    """Take the large and the external initializers out of the main graph, leaving the caller's `model` as it is."""
+    """Take the large and the external initializers out of the main graph, without changing the caller's `model`."""
     for message in (model, *(header for header, _ in cut)):
         check_text(message)
     light = copy_without(model, "graph")
@@ -95,7 +95,7 @@ def _add(loaders: dict[str, Callable[[], np.ndarray]], tensor: TensorProto, load
 
 
 def _held_inside(tensor: TensorProto, external: ExternalData) -> TensorProto:
-    """A tensor that holds its data itself, read from the external file if need be."""
+    """A tensor that holds its own data, read from the external file if necessary."""
     if tensor.data_location != TensorProto.EXTERNAL:
         return tensor
     out = copy_without(tensor, "external_data", "data_location")
@@ -104,7 +104,7 @@ def _held_inside(tensor: TensorProto, external: ExternalData) -> TensorProto:
 
 
 def _declare_as_inputs(model: ModelProto, tensors: Iterable[TensorProto]) -> None:
-    """Have each tensor be a graph input of the tensor's type, as far as the checker and shape inference are concerned."""
+    """Declare each tensor as a graph input of its type, for the checker and shape inference."""
     inputs = {value.name: value for value in model.graph.input}
     for tensor in tensors:
         if tensor.name not in inputs:
@@ -115,7 +115,7 @@ def _declare_as_inputs(model: ModelProto, tensors: Iterable[TensorProto]) -> Non
 
 
 def copy_without(message: Any, *skipped: str) -> Any:
-    """A copy of a protocol buffer message without some fields, which are never read (they may be large)."""
+    """A copy of a protocol buffer message without some fields, which may be large and are never read."""
     out = type(message)()
     for descriptor, value in message.ListFields():
         if descriptor.name not in skipped:
@@ -138,7 +138,7 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
 
 
 def nested_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    """The nodes and, after each, those of the graphs inside it."""
+    """Each node, followed by the nodes of the graphs inside it."""
     waiting = [iter(nodes)]
     while waiting:
         node = next(waiting[-1], None)

@@ -35,14 +35,14 @@ def dtype_name(elem_type: int) -> str:
 
 
 def our_dtype(elem_type: int) -> str:
-    """Our spelling of an ONNX element type. Raises UnsupportedError for one outside our set."""
+    """Our name for an ONNX element type. Raises UnsupportedError if we do not support it."""
     if elem_type not in DTYPES:
         raise UnsupportedError(f"element type {dtype_name(elem_type)} is not supported; supported: {SUPPORTED_DTYPES}")
     return DTYPES[elem_type]
 
 
 def onnx_tensor_type(proto: onnx.TypeProto) -> TensorType | None:
-    """Our type of a ranked ONNX tensor type with an element type of our set; None for anything else."""
+    """Our type for an ONNX tensor type, or None if that is unranked or its element type is not supported."""
     tensor = proto.tensor_type
     if proto.WhichOneof("value") != "tensor_type" or tensor.elem_type not in DTYPES or not tensor.HasField("shape"):
         return None
@@ -51,7 +51,7 @@ def onnx_tensor_type(proto: onnx.TypeProto) -> TensorType | None:
 
 
 def checked_size(name: str, dtype: str, dims: Any) -> int:
-    """The size in bytes of a dense tensor. Raises ModelError if a dimension is negative or the whole is absurdly large."""
+    """The size in bytes of a dense tensor. Raises ModelError if a dimension is negative or the size is absurdly large."""
     size = to_numpy(dtype).itemsize
     for dim in dims:
         if dim < 0:
@@ -63,14 +63,14 @@ def checked_size(name: str, dtype: str, dims: Any) -> int:
 
 
 def data_bytes(tensor: TensorProto) -> int:
-    """The size of the data that a tensor has in memory; 0 if its type or shape make no sense (whoever reads the data will say so)."""
+    """The number of bytes that a tensor takes in memory; 0 if its type or shape makes no sense, which reading it will report."""
     if tensor.data_type not in DTYPES or any(dim < 0 for dim in tensor.dims):
         return 0
     return int(np.prod([to_numpy(DTYPES[tensor.data_type]).itemsize, *tensor.dims], dtype=object))
 
 
 def view_raw(name: str, elem_type: int, dims: Any, raw: Any) -> np.ndarray:
-    """An array over the bytes-like `raw`, not a copy of it. Raises ModelError if its length does not fit the type."""
+    """An array that is a view of the bytes-like `raw`. Raises ModelError if its length does not fit the type."""
     dtype = our_dtype(elem_type)
     count = checked_size(name, dtype, dims)
     size = packed_size(elem_type, count)
@@ -78,7 +78,7 @@ def view_raw(name: str, elem_type: int, dims: Any, raw: Any) -> np.ndarray:
         raise ModelError(f"tensor '{name}' ({dtype_name(elem_type)}, shape {list(dims)}) takes {size} bytes, but its data has {len(raw)}")
     if size == 0:
         return np.empty(tuple(dims), to_numpy(dtype))
-    if dtype == "i1":  # any byte but zero is true; numpy wants a one
+    if dtype == "i1":  # any nonzero byte is true, but numpy requires a 1
         return np.asarray(np.frombuffer(raw, dtype=np.uint8) != 0).reshape(tuple(dims))
     if elem_type in PACKED:
         return unpacked(np.frombuffer(raw, dtype=np.uint8), PACKED[elem_type], count).view(to_numpy(dtype)).reshape(tuple(dims))
@@ -98,7 +98,7 @@ def unpacked(packed: np.ndarray, share: int, count: int) -> np.ndarray:
 
 
 def tensor_array(tensor: TensorProto) -> np.ndarray:
-    """The array of a TensorProto that holds its data itself. Raises ModelError or UnsupportedError, naming the tensor."""
+    """The array of a TensorProto that holds its own data. Raises ModelError or UnsupportedError, naming the tensor."""
     dtype = our_dtype(tensor.data_type)
     if tensor.HasField("raw_data"):
         return view_raw(tensor.name, tensor.data_type, tensor.dims, tensor.raw_data)
@@ -111,11 +111,11 @@ def tensor_array(tensor: TensorProto) -> np.ndarray:
 
 @dataclass
 class ExternalData:
-    """Reads external tensor data inside one folder, each file once; `folder` None means there is none to read from."""
+    """Reads external tensor data inside one folder, each file once; `folder` is None if there is none to read from."""
 
     folder: Path | None
     files: dict[Path, memoryview] = field(default_factory=dict)
-    """The content of the files that were read so far."""
+    """The content of the files read so far."""
 
     def array(self, tensor: TensorProto) -> np.ndarray:
         """The array of a tensor with external data. Raises ModelError, naming the tensor and the file."""
@@ -150,7 +150,7 @@ class ExternalData:
         folder = self.folder.resolve()
         try:
             path = (folder / location).resolve()
-        except (OSError, RuntimeError):  # links that go round in circles
+        except (OSError, RuntimeError):  # circular links
             raise ModelError(f"tensor '{name}': its external data '{location}' cannot be resolved") from None
         if not path.is_relative_to(folder):
             raise ModelError(f"tensor '{name}': its external data '{location}' lies outside the model's folder")
@@ -162,7 +162,7 @@ class ExternalData:
 
 
 def read_file(path: Path) -> memoryview:
-    """The content of a plain file, in memory of its own: whoever writes to the file, or cuts it short, changes no model that was read.
+    """The content of a plain file, copied to memory: writing to the file or truncating it later does not change a model that was read.
 
     Raises ModelError if it cannot be read, is empty, or changes meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Text in protocol buffer messages: it must be UTF-8, which the parser does not check for this version of the format."""
+"""Checks that text in protocol buffer messages is UTF-8; the parser does not, for this version of the format."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from stepwell.dialects.support.errors import ModelError
 
 
 def check_text(message: Any) -> None:
-    """Raise ModelError if a text field of the message or of one inside it is not UTF-8 (protobuf then gives its bytes)."""
+    """Raise ModelError if a text field of the message, or of a message inside it, is not UTF-8 (protobuf then returns bytes)."""
     waiting = [message]
     while waiting:
         current = waiting.pop()
         texts: list[Any] = []
-        if isinstance(current, TensorProto):  # whose other fields are data
+        if isinstance(current, TensorProto):  # its other fields are data
             texts.append(("name", current.name))
         else:
             for descriptor, value in current.ListFields():

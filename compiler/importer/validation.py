@@ -15,9 +15,9 @@ from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
-OLDEST_OPSET = 1  # below 7, only what rules of that age cover
+OLDEST_OPSET = 1  # below 7, only operators that have rules of that age
 LONG_VECTOR = 4096
-LONGEST_TEXT = 4000  # of another library's message that is shown
+LONGEST_TEXT = 4000  # shown of another library's message
 
 FunctionKey = tuple[str, str, str]  # domain, name, overload
 
@@ -25,8 +25,8 @@ FunctionKey = tuple[str, str, str]  # domain, name, overload
 def check_and_infer(model: ModelProto) -> ModelProto:
     """The model with the types of its values inferred. Raises ModelError if ONNX's checker or strict shape inference finds a fault.
 
-    Propagation of data (through arithmetic on shapes) is a second round, where the first leaves something open. It takes every vector
-    for a shape, element by element, so it is left out where there are long ones: constants are propagated by ourselves anyway.
+    If types stay open, a second round propagates data through arithmetic on shapes. It treats every vector as a shape, element by
+    element, so it is skipped if there are long ones: the importer propagates constants itself anyway.
     """
     with foreign_errors("the model is not valid ONNX"):
         onnx.checker.check_model(model)
@@ -43,12 +43,12 @@ def check_and_infer(model: ModelProto) -> ModelProto:
 
 @contextmanager
 def foreign_errors(what: str) -> Iterator[None]:
-    """Turn whatever the libraries that read the model raise inside the block into a ModelError."""
+    """Turn any exception of the libraries that read the model, raised inside the block, into a ModelError."""
     try:
         yield
     except StepwellError:
         raise
-    except Exception as error:  # onnx raises its own classes, protobuf's, and whatever pybind makes of a C++ exception
+    except Exception as error:  # onnx raises its own classes, protobuf's, and translated C++ exceptions
         text = " ".join(str(error).replace("==> Context:", "in:").split())
         if len(text) > LONGEST_TEXT:  # it repeats what the model says
             text = f"{text[: LONGEST_TEXT // 2]} … {text[-LONGEST_TEXT // 2 :]}"
@@ -56,7 +56,7 @@ def foreign_errors(what: str) -> Iterator[None]:
 
 
 def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """Opset version by domain. Raises UnsupportedError if ONNX's own is outside the range that we read, ModelError for two versions."""
+    """Opset version by domain. Raises UnsupportedError if ONNX's own is outside the supported range, ModelError for two versions of a domain."""
     versions: dict[str, int] = {}
     for entry in imports:
         domain = domain_of(entry.domain)
@@ -71,7 +71,7 @@ def opset_versions(imports: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]
 
 
 def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
-    """Give every node a name of its own, in place: `OpType_index` to one without, `name.1` to the second of that name. Returns them."""
+    """Give every node a unique name, in place: `OpType_index` if it has none, `name.1` if the name is taken. Returns the names."""
     taken: dict[str, int] = {}
     names = []
     for index, node in enumerate(nodes):
@@ -81,7 +81,7 @@ def name_nodes(nodes: Iterable[NodeProto]) -> list[str]:
 
 
 def unique_name(name: str, taken: dict[str, int]) -> str:
-    """`name`, or `name.1`, `name.2`, … if it is taken already; adds it to `taken`, which has for each name the last number tried."""
+    """`name`, or `name.1`, `name.2`, … if that is taken; adds it to `taken`, which maps each name to the last number tried."""
     unique, count = name, taken.get(name, 0)
     while unique in taken:
         count += 1
@@ -92,7 +92,7 @@ def unique_name(name: str, taken: dict[str, int]) -> str:
 
 
 def unify_domains(model: ModelProto) -> None:
-    """Spell ONNX's own domain in one way, in place: its checker knows only one of the two."""
+    """Normalise the spelling of ONNX's own domain, in place: its checker knows only one of the two."""
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     imports = [*model.opset_import, *(entry for function in model.functions for entry in function.opset_import)]
     for message in [*imports, *(node for nodes in bodies for node in nested_nodes(nodes))]:
@@ -101,7 +101,7 @@ def unify_domains(model: ModelProto) -> None:
 
 
 def spell_out_defaults(model: ModelProto) -> None:
-    """Give nodes their default attributes, in place, where ONNX's strict inference stumbles without: functions, and STFT."""
+    """Add default attributes, in place, to nodes that ONNX's strict inference rejects without them: functions, and STFT."""
     versions = {domain_of(entry.domain): entry.version for entry in model.opset_import}
     for node in nested_nodes(model.graph.node):
         domain = domain_of(node.domain)
@@ -112,13 +112,13 @@ def spell_out_defaults(model: ModelProto) -> None:
 
 
 def function_key(node: NodeProto | FunctionProto) -> FunctionKey:
-    """What a call of a model-local function and the function itself have in common."""
+    """The key of a model-local function, or of the function that a node calls."""
     name = node.op_type if isinstance(node, NodeProto) else node.name
     return domain_of(node.domain), name, node.overload
 
 
 def local_functions(model: ModelProto, limits: Limits) -> dict[FunctionKey, FunctionProto]:
-    """The model's functions. Raises ModelError if one calls itself, directly or not, LimitError if expanding them all gives too many nodes."""
+    """The model's functions. Raises ModelError if one calls itself, directly or not, LimitError if expanding all calls gives too many nodes."""
     functions: dict[FunctionKey, FunctionProto] = {}
     for function in model.functions:
         if functions.setdefault(function_key(function), function) is not function:
@@ -128,12 +128,12 @@ def local_functions(model: ModelProto, limits: Limits) -> dict[FunctionKey, Func
         _expanded_size(key, functions, sizes)
     size = sum(sizes.get(function_key(node), 1) for node in nested_nodes(model.graph.node))
     if size > limits.operations:
-        raise over("the model's nodes, with its functions written out,", "operations", size, limits)
+        raise over("the model's nodes, with its functions expanded,", "operations", size, limits)
     return functions
 
 
 def _expanded_size(key: FunctionKey, functions: Mapping[FunctionKey, FunctionProto], sizes: dict[FunctionKey, int]) -> int:
-    """How many nodes a function is after expansion; fills `sizes`. Walks with its own stack: the nesting may be deep."""
+    """The number of nodes in a function after expansion; fills `sizes`. Not recursive, since the nesting may be deep."""
     in_progress: list[FunctionKey] = [key]
     while in_progress:
         current = in_progress[-1]
@@ -152,7 +152,7 @@ def _expanded_size(key: FunctionKey, functions: Mapping[FunctionKey, FunctionPro
 
 
 def check_known_ops(model: ModelProto, functions: Mapping[FunctionKey, FunctionProto], opsets: Mapping[str, int]) -> None:
-    """Raise UnsupportedError listing every node without a rule, if one of them is of an operator that ONNX's checker would stumble over."""
+    """If some node has an operator that ONNX's checker would reject, raise UnsupportedError listing every node without a rule."""
     problems = Problems()
     stumbles = False
     bodies = [(model.graph.node, opsets)]
@@ -172,18 +172,18 @@ def check_known_ops(model: ModelProto, functions: Mapping[FunctionKey, FunctionP
 
 
 def unknown_reason(node: NodeProto, domain: str, opset: int) -> str:
-    """Why an operator is not known to ONNX."""
+    """The reason for which ONNX does not know an operator."""
     if opset == 0:
         return f"the model imports no opset of the domain '{node.domain or 'ai.onnx'}'"
     first = first_versions().get((domain, node.op_type))
     if first is not None:
-        return f"it is an operator from opset {first} on only"
+        return f"the operator exists only from opset {first} on"
     return f"there is no such operator in the domain '{domain or 'ai.onnx'}', and no rule for it"
 
 
 @cache
 def first_versions() -> dict[tuple[str, str], int]:
-    """The opset version that every operator known to ONNX came with, by domain and name."""
+    """The opset version that introduced each operator known to ONNX, by domain and name."""
     first: dict[tuple[str, str], int] = {}
     for schema in defs.get_all_schemas_with_history():
         key = (schema.domain, schema.name)

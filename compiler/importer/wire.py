@@ -1,11 +1,11 @@
-"""Cuts large tensors out of a serialised ModelProto without parsing them, so that a file of weights is mapped and never copied."""
+"""Cuts large tensors out of a serialised ModelProto without parsing them, so that weights are never copied."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from stepwell.dialects.support.errors import ModelError
 
-# Field numbers of onnx.proto, which are fixed for good.
+# Field numbers of onnx.proto, which never change.
 MODEL_GRAPH, GRAPH_INITIALIZER, TENSOR_RAW_DATA = 7, 5, 9
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
@@ -31,13 +31,13 @@ class CutTensor:
 
 
 def cut_tensors(data: memoryview, least: int) -> tuple[bytes, list[CutTensor]]:
-    """A serialised model without its initializers of `least` bytes of raw data or more, and these.
+    """A serialised model without its initializers of at least `least` bytes of raw data, and those initializers.
 
     Everything else is kept as it was. Raises ModelError if `data` is not a sequence of protocol buffer fields.
     """
     top = list(fields(data, 0, len(data)))
     graphs = [f for f in top if f.number == MODEL_GRAPH and f.kind == BYTES]
-    if len(graphs) != 1:  # several parts of one graph would have to be merged: leave that to the parser
+    if len(graphs) != 1:  # parts of one graph would have to be merged: leave that to the parser
         return bytes(data), []
     cut: list[CutTensor] = []
     kept: list[memoryview] = []
@@ -63,7 +63,7 @@ def _cut(data: memoryview, tensor: Field, least: int) -> CutTensor | None:
 
 
 def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
-    """The fields of the message that lies between two offsets. Raises ModelError where it is damaged or cut short."""
+    """The fields of the message that lies between two offsets. Raises ModelError if it is damaged or truncated."""
     position = start
     while position < end:
         tag, value = _read_varint(data, position, end)
@@ -88,7 +88,7 @@ def fields(data: memoryview, start: int, end: int) -> Iterator[Field]:
 
 
 def _read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """The variable-length integer at `position`, and where it ends."""
+    """The variable-length integer at `position`, and the position after it."""
     result = 0
     for shift in range(0, 70, 7):
         if position >= end:

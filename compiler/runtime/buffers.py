@@ -1,4 +1,4 @@
-"""Memory for compiled code: aligned buffers, and the arena that all weights lie in."""
+"""Memory for compiled code: aligned buffers, and the arena of all weights."""
 
 import contextlib
 import mmap
@@ -10,19 +10,19 @@ import numpy as np
 from stepwell.dialects.support.errors import ModelError
 
 if TYPE_CHECKING:
-    from stepwell.dialects.core.weights import WeightTable  # which a start from the cache does not load
+    from stepwell.dialects.core.weights import WeightTable  # not loaded on a start from the cache
 
 ALIGNMENT = 64
 """Bytes: a cache line, and the widest vector."""
 _HUGE_PAGE = 1 << 21
-_LARGE = 1 << 20  # bytes: smaller arrays are in a cache anyway
-_BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that is to be
+_LARGE = 1 << 20  # bytes: smaller arrays fit a cache anyway
+_BLOCK = (1024, 32)  # elements: of the dimension that is contiguous, and of the one that will be
 
 
 def aligned_empty(size: int) -> np.ndarray:
-    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`, a large one on huge pages where the system has them.
+    """An uninitialised array of `size` bytes that starts at a multiple of `ALIGNMENT`. A large one is on huge pages if the system has them.
 
-    Small pages lie anywhere in physical memory, so how much of the cache a buffer can use is a matter of luck.
+    Small pages lie anywhere in physical memory, so how much of the cache a buffer can use would be a matter of luck.
     """
     if size < _HUGE_PAGE // 2 or not hasattr(mmap, "MADV_HUGEPAGE"):
         raw = np.empty(size + ALIGNMENT, np.uint8)
@@ -42,7 +42,7 @@ def address(array: np.ndarray) -> int:
 
 
 def dense(array: np.ndarray) -> np.ndarray:
-    """The array itself if it is row-major without gaps, or a copy that is. A transposed matrix is copied in blocks that the caches hold."""
+    """The array if it is contiguous and row-major, else a copy that is. A transposed matrix is copied in blocks that fit the caches."""
     if array.flags.c_contiguous or array.nbytes < _LARGE:
         return np.ascontiguousarray(array)
     out = np.empty(array.shape, array.dtype)
@@ -61,7 +61,7 @@ def dense(array: np.ndarray) -> np.ndarray:
 def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> np.ndarray:
     """One buffer of `size` bytes with each array of `offsets` at its offset, dense and row-major. Read-only.
 
-    Raises ModelError for a weight that is not there or does not fit.
+    Raises ModelError for a weight that is missing or does not fit.
     """
     arena = aligned_empty(size)
     end = 0
@@ -75,7 +75,7 @@ def pack_arena(weights: "WeightTable", offsets: Mapping[str, int], size: int) ->
 def arena_chunks(weights: "WeightTable", offsets: Mapping[str, int], size: int) -> Iterator[np.ndarray]:
     """The content of the arena from its first byte to its last, as arrays of bytes: weights, and zeros between them. Raises as `pack_arena`.
 
-    Weights that are still to be computed are computed here, one after the other, and not kept.
+    Deferred weights are computed here, one at a time, and not kept.
     """
     missing = [name for name in offsets if name not in weights]
     if missing:

@@ -10,13 +10,13 @@ from stepwell.dialects.support.errors import CodegenError
 X86_64 = 62  # the machine
 PROGRAM, SYMBOLS, RELOCATIONS, NO_BITS = 1, 2, 4, 8  # types of sections
 WRITEABLE, ALLOCATED, EXECUTABLE = 1, 2, 4  # flags of sections
-UNDEFINED, ABSOLUTE, COMMON = 0, 0xFFF1, 0xFFF2  # what a symbol may have instead of a section
+UNDEFINED, ABSOLUTE, COMMON = 0, 0xFFF1, 0xFFF2  # special section indices of symbols
 _RELOCATABLE = 1
 _LOCAL = 0
 
 
 class Section(NamedTuple):
-    """What a section's header says. `link` is another section's index, `info` the one that relocations are for."""
+    """A section header. `link` is the index of another section, `info` the one that relocations apply to."""
 
     type: int
     flags: int
@@ -38,7 +38,7 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """What is to be written at an offset of a section; `kind` is the machine's."""
+    """A value to write at an offset of a section; the machine defines `kind`."""
 
     section: int
     offset: int
@@ -58,20 +58,20 @@ class Object:
 
     @property
     def defined(self) -> frozenset[str]:
-        """Names of the global symbols that it defines."""
+        """The names of the global symbols that the object defines."""
         return frozenset(s.name for s in self.symbols if s.name and not s.is_local and s.section != UNDEFINED)
 
     @property
     def undefined(self) -> frozenset[str]:
-        """Names of the symbols that it needs."""
+        """The names of the symbols that the object needs."""
         return frozenset(s.name for s in self.symbols if s.name and not s.is_local and s.section == UNDEFINED)
 
     def content(self, section: Section) -> bytes:
-        """The bytes of a section, or none where they are all zero."""
+        """The bytes of a section; empty for one of zeros only."""
         return b"" if section.type == NO_BITS else self.data[section.offset : section.offset + section.size]
 
     def relocations(self) -> Iterator[Relocation]:
-        """Those of the sections that are needed to run. Raises CodegenError if the object is damaged."""
+        """The relocations of sections that are needed to run. Raises CodegenError if the object is damaged."""
         for section in self.sections:
             if section.type != RELOCATIONS or not self.sections[section.info].flags & ALLOCATED:
                 continue
@@ -82,12 +82,12 @@ class Object:
 
 
 def is_elf(data: bytes) -> bool:
-    """Whether `data` begins as an ELF file does (macOS objects do not)."""
+    """Whether `data` begins like an ELF file (macOS objects do not)."""
     return data[:4] == b"\x7fELF"
 
 
 def read(data: bytes) -> Object:
-    """A 64-bit little-endian ELF object. Raises CodegenError if it is damaged or another format."""
+    """A 64-bit little-endian ELF object. Raises CodegenError if it is damaged or in another format."""
     if not is_elf(data) or data[4:6] != b"\x02\x01":
         raise CodegenError("expected a 64-bit little-endian ELF object, got something else")
     try:

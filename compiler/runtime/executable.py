@@ -15,7 +15,7 @@ class Executable(Protocol):
     """Loaded code of a model, with its weights. Safe to call from several threads at once."""
 
     threads: int
-    """How many cores a run may use at most; can be set between runs."""
+    """The maximal number of cores for a run; can be set between runs."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
@@ -31,11 +31,11 @@ class NativeExecutable:
         self.main = code.packed_function("main", arguments + 2)
         self.threads = threads
         self.workspace_bytes = workspace_bytes
-        self._weights = weights  # keeps the memory that the address is of
+        self._weights = weights  # keeps the memory alive that the address points to
         self._weights_address = address(weights)
         self._openmp = openmp()
         self.workspaces: collections.deque[np.ndarray] = collections.deque()
-        """Free workspaces: one is made for each concurrent call. Taking and returning them is atomic."""
+        """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
         """See `Executable`."""

@@ -11,9 +11,9 @@ from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime import elf
 
 _READ, _WRITE, _EXECUTE = 1, 2, 4  # as mprotect has them
-_UNWIND = 0x70000001  # the type of .eh_frame: no exception passes through compiled code
+_UNWIND = 0x70000001  # the type of .eh_frame, which is not needed: no exception passes through compiled code
 _MASK = (1 << 64) - 1
-# System V ABI, AMD64 supplement, table "Relocation Types": format of what is written, and whether it is relative to its own address.
+# System V ABI, AMD64 supplement, table "Relocation Types": the format of the value, and whether it is relative to its own address.
 _KINDS = {1: ("<Q", False), 24: ("<q", True), 2: ("<i", True), 4: ("<i", True), 10: ("<I", False), 11: ("<i", False)}
 
 _Places: TypeAlias = "Mapping[tuple[str, int | str], int]"
@@ -21,10 +21,10 @@ _Places: TypeAlias = "Mapping[tuple[str, int | str], int]"
 
 
 class Image:
-    """The sections of some objects for x86-64 that are needed to run, in memory of their own. `addresses` has all that they define.
+    """The sections of x86-64 objects that are needed to run, in memory of their own. `addresses` has every symbol that they define.
 
-    `imports` are the addresses of functions that they need from elsewhere. Raises CodegenError if an object has a relocation that is
-    not known or does not reach, or if the system does not allow executable memory.
+    `imports` has the addresses of external functions. Raises CodegenError if a relocation of an object is unknown or out of
+    range, or if the system does not allow executable memory.
     """
 
     def __init__(self, objects: Mapping[str, elf.Object], imports: Mapping[str, int]) -> None:
@@ -57,7 +57,7 @@ class Image:
             self._protect(group)
 
     def close(self) -> None:
-        """Give the memory back. Nothing may be running in it."""
+        """Free the memory. Nothing may be running in it."""
         self._block.close()
 
     def _fill(self, name: str, file: elf.Object, places: _Places) -> None:
@@ -93,7 +93,7 @@ class Image:
 
 
 class _Group:
-    """Sections that are protected alike, one after the other, on pages of their own."""
+    """Sections with equal protection, one after the other, on pages of their own."""
 
     def __init__(self, protection: int) -> None:
         self.protection = protection
@@ -118,5 +118,5 @@ def _address(name: str, symbol: elf.Symbol, places: _Places) -> int:
 
 
 def runs(objects: Sequence[elf.Object], machine: str) -> bool:
-    """Whether these objects can be linked here, on a machine as Python's `platform.machine()` calls it."""
+    """Whether these objects can be linked here; `machine` is a name as from Python's `platform.machine()`."""
     return machine in ("x86_64", "AMD64") and all(file.machine == elf.X86_64 for file in objects)

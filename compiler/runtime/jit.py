@@ -11,14 +11,14 @@ from stepwell.dialects.support.processes import Lock
 from stepwell.runtime.openmp import openmp
 
 _numbers = itertools.count(1)
-# Creating and disposing of JITs from several threads at once is not something LLVM promises to survive.
+# LLVM does not promise that several threads can create and dispose of JITs at once.
 _lock = Lock()
 
 
 def link(objects: Mapping[str, bytes], imports: Mapping[str, int] | None, exports: Sequence[str]) -> tuple[dict[str, int], Callable[[], None]]:
-    """Link objects; the addresses of the exports, and what unloads them. Without `imports` LLVM looks into the process by itself.
+    """Link objects; returns the addresses of the exports, and a function that unloads them. Without `imports`, LLVM searches the process.
 
-    Raises CodegenError if LLVM cannot do it.
+    Raises CodegenError if LLVM fails.
     """
     builder = llvm.JITLibraryBuilder()
     for data in objects.values():
@@ -47,7 +47,7 @@ def link(objects: Mapping[str, bytes], imports: Mapping[str, int] | None, export
 
 
 def compile_helpers(text: str) -> bytes:
-    """The object of functions that are given as LLVM IR."""
+    """Compile functions given as LLVM IR to an object."""
     with _lock:
         _initialize()
         data: bytes = _machine().emit_object(llvm.parse_assembly(text))

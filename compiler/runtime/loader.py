@@ -17,21 +17,21 @@ _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dyl
 
 
 class LoadedCode:
-    """Objects that are linked and mapped executable, until `close` or garbage collection unloads them.
+    """Objects linked and mapped executable, until `close` or garbage collection unloads them.
 
-    Each is linked by itself, so that two models may define the same names, and unloading gives all memory back.
-    The addresses are valid as long as this object is open: keep it as long as anything may call them.
+    Each is linked separately, so that two models may define the same names, and unloading frees all memory.
+    Addresses are valid while this object is open: keep it as long as anything may call them.
     """
 
     def __init__(self, addresses: Mapping[str, int], unload: Callable[[], None]) -> None:
         self._addresses = dict(addresses)
         self._unload = weakref.finalize(self, unload)
-        # While the interpreter ends, other threads may be running in it; the process's end frees everything anyway.
+        # At interpreter exit other threads may still run the code; the end of the process frees it anyway.
         self._unload.atexit = False
 
     @property
     def closed(self) -> bool:
-        """Whether the code was unloaded."""
+        """Whether the code has been unloaded."""
         return not self._unload.alive
 
     def address(self, name: str) -> int:
@@ -52,7 +52,7 @@ class LoadedCode:
         return function
 
     def packed_function(self, name: str, arguments: int) -> Callable[..., None]:
-        """As `function`, for one that takes a pointer to an array of `arguments` pointers, however many these are."""
+        """Like `function`, for a function that takes one pointer to an array of `arguments` pointers."""
         function = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(self.address(name))
         pack = struct.Struct(f"{arguments}Q").pack
 
@@ -63,20 +63,20 @@ class LoadedCode:
         return call
 
     def close(self) -> None:
-        """Unload the code. Nothing may be running in it, and none of its addresses may be used from now on."""
+        """Unload the code. Nothing may be running in it, and none of its addresses may be used afterwards."""
         self._unload()
 
 
 def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> LoadedCode:
     """Link `objects` (by the name of the function each defines) with each other, OpenMP and the C and maths libraries.
 
-    Raises CodegenError for a damaged object, for a function that two objects define, for one that none defines (naming who needs it).
+    Raises CodegenError for a damaged object, a function that two objects define, or one that none defines (naming its user).
     """
     bad = next((name for name, data in objects.items() if not elf.is_elf(data)), None)
     if bad is not None:
         if sys.platform == "linux" or any(map(elf.is_elf, objects.values())):
             raise CodegenError(f"the object of @{bad} is not an ELF object")
-        from stepwell.runtime.jit import link  # here and below, because LLVM takes tens of megabytes, and most programs need nothing of it any more
+        from stepwell.runtime.jit import link  # here and below, because LLVM takes tens of megabytes, and most programs do not need it
 
         return LoadedCode(*link(objects, None, exports))
     files = {name: elf.read(data) for name, data in objects.items()}
@@ -95,7 +95,7 @@ def load(objects: Mapping[str, bytes], exports: Sequence[str] = ("main",)) -> Lo
 
 
 def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[dict[str, int], list[str]]:
-    """The address of each function that is needed from outside of the objects, and the names of those that `support` has."""
+    """The address of each external function that the objects need, and the names of those that `support` provides."""
     defined: dict[str, str] = {}
     needed: dict[str, str] = {}
     for name, file in files.items():
@@ -134,5 +134,5 @@ def _address(symbol: str) -> int | None:
 
 @cache
 def _libraries() -> tuple[ctypes.CDLL, ...]:
-    """The process itself first (the C library), then those that it may not have loaded for everybody."""
+    """The process itself (with the C library), then libraries that it may have loaded privately."""
     return (ctypes.CDLL(None), *(ctypes.CDLL(name) for name in _LIBRARIES.get(sys.platform, ())))

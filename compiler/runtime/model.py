@@ -28,12 +28,12 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None. A `CompiledModel` has numbers only."""
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None. In a `CompiledModel` all are numbers."""
     dtype: np.dtype
 
     @staticmethod
     def of(name: str, tensor: "TensorType") -> "TensorInfo":
-        """The record for a tensor of the IR."""
+        """The record of an IR tensor."""
         return TensorInfo(name, tensor.shape, to_numpy(tensor.dtype))
 
     def __str__(self) -> str:
@@ -43,11 +43,11 @@ class TensorInfo:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a model occupies, in bytes."""
+    """The memory of a model, in bytes."""
 
     weights_bytes: int
     workspace_bytes: int
-    """For each call that runs at the same time."""
+    """Per concurrent call."""
 
 
 class CompiledModel:
@@ -73,11 +73,11 @@ class CompiledModel:
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.timings = dict(timings)
-        """Seconds that each level took to reach."""
+        """The seconds it took to reach each level."""
         self.kernels = kernels
         """Number of distinct kernels."""
         self.objects = dict(objects or {})
-        """The code by function: `main` and each kernel, to be linked again where one is to be called by itself."""
+        """The object of each function, `main` and kernels, so that one can be linked and called alone."""
         self.memory = Memory(weights.nbytes, workspace_bytes)
         self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
@@ -93,7 +93,7 @@ class CompiledModel:
 
     @property
     def threads(self) -> int:
-        """How many cores a run may use at most."""
+        """The maximal number of cores for a run."""
         return self.executable.threads
 
     @threads.setter
@@ -101,10 +101,10 @@ class CompiledModel:
         self.executable.threads = count
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        """Run on the inputs in the model's order; the outputs in the model's order.
+        """Run on the inputs in the model's order; returns the outputs in the model's order.
 
-        Raises InputError if an array does not fit, IndexRangeError if an index that the model computes or is given is out of range,
-        ResourceError if there is no memory for it.
+        Raises InputError if an array does not fit, IndexRangeError if an index, computed or given, is out of range,
+        ResourceError if memory runs out.
         """
         if len(arrays) != len(self._ins):
             raise InputError(f"expected {len(self._ins)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
@@ -113,7 +113,7 @@ class CompiledModel:
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; returns outputs by name, in the model's order.
 
-        `out` gives arrays for some or all outputs to be written to: contiguous, writeable, of the right dtype and shape.
+        `out` maps some or all outputs to arrays to write to: contiguous, writeable, of the right dtype and shape.
         Raises InputError for a missing or unknown name and for an array that does not fit, IndexRangeError for an index out of range;
         the content of `out` is then undefined.
         """
@@ -127,7 +127,7 @@ class CompiledModel:
         return {info.name: array for info, array in zip(self.outputs, results, strict=True)}
 
     def ir(self, level: str) -> str:
-        """The text of the model at `level`. Raises InputError for a level that it does not have."""
+        """The text of the model at `level`. Raises InputError for an unknown level."""
         if not isinstance(level, str) or level not in self._snapshots:
             raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._snapshots)}")
         return self._snapshots[level]()
@@ -168,13 +168,13 @@ class IndexChecks:
     def __init__(self, checks: Sequence[IndexCheck]) -> None:
         self.checks = tuple(checks)
         self.widths = widths(checks)
-        """How many 64-bit numbers each hidden result of the native code has."""
+        """The number of 64-bit integers in each hidden result of the native code."""
         self._starts = list(itertools.accumulate(self.widths, initial=0))
         shared = [[check.limits for check in checks if check.result == result] for result in range(len(self.widths))]
         self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
 
     def buffer(self) -> np.ndarray:
-        """Memory for all hidden results of a run."""
+        """Allocate the hidden results of a run."""
         return np.empty(self._starts[-1], np.uint64)
 
     def parts(self, buffer: np.ndarray) -> list[np.ndarray]:
@@ -190,7 +190,7 @@ class IndexChecks:
 
 
 class _Binding:
-    """The place of one input or output: what fits."""
+    """Checks and converts the arrays for one input or output."""
 
     def __init__(self, info: TensorInfo, kind: str) -> None:
         self.info = info
@@ -206,7 +206,7 @@ class _Binding:
         return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]
 
     def fit(self, array: Any) -> np.ndarray:
-        """The array itself where the code can read it in place, else a copy. Raises InputError if it is another kind of array."""
+        """The array itself if the code can read it in place, else a copy. Raises InputError if its type or shape is wrong."""
         if type(array) is not np.ndarray:
             array = as_array(self.what, self.info, array)
         if array.dtype != self.dtype:
@@ -229,7 +229,7 @@ class _Binding:
 
 
 class _BooleanBinding(_Binding):
-    """The place of a boolean input. The code takes a byte for 0 or 1, while numpy takes any but 0 for true: a view of other data may hold such."""
+    """A boolean input. The code requires each byte to be 0 or 1; for numpy any nonzero byte is true, and views of other data contain such."""
 
     def fit(self, array: Any) -> np.ndarray:
         fitting = super().fit(array)
@@ -238,7 +238,7 @@ class _BooleanBinding(_Binding):
 
 
 def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:
-    """`value` if it is an array or one of numpy's scalars. Lists and the like are not taken: their dtype would be a guess."""
+    """`value` if it is an array or one of numpy's scalars. Lists and the like are rejected: their dtype would be a guess."""
     if not isinstance(value, (np.ndarray, np.generic)):
         raise InputError(f"{what}: expected an array {info}, got {_kind(value)}")
     return np.asarray(value)
@@ -248,17 +248,17 @@ def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
     """`array` in the machine's byte order. Raises InputError if its dtype is not that of `info`."""
     if array.dtype.newbyteorder("=") != info.dtype:
         raise InputError(f"{what}: expected {info}, got dtype {array.dtype.name}")
-    # The other byte order is a matter of how the array is stored, like its strides.
+    # Byte order, like strides, is only how the array is stored.
     return array.astype(info.dtype, copy=False)
 
 
 def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
-    """Where contiguous arrays begin and end in memory, and which they are, in the order of memory; empty ones left out."""
+    """Start, end and index of each contiguous array, sorted by address; empty ones are skipped."""
     return sorted((address(array), address(array) + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes)
 
 
 def _apart(arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """`arrays`, copied where they share memory with one of the results, which are written while they are read. All are contiguous."""
+    """`arrays`, copied where they overlap one of the results, since these are written during the run. All are contiguous."""
     spans = _spans(results)
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
 
@@ -278,7 +278,7 @@ def _sizes(shape: tuple[int, ...]) -> str:
 
 
 def names_error(given: Any, names: Sequence[str], kind: str, *, some: bool = False) -> InputError:
-    """What is wrong with the names in `given`."""
+    """The error for missing or unknown names in `given`."""
     if not isinstance(given, Mapping):
         return InputError(f"expected {kind}s by name, as a dict, got {_kind(given)}")
     missing = [] if some else [name for name in names if name not in given]

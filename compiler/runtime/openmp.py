@@ -20,9 +20,9 @@ _LOADED = re.compile(r"(/\S*/lib(?:omp|iomp5)[\w.-]*\.so[\w.]*)$")
 class OpenMP:
     """The loaded OpenMP runtime: its path, its symbols, and the thread count of the calling thread.
 
-    A forked process has none of its parent's threads, and the runtime forgets them there unless KMP_INIT_AT_FORK forbids it, which
-    scikit-learn does: so it is started without that. If another library has started it already, its parallel regions would wait for
-    these threads for ever, and a forked process runs them on one thread.
+    A forked process has none of its parent's threads. The runtime resets itself there unless KMP_INIT_AT_FORK forbids it, which
+    scikit-learn sets; so we start the runtime without that variable. If another library started it before us, parallel regions in a
+    forked process would wait for the lost threads forever, so that process runs on one thread.
     """
 
     def __init__(self, path: str) -> None:
@@ -44,7 +44,7 @@ class OpenMP:
         os.register_at_fork(after_in_child=functools.partial(setattr, self, "_is_forked", True))
 
     def set_threads(self, threads: int) -> int:
-        """Let the parallel regions that this thread starts use `threads` threads; returns the number before."""
+        """Set the number of threads for parallel regions of this thread; returns the previous number."""
         if self._is_forked:
             self._look_at_threads()
         if self._is_single:
@@ -55,7 +55,7 @@ class OpenMP:
         return before
 
     def _look_at_threads(self) -> None:
-        """In a forked process, where no other thread has run a model yet: see whether the runtime believes in any."""
+        """In a forked process, before any model runs: check whether the runtime still counts on the parent's threads."""
         with self._looking:
             if not self._is_forked:
                 return
@@ -81,7 +81,7 @@ def address_in(library: ctypes.CDLL, name: str) -> int | None:
 def find_libomp() -> str | None:
     """The path of the OpenMP runtime to use, or None.
 
-    In this order: `STEPWELL_LIBOMP`; one that the process has loaded already (two OpenMP runtimes of LLVM in one process abort);
+    In this order: `STEPWELL_LIBOMP`; one that the process has already loaded (two LLVM OpenMP runtimes in one process abort);
     the one of the package `cmeel-libomp`; one on the library path of the system.
     """
     chosen = os.environ.get("STEPWELL_LIBOMP")
@@ -94,7 +94,7 @@ def _loaded() -> str | None:
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
-        return None  # not Linux: nothing is known about what is loaded
+        return None  # not Linux: loaded libraries are unknown
     for line in lines:
         match = _LOADED.search(line)
         if match:
@@ -126,7 +126,7 @@ def _installed() -> str | None:
 
 @functools.cache
 def openmp() -> OpenMP | None:
-    """The process's OpenMP runtime, loaded on first use; None, with a warning the first time, if there is none to load."""
+    """The process's OpenMP runtime, loaded on first use; None if there is none, with a warning the first time."""
     path = find_libomp()
     reason = "no libomp was found"
     if path is not None:

@@ -1,4 +1,4 @@
-"""Functions that compiled code may call and that no library has everywhere: rounding to bfloat16."""
+"""Functions that compiled code may call but not every platform provides: rounding to bfloat16."""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,7 @@
 """Locations that name ONNX nodes: made by the importer, read through fusion and inlining by everything below it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from stepwell.dialects.core.mlir import ir
 
@@ -41,6 +42,59 @@ def node_index(location: ir.Location) -> int | None:
         if isinstance(leaf, ir.FileLineColLoc) and leaf.filename == MODEL_FILE and leaf.start_line > 0:
             return int(leaf.start_line) - 1
     return None
+
+
+def renumber_nodes(op: ir.Operation) -> tuple[int, ...]:
+    """Number the nodes that locations in `op` name from 0, in order of appearance; returns the index that each had before.
+
+    Equal parts of two models then have equal line tables, wherever their nodes stand in the models.
+    """
+    numbers: dict[int, int] = {}
+
+    def local(leaf: ir.Location) -> ir.Location:
+        if isinstance(leaf, ir.FileLineColLoc) and leaf.filename == MODEL_FILE and leaf.start_line > 0:
+            number = numbers.setdefault(leaf.start_line - 1, len(numbers))
+            return ir.Location.file(MODEL_FILE, number + 1, leaf.start_col, context=leaf.context)
+        return leaf
+
+    _map_leaves(op, local, named=True)
+    return tuple(numbers)
+
+
+def strip_node_names(op: ir.Operation) -> None:
+    """Remove names from all locations in `op`; files and lines, which debug information is made of, stay."""
+    _map_leaves(op, lambda leaf: leaf, named=False)
+
+
+def _map_leaves(op: ir.Operation, change: Callable[[ir.Location], ir.Location], *, named: bool) -> None:
+    """Replace the leaves of all locations in `op`, of operations and of block arguments."""
+    done: dict[Any, ir.Location] = {}
+
+    def replaced(location: ir.Location) -> ir.Location:
+        if isinstance(location, ir.NameLoc):
+            child = replaced(location.child_loc)
+            return ir.Location.name(location.name_str, child, context=location.context) if named else child
+        if isinstance(location, ir.FusedLoc):
+            return ir.Location.fused([replaced(inner) for inner in location.locations], location.metadata, context=location.context)
+        if isinstance(location, ir.CallSiteLoc):
+            return ir.Location.callsite(replaced(location.callee), [replaced(location.caller)], context=location.context)
+        return change(location)
+
+    def of(location: ir.Location) -> ir.Location:
+        key = location.attr  # locations themselves hash by identity
+        if key not in done:
+            done[key] = replaced(location)
+        return done[key]
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        inner.location = of(inner.location)
+        for region in inner.regions:
+            for block in region.blocks:
+                for argument in block.arguments:
+                    argument.set_location(of(argument.location))
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
 
 
 def _leaves(location: ir.Location) -> Iterator[ir.Location]:

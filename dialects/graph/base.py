@@ -29,6 +29,7 @@ from stepwell.dialects.core.mlir import (
 )
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
+from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
@@ -69,7 +70,8 @@ class GraphOp(Operation, dialect=Graph):
 
     `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
 
-    What passes need to know of an op is here too: its traits (see `traits`), how it is fused, and what its padding holds.
+    What passes need to know of an op is here too: its traits (see `traits`), how it is fused, what its padding holds, and the
+    range of its results.
     """
 
     fusion = Fusion.OPAQUE
@@ -113,6 +115,14 @@ class GraphOp(Operation, dialect=Graph):
     def padding_value(self) -> float | None:
         """The padding value that leaves the result of an op with `pads` unchanged; None for an op without."""
         return None
+
+    def value_range(self, *operands: Any) -> Range | tuple[Range, ...]:
+        """The range of each result's elements, one for an op of one result, from the operands' ranges (by field, as `operand_groups`).
+
+        It is said as if numbers had no end: results that would leave an integer type may be anything in it.
+        """
+        known = operands[0] if self.has_trait(MovesData) else ANY
+        return known if len(self.operation.results) == 1 else (known,) * len(self.operation.results)
 
     def operand_groups(self) -> list[Any]:
         """The operand values by field: a value, None for an absent optional one, a list for a variadic one."""

@@ -9,6 +9,7 @@ from stepwell.dialects.core.types import FLOATS, NUMERIC, SIGNED, TensorType, is
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result
 from stepwell.dialects.graph.inference import binary, expect_dtype, unary
 from stepwell.dialects.graph.numerics import integer_power, is_floating, pointwise, truncating_divide, widened
+from stepwell.dialects.graph.value_range import ANY, Range, clamped, of_integers
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -43,12 +44,14 @@ class AddOp(NumericBinary, name="add", traits=[KeepsFinite]):
     """`lhs + rhs`; integers wrap."""
 
     reference = pointwise(np.add)
+    value_range = of_integers(lambda a, b: (a[0] + b[0], a[1] + b[1]))
 
 
 class SubOp(NumericBinary, name="sub", traits=[KeepsFinite]):
     """`lhs - rhs`; integers wrap."""
 
     reference = pointwise(np.subtract)
+    value_range = of_integers(lambda a, b: (a[0] - b[1], a[1] - b[0]))
 
 
 class MulOp(NumericBinary, name="mul", traits=[KeepsFinite]):
@@ -74,6 +77,14 @@ class ModOp(NumericBinary, name="mod"):
     def reference(lhs: np.ndarray, rhs: np.ndarray, *, fmod: bool) -> np.ndarray:
         return widened(np.fmod if fmod else np.mod)(lhs, rhs)
 
+    def value_range(self, lhs: Range, rhs: Range) -> Range:
+        """Below a divisor that is known to be positive."""
+        least, most = rhs
+        if least <= 0 or not math.isfinite(most):
+            return ANY
+        top = most if is_float(self.result_types()[0].dtype) else most - 1
+        return (-top if self.attribute_values()["fmod"] and lhs[0] < 0 else 0, top)
+
 
 class PowOp(NumericBinary, name="pow"):
     """`lhs ** rhs`; an integer to a negative power is its reciprocal, truncated."""
@@ -87,12 +98,14 @@ class MaximumOp(NumericBinary, name="maximum", traits=[KeepsFinite]):
     """The greater of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.maximum)
+    value_range = of_integers(lambda a, b: (max(a[0], b[0]), max(a[1], b[1])))
 
 
 class MinimumOp(NumericBinary, name="minimum", traits=[KeepsFinite]):
     """The lesser of `lhs` and `rhs`; NaN if either is."""
 
     reference = pointwise(np.minimum)
+    value_range = of_integers(lambda a, b: (min(a[0], b[0]), min(a[1], b[1])))
 
 
 class NegOp(Unary, name="neg"):
@@ -149,6 +162,10 @@ class ReluOp(Unary, name="relu", traits=[KeepsFinite]):
     def reference(x: np.ndarray) -> np.ndarray:
         return np.maximum(x, np.zeros((), x.dtype))
 
+    def value_range(self, x: Range) -> Range:
+        """That of the operand from 0 on."""
+        return clamped(x, 0.0, math.inf)
+
 
 class LeakyReluOp(FloatUnary, name="leaky_relu", traits=[KeepsFinite]):
     """`x` where `x >= 0`, else `alpha * x`."""
@@ -194,6 +211,11 @@ class ClampOp(Unary, name="clamp", traits=[KeepsFinite]):
             return widened(lambda w: np.minimum(np.maximum(w, w.dtype.type(min)), w.dtype.type(max)))(x)
         low, high = (np.array(integer_bound(bound, np.iinfo(x.dtype)), x.dtype) for bound in (min, max))
         return np.minimum(np.maximum(x, low), high)
+
+    def value_range(self, x: Range) -> Range:
+        """That of the operand within the bounds."""
+        attributes = self.attribute_values()
+        return clamped(x, attributes["min"], attributes["max"])
 
 
 def integer_bound(bound: float, limits: np.iinfo) -> int:

@@ -1,15 +1,17 @@
 """Element-wise comparisons, boolean and bitwise logic, selection and conversion between element types."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, to_numpy
+from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
 from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
+from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import InferenceError
 
 
@@ -163,6 +165,10 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
     def reference(cond: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.where(cond, a, b)
 
+    def value_range(self, cond: Range, a: Range, b: Range) -> Range:
+        """That of both choices."""
+        return union([a, b])
+
 
 class CastOp(Unary, name="cast"):
     """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
@@ -191,6 +197,20 @@ class CastOp(Unary, name="cast"):
         if is_floating(x.dtype):
             return saturated(wide(x), dtype) if saturate else wrapped(wide(x).astype(np.float64), dtype)
         return x.astype(dtype)
+
+    def value_range(self, x: Range) -> Range:
+        """Truncated towards zero for integers; floats of every type hold integers up to 256. NaN becomes 0, or the least of wide integers."""
+        (low, high), dtype = x, self.result_types()[0].dtype
+        if is_float(dtype):
+            return x if max(abs(low), abs(high)) <= 256 else ANY
+        if not (math.isfinite(low) and math.isfinite(high)):
+            return ANY
+        least, most = math.trunc(low), math.trunc(high)
+        if not is_float(self.operand_types()[0].dtype):
+            return (least, most)
+        if not self.attribute_values()["saturate"] and to_numpy(dtype).itemsize >= 4:
+            return ANY
+        return (min(least, 0), max(most, 0))
 
 
 class BitCastOp(Unary, name="bit_cast"):

@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
 from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, wide
+from stepwell.dialects.graph.value_range import ANY, Range
 
 
 def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: bool) -> tuple[int | None, ...]:
@@ -17,6 +18,11 @@ def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: boo
     if keepdims:
         return tuple(1 if i in axes else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in axes)
+
+
+def places(size: int | None) -> Range:
+    """The range of an index along a dimension of this size."""
+    return (0, size - 1) if size else ANY
 
 
 def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:
@@ -104,6 +110,10 @@ class ArgReduction(GraphOp, traits=[Pure]):
         return TensorType("i64", without_axes(x.shape, (axis,), keepdims))
 
     flops = staticmethod(one_per_input)
+
+    def value_range(self, x: Range) -> Range:
+        """The places along the axis."""
+        return places(self.operand_types()[0].shape[self.attribute_values()["axis"]])
 
 
 class ArgMaxOp(ArgReduction, name="arg_max"):
@@ -213,3 +223,7 @@ class TopKOp(GraphOp, name="top_k", traits=[Pure]):
     @staticmethod
     def flops(x: TensorType, k: TensorType, *, result: TensorType, axis: int, largest: bool) -> int:
         return x.elements
+
+    def value_range(self, x: Range, k: Range) -> tuple[Range, ...]:
+        """Elements of the operand, and their places along the axis."""
+        return x, places(self.operand_types()[0].shape[self.attribute_values()["axis"]])

@@ -21,6 +21,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
+from stepwell.dialects.graph.value_range import Range, union
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
@@ -203,6 +204,10 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure]):
         """Operands that lie one after the other are computed where they belong."""
         return Fusion.FREE if self.is_contiguous else Fusion.OPAQUE
 
+    def value_range(self, inputs: Sequence[Range]) -> Range:
+        """Those of all operands."""
+        return union(inputs)
+
 
 class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
     """`x` with `low[i]` elements before and `high[i]` after each dimension: `value`, or as `mode` says copies from `x`.
@@ -244,6 +249,11 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
     def fusion_category(self) -> Fusion:
         """Only zeros and the like are written beside what another op computes."""
         return Fusion.PAD if self.attribute_values()["mode"] == "constant" else Fusion.OPAQUE
+
+    def value_range(self, x: Range) -> Range:
+        """That of the operand, and what it is padded with."""
+        attributes = self.attribute_values()
+        return union([x, (attributes["value"],) * 2]) if attributes["mode"] == "constant" else x
 
 
 class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
-from stepwell.dialects.support.files import write_atomically
+from stepwell.dialects.support.files import read_utf8, write_atomically
 
 VERSION = 2
 Source: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
@@ -73,15 +73,7 @@ class ScheduleFile:
             return source
         if not isinstance(source, (str, os.PathLike)):
             raise InputError(f"schedule: expected the path of a schedule file or a ScheduleFile, got {shown(source)}")
-        path = Path(source)
-        try:
-            return ScheduleFile.parse(path.read_text(encoding="utf-8"), str(path))
-        except UnicodeDecodeError:
-            raise ScheduleError(f"{path}: expected a schedule file, which is JSON in UTF-8") from None
-        except OSError as error:
-            raise ScheduleError(f"{path}: {error.strerror}") from None
-        except ValueError:
-            raise InputError(f"schedule: expected the path of a file, got {shown(source)}") from None
+        return ScheduleFile.parse(read_utf8(source, "schedule", "a schedule file, which is JSON", ScheduleError), str(Path(source)))
 
     @staticmethod
     def parse(text: str, name: str = "schedule") -> "ScheduleFile":

@@ -1,4 +1,4 @@
-"""Atomic writes of files, and reads that never block on pipes."""
+"""Atomic writes of files, reads with typed errors, and reads that never block on pipes."""
 
 import errno
 import os
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
+
+from stepwell.dialects.support.errors import InputError, StepwellError, shown
 
 _READ_TOGETHER = 1 << 24  # bytes that one thread reads at a time
 
@@ -45,6 +47,21 @@ def write_atomically(path: str | os.PathLike[str], data: str | bytes) -> None:
         return
     with replacing(target) as temporary:
         temporary.write_bytes(content)
+
+
+def read_utf8(path: str | os.PathLike[str], argument: str, expected: str, error: type[StepwellError]) -> str:
+    """The text of the file that an argument names; `expected` is what it should hold.
+
+    Raises `error` if the file cannot be read or is not UTF-8, InputError if there can be no such path.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise error(f"{path}: expected {expected} in UTF-8") from None
+    except OSError as failure:
+        raise error(f"{path}: {failure.strerror}") from None
+    except ValueError:
+        raise InputError(f"{argument}: expected the path of a file, got {shown(path)}") from None
 
 
 def nameless_file() -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""The step from affine to the llvm dialect."""
+"""Lowering from affine to the llvm dialect."""
 
 from stepwell.passes.affine_to_llvm import bare_arguments, expand_math, limit_unrolling, pack_arguments, select_bounds, set_target
 

@@ -1,4 +1,4 @@
-"""The step from tensors to memory: which buffer holds what, where it lies, and what is computed in place."""
+"""From tensors to memory: which buffer holds what, where it lies, and what is computed in place."""
 
 from stepwell.passes.bufferize import bufferize
 

@@ -164,7 +164,7 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
         buffer.written = buffer.first
 
 
-def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
+def _join(plan: Assignment, op: ir.Operation, launch: int) -> None:
     """Place a concatenation's operands in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
     result.joined = True
@@ -176,7 +176,7 @@ def _join(plan: Assignment, op: ir.Operation, step: int) -> None:
             buffer.put_into(result, offset)
         else:
             plan.copies.setdefault(op, []).append((value, result, offset))
-            result.first = min(result.first, step)
+            result.first = min(result.first, launch)
         offset += size
 
 

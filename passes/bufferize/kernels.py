@@ -126,8 +126,8 @@ def _take_scratch(kernel: Any) -> None:
         size = memref_bytes(o.results[0].type)
         kept = loops.slice_of(o.results[0], size)
         used = [*_users_through_views(o.results[0]), *loops.alive(o.results[0], kept)]
-        steps = [position[_top_level(u, block)] for u in used]
-        lifetimes.append(Lifetime(kept.bytes if kept else size, min(steps, default=0), max(steps, default=0)))
+        alive = [position[_top_level(u, block)] for u in used]
+        lifetimes.append(Lifetime(kept.bytes if kept else size, min(alive, default=0), max(alive, default=0)))
         slices.append(kept)
     places, total = _pack_chunks(lifetimes, slices)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)

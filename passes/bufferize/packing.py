@@ -12,7 +12,7 @@ SEARCH_EFFORT = 400_000  # steps of the search: about 0.1 s, and the same layout
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A buffer of `size` bytes that holds data from step `first` to step `last`, both included."""
+    """A buffer of `size` bytes that holds data from launch `first` to launch `last`, both included. In a kernel, ops stand for launches."""
 
     size: int
     first: int
@@ -28,7 +28,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Piece:
-    """`size` bytes at `offset` in a buffer that hold data from step `first` on."""
+    """`size` bytes at `offset` in a buffer that hold data from launch `first` on."""
 
     offset: int
     size: int
@@ -77,7 +77,7 @@ def _pack_in_time(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
     offsets, total = [0] * len(buffers), 0
     gaps: list[tuple[int, int]] = []  # from where to where, in order; behind the last one all is free
     end = 0
-    alive: list[tuple[int, int]] = []  # last step and index
+    alive: list[tuple[int, int]] = []  # last launch and index
     for index in sorted(range(len(buffers)), key=lambda i: (buffers[i].first, -buffers[i].size)):
         size = aligned(buffers[index].size)
         while alive and alive[0][0] < buffers[index].first:
@@ -113,9 +113,9 @@ def _free(gaps: list[tuple[int, int]], low: int, high: int, end: int) -> int:
 
 
 def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]]:
-    """By size, by the bytes that live at the busiest step of a buffer's life, by its first step, by its last step."""
-    steps, amounts = list(load), list(load.values())
-    breadth = [max(amounts[bisect_left(steps, b.first) : bisect_right(steps, b.last)]) for b in buffers]
+    """By size, by the bytes that live at the busiest launch of a buffer's life, by its first launch, by its last launch."""
+    launches, amounts = list(load), list(load.values())
+    breadth = [max(amounts[bisect_left(launches, b.first) : bisect_right(launches, b.last)]) for b in buffers]
     keys = [
         [(-b.size, b.first) for b in buffers],
         [(-width, -b.size) for b, width in zip(buffers, breadth, strict=True)],
@@ -126,21 +126,21 @@ def _orders(buffers: Sequence[Lifetime], load: dict[int, int]) -> list[list[int]
 
 
 def lower_bound(buffers: Sequence[Lifetime]) -> int:
-    """The bytes that live at the busiest step: no layout can be smaller."""
+    """The bytes that live at the busiest launch: no placement can be smaller."""
     return max(loads(buffers).values(), default=0)
 
 
 def loads(buffers: Sequence[Lifetime]) -> dict[int, int]:
-    """The bytes that live at each step where a buffer or a piece begins, and hence from there until the next such step at most."""
+    """The bytes that live at each launch where a buffer or a piece begins: no more live until the next such launch."""
     changes: dict[int, int] = {}
     for b in buffers:
         for piece in b.stretches:
             changes[piece.first] = changes.get(piece.first, 0) + piece.size
             changes[b.last + 1] = changes.get(b.last + 1, 0) - piece.size
     total, found = 0, {}
-    for step in sorted(changes):
-        total += changes[step]
-        found[step] = total
+    for launch in sorted(changes):
+        total += changes[launch]
+        found[launch] = total
     return found
 
 

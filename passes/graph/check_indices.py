@@ -13,13 +13,14 @@ from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.numerics import first_out_of_range
+from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
 from stepwell.passes.graph.matching import is_used, producer, stored
-from stepwell.passes.graph.ranges import ANY, Range, ranges
+from stepwell.passes.graph.ranges import ranges
 
 BY_AXIS = ("graph.gather", "graph.gather_elements", "graph.scatter_elements")
 BY_VECTOR = ("graph.gather_nd", "graph.scatter_nd")

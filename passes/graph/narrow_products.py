@@ -11,12 +11,13 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph.matching import derived_name, has_one_use, is_used, producer, stored
-from stepwell.passes.graph.ranges import Range, ranges
+from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
 from stepwell.passes.schedule.intrinsics import registered
 
@@ -146,7 +147,7 @@ class _Narrowing:
         array = stored(value, self.state.weights)
         if array is not None:
             least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        elif value in self.known and all(is_integer_product(user.opview) for user in users(value)):
+        elif value in self.known and all(is_integer_product(user.opview) or self.reads_for_a_product(user) for user in users(value)):
             least, most = self.known[value]
         else:
             return
@@ -154,6 +155,10 @@ class _Narrowing:
             limits = np.iinfo(to_numpy(dtype))
             if limits.min <= least <= most <= limits.max and limits.bits < np.iinfo(to_numpy(type_of(value).dtype)).bits:
                 yield dtype
+
+    def reads_for_a_product(self, user: ir.Operation) -> bool:
+        """Whether an op is one of those made here, which make a value narrow for a product that was rewritten before."""
+        return any(result == made for result in user.results for made in self.made.values())
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""

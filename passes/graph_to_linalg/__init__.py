@@ -1,4 +1,4 @@
-"""The step from graph to linalg: lowerings by op family, and the packing of weights into one arena."""
+"""Lowering from graph to linalg: lowerings by op family, and the packing of weights into one arena."""
 
 from stepwell.passes.graph_to_linalg import (
     attention,

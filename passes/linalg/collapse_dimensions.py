@@ -12,7 +12,6 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.stages import stages_on_tensors
 from stepwell.passes.linalg.structured import Access, Structured
-from stepwell.passes.linalg.views import strides
 
 Groups = list[list[int]]  # dimensions that become one, in order
 
@@ -94,8 +93,7 @@ def _walks_together(access: Access, dim: int) -> bool:
     if len(involved) != 2 or (dim, dim + 1) not in pairwise(positions):
         return False
     outer = positions.index(dim)
-    apart = strides(access.value)
-    return apart[outer] == apart[outer + 1] * access.shape[outer + 1]
+    return access.strides[outer] == access.strides[outer + 1] * access.shape[outer + 1]
 
 
 def _mentions(expr: Any, dim: int) -> bool:

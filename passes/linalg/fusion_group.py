@@ -58,7 +58,8 @@ class Axis:
 
     @property
     def unit(self) -> int:
-        """The smallest number of the leader's iterations that corresponds to whole iterations of every stage."""
+        """The smallest number of the leader's iterations that corresponds to whole iterations of every stage. All that the leader does are a
+        multiple of it: they correspond to all iterations of each stage."""
         return lcm(*(count.denominator for _, count in self.loops.values()))
 
     def of(self, stage: Stage, step: int) -> tuple[int, int]:

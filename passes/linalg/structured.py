@@ -11,6 +11,7 @@ from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.linalg.views import strides
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
 VECTOR_DIALECTS = ("arith", "math")
@@ -64,6 +65,11 @@ class Access:
         """Whether it reads a constant of the kernel, whose numbers are written into the code where they are few."""
         source = defining_op(self.value) if self.is_shaped else None
         return source is not None and source.name in ("arith.constant", "memref.get_global")
+
+    @cached_property
+    def strides(self) -> list[int]:
+        """How far apart the neighbours of each dimension of a tensor lie, in elements, in the buffer that it is part of."""
+        return strides(self.value)
 
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""

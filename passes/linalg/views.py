@@ -43,12 +43,14 @@ def strides(value: ir.Value) -> list[int]:
     if op.name == "tensor.collapse_shape":
         sizes = list(ir.ShapedType(op.operands[0].type).shape)
         return [next((source[i] for i in reversed(group) if sizes[i] > 1), 1) for group in groups]
+    if not groups:  # of a scalar
+        return row_major(shape)
     return [source[i] * step for i, group in enumerate(groups) for step in row_major([shape[d] for d in group])]
 
 
 def row_major(shape: list[int]) -> list[int]:
     """The strides of a contiguous row-major array."""
-    return list(accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1]
+    return list(accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1] if shape else []
 
 
 def dropped(sizes: list[int], shape: list[int]) -> set[int]:

@@ -1,4 +1,4 @@
-"""The step from linalg to affine loops with vector ops."""
+"""Lowering from linalg to affine loops with vector ops."""
 
 from stepwell.passes.linalg_to_affine import lower_to_affine
 

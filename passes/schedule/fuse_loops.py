@@ -180,9 +180,8 @@ class Plan:
             if dim in fused or first.root.extents[dim] == 1 or contiguous(first, dim):
                 continue
             axis = run.axis(first, dim)
-            if set(axis.loops) == set(run.stages) and first.root.extents[dim] % axis.unit == 0 and all(
-                stage.moves(member, read, axis.loops[stage][0]) for stage, member, read in reads if member is stage.root
-            ):
+            together = set(axis.loops) == set(run.stages)
+            if together and all(stage.moves(member, read, axis.loops[stage][0]) for stage, member, read in reads if member is stage.root):
                 return axis
         return None
 
@@ -206,8 +205,6 @@ class Plan:
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
-            if any(n % a.unit for a, n in zip(axes, extents, strict=True)):
-                return
             for step in divisors(extents[place]):
                 if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
                     steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}

@@ -7,6 +7,7 @@ from typing import Any
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
+from stepwell.passes.framework.numbered import numbered_line
 from stepwell.passes.framework.rewriting import ops_below
 
 DIGITS = 16
@@ -25,10 +26,7 @@ def kernel_nodes(function: ir.Operation) -> list[str]:
 
 def _lines(op: ir.Operation, numbers: dict[Any, int]) -> Iterator[str]:
     """Each op, with its values numbered in order."""
-    operands = ", ".join(str(numbers[v]) for v in op.operands)
-    numbers.update((result, len(numbers) + i) for i, result in enumerate(op.results))
-    attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in sorted(op.attributes) if _counts(name, op.attributes[name]))
-    yield f"{op.name}({operands}) {{{attributes}}} -> {', '.join(str(r.type) for r in op.results)}"
+    yield numbered_line(op, numbers, _counts)
     for region in op.regions:
         for block in region.blocks:
             numbers.update((argument, len(numbers) + i) for i, argument in enumerate(block.arguments))

@@ -90,6 +90,7 @@ def functions() -> Iterator[tuple[str, Callable[..., Any], dict[str, Callable[[]
     yield "Pipeline.remove", default.remove, {"name": lambda: "pack-matmul"}
     yield "Pipeline.without", default.without, {"names": lambda: ()}
     yield "Pipeline.stage", default.stage, {"level": lambda: "linalg"}
+    yield "Pipeline.load", stepwell.Pipeline.load, {"path": lambda: "x"}
     yield "Pipeline.save", default.save, {"path": lambda: os.devnull}
     yield "load_file", load_file, {"path": lambda: "x"}
 

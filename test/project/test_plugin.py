@@ -296,6 +296,50 @@ def test_an_attribute_of_a_plugins_dialect(tmp_path: Path) -> None:
     np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], np.clip(x, -1, 2))
 
 
+BINS = """
+import numpy as np
+from stepwell.plugin import GraphOp, Operand, Pure, Result, onnx_rule
+
+class BinOp(GraphOp, name="bin", traits=[Pure]):
+    "The last of eight bins of each number."
+    x: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x):
+        return x.with_dtype("i64")
+
+    @staticmethod
+    def reference(x):
+        return np.clip(x, 0, 7).astype(np.int64)
+
+    VALUE_RANGE
+
+@onnx_rule("Bin", since=1, domain="com.example")
+def bin(b, x):
+    return b.bin(x)
+"""
+SAID = """def value_range(self, x):
+        return (0, 7)"""
+
+
+def test_an_op_of_a_plugin_says_what_its_results_lie_in(tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    nodes = [helper.make_node("Bin", ["x"], ["i"], domain="com.example"), helper.make_node("Gather", ["t", "i"], ["y"])]
+    inputs = [value("x", TensorProto.FLOAT, [5]), value("t", TensorProto.FLOAT, [8, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, [value("y", TensorProto.FLOAT, [5, 3])])
+    opsets = [helper.make_opsetid("com.example", 1), helper.make_opsetid("", 18)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    checked = {}
+    for name, text in (("silent", "pass"), ("said", SAID)):
+        (tmp_path / f"{name}.py").write_text(BINS.replace("VALUE_RANGE", text))
+        before = ["--pipeline", "graph-opt(check-indices)"]
+        ended = stepwell_command("compile", tmp_path / "m.onnx", "--load", tmp_path / f"{name}.py", *before, "--emit", "graph-opt")
+        assert ended.returncode == 0, ended.stderr
+        checked[name] = "stepwell.checks" in ended.stdout
+    assert checked == {"silent": True, "said": False}
+
+
 BELOW = """
 from dataclasses import dataclass
 from stepwell.plugin import (

@@ -31,14 +31,14 @@ def selu(b: ImportBuilder, x: Value, *, alpha: float = 1.6732632423543772, gamma
 
 @onnx_rule("Celu", since=12)
 def celu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value:
-    """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: of the two terms the first is `x` from 0 on, the second all there is below it."""
+    """`max(x, 0) + min(alpha * (exp(x / alpha) - 1), 0)`: the first term is `x` for `x >= 0`, the second takes over below 0."""
     if alpha == 1.0:
         return b.elu(x, alpha=1.0)
     scale = b.scalar(abs(alpha), like=x)
     ratio = b.div(x, scale)
     below = b.mul(b.elu(ratio, alpha=1.0), scale)
     if alpha == 0.0:
-        return below  # NaN from 0 on, as by the definition
+        return below  # NaN for x >= 0, by definition
     if alpha < 0.0:
         below = b.mul(below, b.exp(b.neg(ratio)))  # exp(-t) - 1 = -(exp(t) - 1) * exp(-t)
     return b.select(b.less(x, b.scalar(0, like=x)), below, x)
@@ -77,7 +77,7 @@ def thresholded_relu(b: ImportBuilder, x: Value, *, alpha: float = 1.0) -> Value
 
 @onnx_rule("Shrink", since=9)
 def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5) -> Value:
-    """`x` moved by `bias` toward 0 where it is farther from 0 than `lambd`, else 0; integers take it in f64 and are truncated at the end."""
+    """`x` moved by `bias` toward 0 where `|x| > lambd`, else 0. Integers are computed in f64 and truncated at the end."""
     dtype = type_of(x).dtype
     wide = b.convert(x, dtype if is_float(dtype) else "f64")
     amount, zero = b.scalar(bias, like=wide), b.scalar(0, like=wide)
@@ -102,7 +102,7 @@ def dropout(b: ImportBuilder, x: Value, *, ratio: float = 0.5) -> tuple[Value, .
     if b.node.output_count < 2:
         return (x,)
     mask = truth(b, x)
-    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # the mask was of x's type before it was boolean
+    return x, b.convert(mask, type_of(x).dtype) if b.node.opset < 10 else mask  # before opset 10 the mask had the type of x
 
 
 @onnx_rule("Dropout", since=12)

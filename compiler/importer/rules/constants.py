@@ -1,4 +1,4 @@
-"""Rules for values that are known at compile time, or follow from shapes alone."""
+"""Rules for values known at compile time, or computed from shapes alone."""
 
 import math
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, sizes_of
 from stepwell.importer.tensors import our_dtype
 
-SPLAT_BYTES = 1 << 20  # a larger tensor of one number is filled in at run time
+SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time
 
 
 def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
-    """A literal if it is small, else a weight named after the node's output. Raises LimitError if constants would grow too much."""
+    """A literal if `array` is small, else a weight named after the node's output. Raises LimitError if constants would take too much memory."""
     if array.size <= LITERAL_ELEMENTS:
         return b.literal(array)
     objection = b.budget.objection(array.nbytes, 0)
@@ -61,7 +61,7 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
     tensor = TensorType(from_numpy(element.dtype), sizes)
     b.check_size(tensor)
     if tensor.elements > LITERAL_ELEMENTS and (tensor.bytes > SPLAT_BYTES or b.budget.objection(tensor.bytes, 0) is not None):
-        return b.expand(b.literal(element.reshape(())), shape=sizes)  # filled in at run time
+        return b.expand(b.literal(element.reshape(())), shape=sizes)  # filled at run time
     return constant_tensor(b, np.broadcast_to(element.reshape(()), sizes))  # takes the memory of one element
 
 
@@ -121,7 +121,7 @@ def eye_like(b: ImportBuilder, x: Value, *, dtype: int | None = None, k: int = 0
 
 @onnx_rule("MelWeightMatrix", since=17)
 def mel_weight_matrix(b: ImportBuilder, bins: Value, dft_length: Value, rate: Value, low: Value, high: Value, *, output_datatype: int = 1) -> Value:
-    """All its inputs must be known: then it is a constant."""
+    """A constant, since all inputs must be known."""
     count, length, samples = (int(b.known_scalar(v, "an input")) for v in (bins, dft_length, rate))
     edges = [float(b.known_scalar(v, "an input")) for v in (low, high)]
     if count < 1 or length < 1 or samples < 1 or min(edges) < 0:

@@ -31,13 +31,13 @@ def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Val
 
 
 def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """Integers less their zero point, as i32: one for all, one for each index of `axis`, or of a shape that broadcasts to that of `x`."""
+    """`x`, of integers, minus its zero point, as i32: a scalar, or one per index of `axis`, or of a shape that broadcasts to `x`."""
     wide = b.convert(x, "i32")
     if zero_point is None:
         return wide
     kind, rank = type_of(zero_point), type_of(x).rank
     if kind.dtype != type_of(x).dtype:
-        raise ModelError(f"a zero point must have the element type of what it is for, {type_of(x).dtype}; got {kind}")
+        raise ModelError(f"a zero point must have the element type {type_of(x).dtype} of its operand, got {kind}")
     zero = b.convert(zero_point, "i32")
     if kind.rank == 1 and rank > 1:
         zero = b.reshape(zero, shape=[1 if kind.shape[0] == 1 or i != axis % rank else -1 for i in range(rank)])
@@ -62,7 +62,7 @@ def gemm(
             raise ModelError(f"its first two inputs must have rank 2, got {type_of(lhs)} and {type_of(rhs)}")
     product = b.matmul(b.transposed(lhs, (1, 0)) if transA else lhs, b.transposed(rhs, (1, 0)) if transB else rhs)
     dtype = type_of(product).dtype
-    if not is_float(dtype) and not (alpha.is_integer() and beta.is_integer()):  # truncated at the end, as by ONNX's evaluator
+    if not is_float(dtype) and not (alpha.is_integer() and beta.is_integer()):  # truncated at the end, like ONNX's evaluator
         scaled = b.mul(b.convert(product, "f64"), b.literal(np.array(alpha)))
         total = scaled if bias is None else b.add(scaled, b.mul(b.convert(bias, "f64"), b.literal(np.array(beta))))
         return b.convert(total, dtype)
@@ -98,7 +98,7 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]
     sides = equation.replace(" ", "").split("->")
     inputs = sides[0].split(",")
     if len(sides) > 2 or len(inputs) != len(ranks) or not all(c.isascii() and c.isalpha() for c in equation.replace("...", "") if c not in " ,->"):
-        raise ModelError(f"equation {equation!r} is not one for {len(ranks)} operands")
+        raise ModelError(f"equation {equation!r} does not have {len(ranks)} operands")
     spare = [c for c in "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" if c not in equation]
     hidden = max((rank - len(labels.replace("...", "")) for labels, rank in zip(inputs, ranks, strict=True) if "..." in labels), default=0)
     if hidden > len(spare):
@@ -119,7 +119,7 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]
 
 
 def diagonal(b: ImportBuilder, term: Term) -> Term:
-    """A term in which no label comes twice: of dimensions with one label only the diagonal counts."""
+    """A term without repeated labels: takes the diagonal of dimensions that share a label."""
     for label in dict.fromkeys(term.labels):
         while term.labels.count(label) > 1:
             first, second = [i for i, c in enumerate(term.labels) if c == label][:2]
@@ -131,7 +131,7 @@ def diagonal(b: ImportBuilder, term: Term) -> Term:
 
 
 def summed(b: ImportBuilder, term: Term, needed: set[str]) -> Term:
-    """A term with the labels that nobody else needs summed away."""
+    """A term summed over the labels that nothing else needs."""
     axes = tuple(i for i, label in enumerate(term.labels) if label not in needed)
     if not axes:
         return term
@@ -139,7 +139,7 @@ def summed(b: ImportBuilder, term: Term, needed: set[str]) -> Term:
 
 
 def contract(b: ImportBuilder, lhs: Term, rhs: Term, needed: set[str]) -> Term:
-    """The product of two terms, summed over the labels that both have and nobody else needs: one batched matrix product."""
+    """The product of two terms, summed over the labels that only these two need, as one batched matrix product."""
     batch = [c for c in lhs.labels if c in rhs.labels and c in needed]
     inner = [c for c in lhs.labels if c in rhs.labels and c not in needed]
     rows = [c for c in lhs.labels if c not in rhs.labels]
@@ -156,7 +156,7 @@ def contract(b: ImportBuilder, lhs: Term, rhs: Term, needed: set[str]) -> Term:
 
 
 def volumes(sizes: dict[str, int], batch: Sequence[str], *groups: Sequence[str]) -> list[int]:
-    """The shape in which each group of labels is one dimension, batch labels staying by themselves."""
+    """The shape with each group of labels merged into one dimension; batch labels stay separate."""
     return [sizes[c] for c in batch] + [math.prod(sizes[c] for c in group) for group in groups]
 
 

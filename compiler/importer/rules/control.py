@@ -1,4 +1,4 @@
-"""Rules for control flow: branches and rounds that are known are imported in place, the others become graph.if and graph.loop."""
+"""Rules for control flow: branches and trip counts known at compile time are imported in place, the others become graph.if and graph.loop."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,8 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     known = b.constant_value(condition)
     if known is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
-    # The result types come out of the branches, so these are built in an op without results first. It stands in the module, not by
-    # itself: the bindings crash where a detached op with operands outlives what these belong to.
+    # The branches determine the result types, so they are first built in an op without results. The op is in the module, because the
+    # bindings crash if a detached op outlives the owner of its operands.
     holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
     for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
@@ -38,7 +38,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
 
 
 def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
-    """The types that hold values of two lists of types: dynamic where sizes differ. Raises UnsupportedError where more than that differs."""
+    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError where anything else differs."""
     if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
         shown = [", ".join(map(str, types)) for types in (first, second)]
         raise UnsupportedError(
@@ -50,7 +50,7 @@ def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[Te
 @onnx_rule("Loop", since=1)
 def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
-        raise ModelError(f"its body takes {len(body.input)} and gives {len(body.output)} values for {len(initial)} carried ones")
+        raise ModelError(f"its body takes {len(body.input)} and returns {len(body.output)} values for {len(initial)} carried ones")
     objection = None
     rounds = None if trip_count is None else b.constant_value(trip_count)
     goes = np.array(True) if condition is None else b.constant_value(condition)
@@ -77,7 +77,7 @@ def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | N
 
 
 def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...] | None:
-    """The rounds one after the other, or None if whether there is a next one is known only at run time."""
+    """Import all rounds in sequence, or return None if only the run time can tell whether there is another round."""
     carried = tuple(initial)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
     for i in range(count):
@@ -95,13 +95,13 @@ def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: 
 
 
 def as_declared(b: ImportBuilder, scalars: Sequence[Value], body: GraphProto) -> list[Value]:
-    """Round and condition as the body declares them: some models have vectors of one element there."""
+    """Round number and condition with the shapes that the body declares: some models declare vectors of one element."""
     declared = [onnx_tensor_type(value.type) for value in body.input]
     return [b.with_shape(v, (1,)) if t is not None and t.rank == 1 else v for v, t in zip(scalars, declared, strict=False)]
 
 
 def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
-    """What was collected, one part after the other; nothing at all has the type that ONNX infers."""
+    """The collected values, concatenated; without any, an empty value of the type that ONNX infers."""
     if parts:
         return b.concat(list(parts), axis=0)
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
@@ -115,7 +115,7 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
 def rolled_loop(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto
 ) -> tuple[tuple[Value, ...], ir.Operation]:
-    """The results of a graph.loop with the body as its region, and the op. Sizes that ONNX sees change from round to round are dynamic."""
+    """The results of a graph.loop with the body as its region, and the op. Sizes that change from round to round are dynamic."""
     types = [type_of(v) for v in initial]
     inferred = [tensor or own for tensor, own in zip((*b.node.output_types, *[None] * len(types)), types, strict=False)]
     types = joined(types, inferred)

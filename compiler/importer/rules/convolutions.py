@@ -1,4 +1,4 @@
-"""Rules for convolutions, and the arithmetic of windows that pooling shares."""
+"""Rules for convolutions, and the window arithmetic that they share with pooling."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from stepwell.importer.rules.contractions import centred
 
 @dataclass(frozen=True)
 class Window:
-    """A sliding window over the spatial dimensions of `x`, its attributes complete: `pads` is all begins, then all ends."""
+    """A sliding window over the spatial dimensions of `x`, with all attributes filled in: `pads` lists all begins, then all ends."""
 
     kernel: tuple[int, ...]
     strides: tuple[int, ...]
@@ -24,14 +24,14 @@ class Window:
 
     @property
     def spans(self) -> tuple[int, ...]:
-        """How many elements the window reaches over along each dimension."""
+        """The extent of the window along each dimension, dilation included."""
         return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
 
 
 def window(
     x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET"
 ) -> Window:
-    """A window with ONNX's defaults filled in and `auto_pad` worked out. Raises ModelError if the attributes do not fit `x`."""
+    """A window with ONNX's defaults filled in and `auto_pad` resolved. Raises ModelError if the attributes do not fit `x`."""
     rank = type_of(x).rank
     spatial = rank - 2
     if spatial < 1:
@@ -57,7 +57,7 @@ def window(
 
 
 def halved(totals: Sequence[int], *, more_at_end: bool) -> tuple[int, ...]:
-    """Padding of each dimension divided between begin and end, the odd one where it should be."""
+    """The total padding of each dimension, split between begin and end; `more_at_end` says where an odd element goes."""
     small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return tuple(small + large if more_at_end else large + small)
 
@@ -70,7 +70,7 @@ def filter_window(
     if type_of(w).rank != type_of(x).rank:
         raise ModelError(f"the weights must have the rank of the input {type_of(x)}, got {type_of(w)}")
     if kernel_shape and tuple(kernel_shape) != kernel:
-        raise ModelError(f"kernel_shape {list(kernel_shape)} is not that of the weights {type_of(w)}")
+        raise ModelError(f"kernel_shape {list(kernel_shape)} does not match the weights {type_of(w)}")
     return window(x, kernel, strides, pads, dilations, auto_pad)
 
 
@@ -117,7 +117,7 @@ def conv_integer(
     group: int = 1,
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
-    image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so what is padded is the zero point
+    image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so that padding equals the zero point
     return b.conv(image, filters, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group)
 
 
@@ -150,7 +150,7 @@ def conv_transpose(
         totals = []
         for i, size in enumerate(sizes):
             total = win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i]
-            extra[i] += max(-total, 0) if output_shape else 0  # what is wanted beyond the windows is zero
+            extra[i] += max(-total, 0) if output_shape else 0  # requested output beyond the windows is zero
             totals.append(max(total, 0))
         edges = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
     if any(e < 0 for e in extra):
@@ -164,14 +164,14 @@ def conv_transpose(
 
 
 def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: int, extra: Sequence[int]) -> Value:
-    """A transposed convolution that multiplies nothing but elements of `x` by the filters, infinite ones perhaps: `extra` is zeros at the ends."""
+    """A transposed convolution that never multiplies padding by the filters, which may be infinite; `extra` zeros are added at the ends."""
     (n, channels, *sizes), filters, spatial = static_dims(x, "an input"), static_dims(w, "the weights")[1], len(win.kernel)
     if group < 1 or channels % group or static_dims(w, "the weights")[0] != channels:
         raise ModelError(f"the weights {type_of(w)} in {group} groups do not fit the channels of the input {type_of(x)}")
     each, taps, places = channels // group, math.prod(win.kernel), math.prod(sizes)
     left = b.transposed(b.with_shape(w, (group, each, filters * taps)), (0, 2, 1))
     columns = b.matmul(left, b.with_shape(x, (n, group, each, places)))
-    # Windows come as often as the stride goes into the image: what is beyond the last one is added by itself.
+    # The stride determines the number of windows; what lies beyond the last one is added separately.
     reached = [min(e, stride - 1) for e, stride in zip(extra, win.strides, strict=True)]
     edges = [win.pads[i] + win.pads[spatial + i] for i in range(spatial)]
     image = [stride * (size - 1) + win.spans[i] + reached[i] - edges[i] for i, (size, stride) in enumerate(zip(sizes, win.strides, strict=True))]

@@ -34,7 +34,7 @@ VARIADIC = (("Sum", 6, "add"), ("Max", 6, "maximum"), ("Min", 6, "minimum"))
 
 
 def unary(mnemonic: str) -> Callable[..., Value]:
-    """The rule of an operator that is our op of one operand."""
+    """The rule for an operator that maps to one of our unary ops."""
 
     def rule(b: ImportBuilder, x: Value) -> Value:
         return getattr(b, mnemonic)(x)
@@ -43,7 +43,7 @@ def unary(mnemonic: str) -> Callable[..., Value]:
 
 
 def binary(mnemonic: str) -> Callable[..., Value]:
-    """The rule of an operator that is our op of two operands."""
+    """The rule for an operator that maps to one of our binary ops."""
 
     def rule(b: ImportBuilder, lhs: Value, rhs: Value) -> Value:
         return getattr(b, mnemonic)(lhs, rhs)
@@ -52,7 +52,7 @@ def binary(mnemonic: str) -> Callable[..., Value]:
 
 
 def variadic(mnemonic: str) -> Callable[..., Value]:
-    """The rule of an operator that applies our op of two operands from left to right."""
+    """The rule for a variadic operator that applies one of our binary ops from left to right."""
 
     def rule(b: ImportBuilder, first: Value, *others: Value) -> Value:
         result = first
@@ -79,13 +79,13 @@ def pow_(b: ImportBuilder, x: Value, exponent: Value) -> Value:
     dtype, other = type_of(x).dtype, type_of(exponent).dtype
     if dtype == other or (is_float(dtype) and holds(dtype, other, b.constant_value(exponent))):
         return b.pow(x, b.convert(exponent, dtype))
-    if is_float(dtype) or is_float(other):  # a float that may not hold the exponent; or an integer, whose power is a fraction before it is truncated
+    if is_float(dtype) or is_float(other):  # a float may not hold the exponent; the power of an integer may be a fraction before it is truncated
         return b.convert(b.pow(b.convert(x, "f64"), b.convert(exponent, "f64")), dtype)
     return b.convert(b.pow(b.convert(x, "i64"), in_i64(b, exponent)), dtype)
 
 
 def holds(dtype: str, other: str, known: np.ndarray | None) -> bool:
-    """Whether a float type has every value of another type, or at least those of an array that is known to be there."""
+    """Whether a float type can represent every value of another type, or at least all elements of a known array."""
     if known is not None:
         return bool(np.array_equal(known.astype(to_numpy(dtype)).astype(np.float64), known.astype(np.float64), equal_nan=is_float(other)))
     sizes = to_numpy(other).itemsize, to_numpy(dtype).itemsize
@@ -93,7 +93,7 @@ def holds(dtype: str, other: str, known: np.ndarray | None) -> bool:
 
 
 def in_i64(b: ImportBuilder, x: Value) -> Value:
-    """Numbers as i64, those that it does not hold as its greatest."""
+    """Numbers as i64, clamped to its maximum."""
     if type_of(x).dtype == "ui64":
         x = b.minimum(x, b.scalar(np.iinfo(np.int64).max, like=x))
     return b.convert(x, "i64")
@@ -112,7 +112,7 @@ def bit_shift(b: ImportBuilder, x: Value, amount: Value, *, direction: str) -> V
     shift = b.shift_left if direction == "LEFT" else b.shift_right
     if dtype not in SIGNED:
         return shift(x, amount)
-    # A negative amount is a huge one without its sign. A right shift of a negative number copies the sign bit: shift the complement.
+    # As an unsigned number, a negative amount is huge. A right shift of a negative number copies the sign bit, so shift the complement.
     unsigned = UNSIGNED[SIGNED.index(dtype)]
     negative = b.less(x, b.scalar(0, like=x))
     complement = direction == "RIGHT"
@@ -175,7 +175,7 @@ def clip(b: ImportBuilder, x: Value, low: Value | None = None, high: Value | Non
 
 
 def is_exact(number: Any) -> bool:
-    """Whether an array is known and one number that a float attribute holds exactly."""
+    """Whether an array is known and is a single number that a float attribute represents exactly."""
     return number is not None and number.size == 1 and float(number.reshape(())) == number.reshape(()).item()
 
 

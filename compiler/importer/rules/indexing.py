@@ -1,4 +1,4 @@
-"""Rules that pick or place elements: slices, gathers, scatters, one-hot, compression."""
+"""Rules that select or place elements: slices, gathers, scatters, one-hot, compression."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
 
 
 def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
-    """`x[start:end:step]` along each of `axes`, with ONNX's rules for what is negative or outside."""
+    """`x[start:end:step]` along each of `axes`, with ONNX's rules for negative and out-of-range bounds."""
     tensor = type_of(x)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} must have one length")
@@ -51,7 +51,7 @@ def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequen
             raise ModelError(f"steps must not be 0, got {list(steps)}")
         size = tensor.shape[axis]
         if size is None:
-            if start < 0 or end < np.iinfo(np.int32).max or step < 0:  # only "all from here on" needs no size
+            if start < 0 or end < np.iinfo(np.int32).max or step < 0:  # only "everything from here on" needs no size
                 return dynamic_static_slice(b, x, starts, ends, axes, steps)
             begin[axis], stride[axis] = start, step
             continue
@@ -62,7 +62,7 @@ def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequen
 
 
 def dynamic_static_slice(b: ImportBuilder, x: Value, *bounds: Sequence[int]) -> Value:
-    """A slice by known numbers of a dimension whose size is not known."""
+    """A slice with known bounds of a dimension of unknown size."""
     types = [b.node.output_types[0]] if b.node.output_types and b.node.output_types[0] is not None else None
     return b.dynamic_slice(x, *(b.literal(np.array(list(bound), np.int64)) for bound in bounds), result_types=types)
 

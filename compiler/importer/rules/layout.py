@@ -49,7 +49,7 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
 
 
 def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
-    """A shape computed at run time in which the sizes of `x` stand for zeros."""
+    """A shape computed at run time, with zeros replaced by the sizes of `x`."""
     length, rank = type_of(shape).shape[0], type_of(x).rank
     if length is None:
         raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length")
@@ -60,7 +60,7 @@ def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
 
 
 def completed(sizes: Sequence[int], tensor: TensorType) -> list[int]:
-    """The sizes of a reshape with -1 replaced where that can be told. Raises ModelError if they do not fit the tensor."""
+    """The sizes of a reshape with -1 replaced by the size if that is known. Raises ModelError if they do not fit the tensor."""
     known = math.prod(s for s in sizes if s != -1)
     if sizes.count(-1) > 1 or min(sizes, default=0) < -1:
         raise ModelError(f"shape {list(sizes)} must be sizes from 0, one of them may be -1")
@@ -68,12 +68,12 @@ def completed(sizes: Sequence[int], tensor: TensorType) -> list[int]:
         return list(sizes)
     fits = tensor.elements == known if -1 not in sizes else known > 0 and tensor.elements % known == 0
     if not fits:
-        raise ModelError(f"{tensor} has {tensor.elements} elements, which do not go into the shape {list(sizes)}")
+        raise ModelError(f"{tensor} has {tensor.elements} elements, which do not fit the shape {list(sizes)}")
     return [tensor.elements // known if s == -1 else s for s in sizes]
 
 
 def dynamic_sizes(b: ImportBuilder, x: Value, sizes: Sequence[int | None]) -> Value:
-    """`x` reshaped where None keeps the dynamic dimension at its place and -1 is what is left over."""
+    """`x` reshaped: None keeps the dynamic dimension at that place, -1 is inferred."""
     if -1 not in sizes and list(sizes).count(None) == 1:
         return b.reshape(x, shape=tuple(-1 if s is None else s for s in sizes))
     parts = [sizes_of(b, x, [i]) if size is None else b.literal(np.array([size], np.int64)) for i, size in enumerate(sizes)]
@@ -191,7 +191,7 @@ def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: 
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
     for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
-        if low < 0 or high < 0:  # negative padding cuts off
+        if low < 0 or high < 0:  # negative padding crops
             size = static_dims(x, "negative padding")[axis]
             x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
     before, after = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
@@ -226,7 +226,7 @@ def pad_axes(
 def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
     if blocksize < 1 or c % (blocksize * blocksize):
-        raise ModelError(f"the {c} channels of {type_of(x)} are no multiple of blocksize {blocksize} squared")
+        raise ModelError(f"the {c} channels of {type_of(x)} are not a multiple of blocksize {blocksize} squared")
     depth = c // (blocksize * blocksize)
     if mode == "DCR":
         blocks = b.transposed(b.with_shape(x, (n, blocksize, blocksize, depth, h, w)), (0, 3, 4, 1, 5, 2))
@@ -241,7 +241,7 @@ def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
 def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
     if blocksize < 1 or h % blocksize or w % blocksize:
-        raise ModelError(f"the spatial dimensions of {type_of(x)} are no multiples of blocksize {blocksize}")
+        raise ModelError(f"the spatial dimensions of {type_of(x)} are not multiples of blocksize {blocksize}")
     orders = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
     if mode not in orders:
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'DCR', 'CRD'")
@@ -250,7 +250,7 @@ def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
 
 
 def image_dims(x: Value) -> tuple[int, int, int, int]:
-    """The four static sizes of an image tensor. Raises ModelError if its rank is another."""
+    """The four static sizes of an image tensor. Raises ModelError if its rank is not 4."""
     dims = static_dims(x, "an image")
     if len(dims) != 4:
         raise ModelError(f"its input must have rank 4, got {type_of(x)}")

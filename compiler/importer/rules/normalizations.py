@@ -1,4 +1,4 @@
-"""Rules for normalisations: inference batch normalisation and LRN are ops of ours, the others reductions and arithmetic."""
+"""Rules for normalisations: inference batch normalisation and LRN map to ops, the others to reductions and arithmetic."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ def batch_normalization_spatial(
 ) -> Value:
     if spatial:
         return b.batch_norm(x, scale, bias, mean, var, epsilon=epsilon)
-    return normalized(b, x, mean, var, epsilon, scale, bias)  # a mean for each element of an image rather than each channel
+    return normalized(b, x, mean, var, epsilon, scale, bias)  # one mean per element of an image, not per channel
 
 
 @onnx_rule("BatchNormalization", since=9)
@@ -58,7 +58,7 @@ def batch_normalization(
 
 
 def moments(b: ImportBuilder, x: Value, axes: tuple[int, ...]) -> tuple[Value, Value]:
-    """Mean and variance of `x` along axes that stay, with size 1."""
+    """Mean and variance of `x` along axes, which are kept with size 1."""
     mean = reduce_mean(b, x, axes, True)
     deviation = b.sub(x, mean)
     return mean, reduce_mean(b, b.mul(deviation, deviation), axes, True)
@@ -72,7 +72,7 @@ def normalized(b: ImportBuilder, x: Value, mean: Value, var: Value, epsilon: flo
 
 
 def per_channel(b: ImportBuilder, value: Value, rank: int) -> Value:
-    """One value for each channel, in the shape that broadcasts over images of that rank."""
+    """One value per channel, in a shape that broadcasts over images of that rank."""
     return b.reshape(value, shape=(1, -1) + (1,) * (rank - 2))
 
 

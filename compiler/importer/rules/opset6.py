@@ -1,4 +1,4 @@
-"""Rules for operators as they were up to opset 6: broadcasting was limited and had to be asked for."""
+"""Rules for operators up to opset 6, where broadcasting was limited and had to be requested."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,7 @@ BINARY = (
 
 
 def aligned(b: ImportBuilder, lhs: Value, rhs: Value, axis: int | None) -> Value:
-    """`rhs` with its first dimension at `axis` of `lhs`, so that they broadcast as they do nowadays."""
+    """`rhs` with its first dimension at `axis` of `lhs`, so that numpy broadcasting applies."""
     missing = 0 if axis is None else type_of(lhs).rank - normalized_axis(axis, type_of(lhs).rank) - type_of(rhs).rank
     if missing < 0:
         raise ModelError(f"{type_of(rhs)} does not fit into {type_of(lhs)} from axis {axis} on")
@@ -24,7 +24,7 @@ def aligned(b: ImportBuilder, lhs: Value, rhs: Value, axis: int | None) -> Value
 
 
 def limited(mnemonic: str) -> Callable[..., Value]:
-    """The rule of an operator that is our op of two operands."""
+    """The rule for an operator that maps to one of our binary ops."""
 
     def rule(b: ImportBuilder, lhs: Value, rhs: Value, *, axis: int | None = None, broadcast: int = 0) -> Value:
         return getattr(b, mnemonic)(lhs, aligned(b, lhs, rhs, axis) if broadcast else rhs)

@@ -14,7 +14,7 @@ from stepwell.importer.rules.convolutions import Window, window
 from stepwell.importer.rules.reductions import plain, reduce_mean
 from stepwell.importer.rules.slicing import from_the_start
 
-MAX_TAPS = 1 << 24  # of a pooling that also gives indices
+MAX_TAPS = 1 << 24  # of a pooling with an output for indices
 
 
 @onnx_rule("MaxPool", since=1)
@@ -36,7 +36,7 @@ def max_pool(
 
 
 def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[int], column_major: bool) -> Value:
-    """Where in flattened `x` each window's greatest element is: the windows side by side, the place of the greatest in each, its number.
+    """The index of each window's maximum in flattened `x`: lay out the windows, find the maximum of each, look up its index.
 
     `column_major` numbers the elements of each image column by column.
     """
@@ -50,7 +50,7 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
     ]
     inside = np.ones((1, 1), bool)
     rows, columns = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
-    for axis, grid in enumerate(grids):  # (positions, taps) of the dimensions so far with those of the next one
+    for axis, grid in enumerate(grids):  # combine (positions, taps) of the dimensions so far with those of the next
         rows, columns, inside = (
             np.reshape(
                 op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]),
@@ -62,7 +62,7 @@ def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[in
                 (np.logical_and, inside, (grid >= 0) & (grid < dims[axis])),
             )
         )
-    # A tap in the padding stands for the first one of its window that is not: it wins only where that does, whatever the data.
+    # A tap in the padding reads the window's first tap outside the padding: it wins only if that tap does, whatever the data.
     first = np.where(inside, np.arange(inside.shape[1]), inside.argmax(axis=1)[:, np.newaxis])
     rows, columns = (np.take_along_axis(places, first, axis=1) for places in (rows, columns))
     taps = b.gather(b.with_shape(x, (n, c, math.prod(dims))), b.literal(np.where(inside.any(axis=1, keepdims=True), rows, 0)), axis=2)
@@ -110,7 +110,7 @@ def lp_pool(
     ceil_mode: int = 0,
     p: int = 2,
 ) -> Value:
-    """The sum of each window is a convolution of each channel by itself with ones."""
+    """The sum of each window is a depthwise convolution with ones."""
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
     n, c, *dims = static_dims(x, "an input")
     counts = window_counts(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=bool(ceil_mode))
@@ -122,14 +122,14 @@ def lp_pool(
 
 
 def checked_power(p: int) -> float:
-    """The attribute p. Raises ModelError if no norm has it."""
+    """The attribute p. Raises ModelError if it is less than 1."""
     if p < 1:
         raise ModelError(f"p must be 1 or more, got {p}")
     return float(p)
 
 
 def raised(b: ImportBuilder, x: Value, power: float) -> Value:
-    """`x` (not negative) to a power, by simpler means for the usual ones."""
+    """`x` (not negative) to a power, with cheaper ops for the usual powers."""
     if power == 1.0:
         return x
     if power == 2.0:

@@ -16,7 +16,7 @@ Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
 
 
 def plain(mnemonic: str) -> Reduce:
-    """A reduction that is our op of that name."""
+    """A reduction that maps to our op of that name."""
     return lambda b, x, axes, keepdims: getattr(b, mnemonic)(x, axes=axes, keepdims=keepdims)
 
 
@@ -24,7 +24,7 @@ reduce_sum = plain("reduce_sum")
 
 
 def in_floats(reduce: Reduce) -> Reduce:
-    """A reduction that needs fractions on the way: integers take it in f64 and are truncated at the end."""
+    """A reduction with fractional intermediate results: integers are computed in f64 and truncated at the end."""
 
     def wrapped(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
         dtype = type_of(x).dtype
@@ -34,7 +34,7 @@ def in_floats(reduce: Reduce) -> Reduce:
 
 
 def element_count(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
-    """How many elements of `x` a reduction along `axes` takes together, as a scalar of its element type."""
+    """The number of elements that a reduction along `axes` combines, as a scalar of the element type of `x`."""
     sizes = [type_of(x).shape[axis] for axis in axes]
     if None not in sizes:
         return b.scalar(math.prod(s for s in sizes if s is not None), like=x)
@@ -63,14 +63,14 @@ def log_of_sum(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool
 
 
 def log_of_sum_of_powers(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:
-    """`log(sum(exp(x)))`, computed on `x` minus its maximum (where that is finite), so that the powers do not overflow."""
+    """`log(sum(exp(x)))`, computed on `x` minus its maximum (where that is finite), so that `exp` does not overflow."""
     greatest = b.reduce_max(x, axes=axes, keepdims=True)
     shift = b.select(b.is_inf(greatest, detect_negative=True, detect_positive=True), b.scalar(0, like=x), greatest)
     total = b.log(reduce_sum(b, b.exp(b.sub(x, shift)), axes, keepdims))
     return b.add(total, shift if keepdims else b.reduce_max(shift, axes=axes, keepdims=False))
 
 
-REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, since when the axes are an input, meaning
+REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, the opset since which axes are an input, meaning
     ("ReduceSum", 13, reduce_sum), ("ReduceProd", 18, plain("reduce_prod")),
     ("ReduceMax", 18, plain("reduce_max")), ("ReduceMin", 18, plain("reduce_min")),
     ("ReduceMean", 18, reduce_mean), ("ReduceL1", 18, sum_of_absolutes), ("ReduceL2", 18, in_floats(euclidean_norm)),
@@ -80,7 +80,7 @@ REDUCTIONS: tuple[tuple[str, int, Reduce], ...] = (  # name, since when the axes
 
 
 def with_axes_attribute(reduce: Reduce) -> Callable[..., Value]:
-    """The rule of a reduction whose axes are an attribute."""
+    """The rule for a reduction whose axes are an attribute."""
 
     def rule(b: ImportBuilder, x: Value, *, axes: Sequence[int] = (), keepdims: int = 1) -> Value:
         rank = type_of(x).rank
@@ -90,7 +90,7 @@ def with_axes_attribute(reduce: Reduce) -> Callable[..., Value]:
 
 
 def with_axes_input(reduce: Reduce) -> Callable[..., Value]:
-    """The rule of a reduction whose axes are an input."""
+    """The rule for a reduction whose axes are an input."""
 
     def rule(b: ImportBuilder, x: Value, axes: Value | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Value:
         rank = type_of(x).rank
@@ -108,7 +108,7 @@ for _name, _since, _reduce in REDUCTIONS:
 
 
 def arg_rule(mnemonic: str) -> Callable[..., Value]:
-    """The rule of ArgMax or ArgMin."""
+    """The rule for ArgMax or ArgMin."""
 
     def rule(b: ImportBuilder, x: Value, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Value:
         axis = normalized_axis(axis, type_of(x).rank)
@@ -129,14 +129,14 @@ def cum_sum(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reve
 
 @onnx_rule("CumProd", since=26)
 def cum_prod(b: ImportBuilder, x: Value, axis: Value, *, exclusive: int = 0, reverse: int = 0) -> Value:
-    """In log(n) rounds, each multiplying by the products that end one, two, four, … before (Hillis and Steele, 1986)."""
+    """A parallel prefix product in log(n) rounds: each multiplies by the products that end 1, 2, 4, … elements before (Hillis and Steele, 1986)."""
     chosen = normalized_axis(int(b.known_scalar(axis, "the axis")), type_of(x).rank)
     size = type_of(x).shape[chosen]
     if size is None:
         raise UnsupportedError(f"along the dynamic axis {chosen} of {type_of(x)} is not supported; supported: an axis of static size")
 
     def shifted(value: Value, by: int) -> Value:
-        """`value` moved on along the axis, ones coming in."""
+        """`value` shifted along the axis, filled with ones."""
         amounts = tuple(by if i == chosen else 0 for i in range(type_of(x).rank))
         none = (0,) * type_of(x).rank
         kept = slice_axis(b, value, chosen, by if reverse else 0, size - by)
@@ -192,10 +192,10 @@ def hardmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
 
 
 def over_rows(b: ImportBuilder, x: Value, axis: int, function: Callable[[Value, int], Value]) -> Value:
-    """Apply `function(value, axis)` as operators before opset 13 did: all dimensions from `axis` on are one."""
+    """Apply `function(value, axis)` with the semantics before opset 13: all dimensions from `axis` on are flattened into one."""
     shape = type_of(x).shape
     axis = normalized_axis(axis, len(shape))
-    if all(size == 1 for size in shape[axis + 1 :]):  # the same either way, and fewer reshapes
+    if all(size == 1 for size in shape[axis + 1 :]):  # same result without reshapes
         return function(x, axis)
     return reshaped_like(b, function(flattened(b, x, axis), 1), x)
 

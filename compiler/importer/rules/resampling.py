@@ -13,16 +13,16 @@ ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
 def supported(name: str, value: str, choices: Sequence[str]) -> str:
-    """A string attribute. Raises UnsupportedError if it is none of `choices`."""
+    """A string attribute. Raises UnsupportedError if it is not one of `choices`."""
     if value not in choices:
         raise UnsupportedError(f"{name}={value!r} is not supported; supported: {', '.join(choices)}")
     return value
 
 
 def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Value:
-    """Resampling before opset 11: no choice of coordinates.
+    """Resampling before opset 11, which had no choice of coordinates.
 
-    What the nearest element is was left open; as in ONNX Runtime it is the next one where a dimension shrinks, the one before elsewhere.
+    The specification did not define the nearest element. As in ONNX Runtime, round up where a dimension shrinks, down elsewhere.
     """
     rank = type_of(x).rank
     if len(scales) != rank:
@@ -111,7 +111,7 @@ def resize(
 
 
 def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
-    """Scales and sizes that reach the wanted sizes, all with one scale where the policy keeps the aspect ratio."""
+    """Scales and sizes for the requested sizes, with one common scale if the policy keeps the aspect ratio."""
     if any(d < 1 for d in dims):
         raise ModelError(f"sizes {list(dims)} cannot be resampled")
     scales = [w / d for w, d in zip(wanted, dims, strict=True)]

@@ -12,7 +12,7 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
 from stepwell.importer.rules.slicing import slice_axis
 
-CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample takes
+CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
 
 
 @onnx_rule("GridSample", since=16)
@@ -26,7 +26,7 @@ def grid_sample_of_images(
 
 @onnx_rule("GridSample", since=20)
 def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Value:
-    """Each place is a weighted sum of the elements around it: one for nearest, two along each dimension for linear, four for cubic."""
+    """Each sample is a weighted sum of nearby elements: one for nearest, two along each dimension for linear, four for cubic."""
     supported("mode", mode, ("nearest", "linear", "cubic"))
     supported("padding_mode", padding_mode, ("zeros", "border", "reflection"))
     dims, places = static_dims(x, "an input"), static_dims(grid, "a grid")
@@ -36,7 +36,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
     last = b.transposed(x, (0, *range(2, len(dims)), 1))  # channels last: an index names all channels of an element
     axes = []
     for i, size in enumerate(dims[2:]):
-        where = slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1)  # a grid counts dimensions from the last one on
+        where = slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1)  # a grid lists dimensions from last to first
         axes.append(taps(b, where, size, mode, padding_mode, bool(align_corners)))
     total: Value | None = None
     for chosen in itertools.product(*axes):
@@ -44,7 +44,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
         part = b.gather_nd(last, indices, batch_dims=1)
         for tap in chosen:
             part = part if tap.weight is None else b.mul(part, tap.weight)
-        if padding_mode == "zeros":  # by no weight of 0: what stands in for the padding may be infinite
+        if padding_mode == "zeros":  # select rather than weight by 0: the element read instead of padding may be infinite
             part = b.select(functools.reduce(b.and_, [tap.inside for tap in chosen]), part, b.scalar(0, like=part))
         total = part if total is None else b.add(total, part)
     assert total is not None
@@ -52,7 +52,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
 
 
 class Tap(NamedTuple):
-    """Along one dimension, an element near each place: where it is, its weight (None is 1), whether it is in the image and not in the padding."""
+    """One element near each place along one dimension: its index, its weight (None means 1), and whether it is inside the image."""
 
     place: Value
     weight: Value | None
@@ -60,7 +60,7 @@ class Tap(NamedTuple):
 
 
 def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, aligned: bool) -> list[Tap]:
-    """Along one dimension, the elements around each place (from -1 to 1)."""
+    """The elements around each place (from -1 to 1) along one dimension."""
 
     def number(value: float) -> Value:
         return b.scalar(value, like=where)
@@ -87,7 +87,7 @@ def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, ali
 
 
 def padded_place(b: ImportBuilder, place: Value, low: float, high: float, size: int, padding: str) -> Value:
-    """A place moved into the image, as the padding mode says."""
+    """A place moved into the image according to the padding mode."""
     if padding == "border":
         return b.clamp(place, min=0.0, max=size - 1.0)
     if padding == "reflection":

@@ -1,4 +1,4 @@
-"""Rules for Fourier transforms: a matrix product with the table of cosines and sines."""
+"""Rules for Fourier transforms, as matrix products with a table of cosines and sines."""
 
 import math
 
@@ -48,15 +48,15 @@ def stft(b: ImportBuilder, x: Value, step: Value, window: Value | None = None, l
 
 
 def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
-    """The transform of `x`, whose last dimension holds real parts alone or real and imaginary ones, along `axis`.
+    """The transform of `x`, along `axis`; its last dimension holds the real part, or real and imaginary parts.
 
-    `onesided` gives the first half of the spectrum of real data, or with `inverse` real data of such a half.
+    `onesided` returns the first half of the spectrum of real data; with `inverse`, it takes such a half and returns real data.
     """
     dims = static_dims(x, "an input")
     axis = normalized_axis(axis, len(dims))
     if len(dims) < 2 or dims[-1] not in (1, 2) or axis == len(dims) - 1:
         raise ModelError(f"its input must end in a dimension of 1 or 2, which is not transformed; got {type_of(x)} and axis {axis}")
-    whole = onesided and inverse  # the half of a spectrum stands for the whole one
+    whole = onesided and inverse  # the input is half of a spectrum
     size = 2 * (dims[axis] - 1) if whole else dims[axis]
     if dft_length is not None:
         size = int(b.known_scalar(dft_length, "the length of the transform"))
@@ -71,10 +71,10 @@ def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, i
     order = [*(i for i in range(len(dims) - 1) if i != axis), axis]
     angles = 2 * np.pi * np.outer(np.arange(taken), np.arange(made)) / size * (1 if inverse else -1)
     weights = np.full((taken, 1), 1 / size if inverse else 1.0)
-    if whole:  # all frequencies but the first and the middle one stand for two
+    if whole:  # all frequencies but the first and the middle one count twice
         weights[1 : (size + 1) // 2] *= 2
     cosines, sines = (b.literal(table * weights) for table in (np.cos(angles), np.sin(angles)))
-    real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # what cancels out should be as small as with an FFT
+    real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # f64, so that rounding errors stay as small as with an FFT
     results = [b.matmul(real, cosines)] if whole else [b.matmul(real, cosines), b.matmul(real, sines)]
     if imaginary:
         turned = [b.neg(b.matmul(imaginary[0], sines)), b.matmul(imaginary[0], cosines)]

@@ -1,4 +1,4 @@
-"""Shape arithmetic that many rules share: parts of a tensor along an axis, flattening, reshaping, sizes as tensors."""
+"""Shape arithmetic shared by many rules: parts of a tensor along an axis, flattening, reshaping, sizes as tensors."""
 
 import itertools
 import math
@@ -10,7 +10,7 @@ from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value
 
-COUNTED = 1 << 16  # `counting` is data up to this size, then an op
+COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an op
 
 
 def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
@@ -33,7 +33,7 @@ def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int]) -> l
 
 
 def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
-    """`x` as a matrix: the dimensions before `axis` are its rows, the others its columns."""
+    """`x` as a matrix: dimensions before `axis` form its rows, the others its columns."""
     shape = type_of(x).shape
     sides = [None if None in side else math.prod(d for d in side if d is not None) for side in (shape[:axis], shape[axis:])]
     if sides.count(None) < 2:
@@ -44,7 +44,7 @@ def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
 
 
 def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
-    """`x` in the shape of `like`, which has as many elements."""
+    """`x` reshaped to the shape of `like`, which has as many elements."""
     shape = type_of(like).shape
     if shape.count(None) < 2:
         return b.with_shape(x, [-1 if size is None else size for size in shape])
@@ -52,7 +52,7 @@ def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
 
 
 def counting(b: ImportBuilder, size: int, axis: int = 0, rank: int = 1) -> Value:
-    """The numbers from 0 below `size` along one axis of a tensor of that rank, whose other sizes are 1."""
+    """The numbers 0 to `size - 1` along one axis of a tensor of that rank; its other sizes are 1."""
     shape = tuple(size if i == axis else 1 for i in range(rank))
     if size <= COUNTED:
         return b.literal(np.arange(size, dtype=np.int64).reshape(shape))
@@ -70,7 +70,7 @@ def sizes_of(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def with_new_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
-    """`x` with dimensions of size 1 inserted, `axes` being their places in the result."""
+    """`x` with dimensions of size 1 inserted at `axes` of the result."""
     shape = list(type_of(x).shape)
     for axis in sorted(axes):
         shape.insert(axis, 1)
@@ -83,7 +83,7 @@ def without_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
 
 
 def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
-    """`x` in a shape whose dynamic dimensions are those of `x`, in order."""
+    """`x` reshaped; the dynamic dimensions of the shape are those of `x`, in order."""
     if tuple(shape) == type_of(x).shape:
         return x
     if list(shape).count(None) < 2:
@@ -96,9 +96,9 @@ def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
 
 
 def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType]:
-    """What ONNX infers of a result whose shape is an operand (of the sizes given), or the rank alone.
+    """The type that ONNX infers for a result whose shape is an operand (itself of shape `shape`), or at least its rank.
 
-    Raises UnsupportedError if not even that is known, ModelError for a rank that no tensor has.
+    Raises UnsupportedError if not even the rank is known, ModelError if it is too large.
     """
     if shape and shape[0] is not None and shape[0] > MAX_RANK:
         raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
@@ -110,9 +110,9 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None
 
 
 def from_the_start(b: ImportBuilder, number: Value, size: int, indices: Value) -> Value:
-    """`indices` along a dimension of `size`; where the integer that they come from is negative, which means nothing there, indices out of range.
+    """`indices` along a dimension of `size`, replaced by out-of-range ones where the original integer is negative and thus invalid.
 
-    Gathers and scatters themselves would count such indices from the end.
+    Gathers and scatters would count negative indices from the end.
     """
     below = b.less(number, b.scalar(0, like=number))
     return b.select(below, b.sub(number, b.scalar(size, like=number)), indices)

@@ -6,7 +6,6 @@ from typing import Any
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import MatmulOp
-from stepwell.dialects.graph.base import broadcast
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.matching import fused_location, has_one_use, producer, splat_of
@@ -44,7 +43,7 @@ def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value |
         return value, None
     for scores, mask in ((added.lhs, added.rhs), (added.rhs, added.lhs)):
         made = producer(scores, "matmul") or producer(scores, "mul")
-        if made is not None and type_of(scores) == type_of(value) and broadcast(type_of(scores), type_of(mask)) == type_of(scores).shape:
+        if made is not None and type_of(scores) == type_of(value):
             inside.append(added)
             return scores, mask
     return value, None

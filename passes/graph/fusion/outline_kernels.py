@@ -10,6 +10,7 @@ from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.numbered import numbered_line
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph.fusion.categories import category
@@ -29,11 +30,7 @@ def body_text(fused: ir.Operation) -> str:
         op = inner.operation
         if len(op.regions):
             raise PassError(f"'{op.name}' at {op.location} has regions and cannot be part of a kernel")
-        attributes = ", ".join(f"{name} = {op.attributes[name]}" for name in sorted(op.attributes))
-        operands = ", ".join(str(numbers[v]) for v in op.operands)
-        lines.append(f"{op.name}({operands}) {{{attributes}}} -> {', '.join(str(r.type) for r in op.results)}")
-        for result in op.results:
-            numbers[result] = len(numbers)
+        lines.append(numbered_line(op, numbers))
     return "\n".join(lines)
 
 

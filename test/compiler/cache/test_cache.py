@@ -270,6 +270,31 @@ def test_kernels_of_another_model_are_found(cache_folder: Path, compiled_units: 
     assert compiled(network(2), cache=False)(X)[0].tobytes() == other(X)[0].tobytes()
 
 
+def test_kernels_are_found_whatever_their_nodes_are_called(cache_folder: Path, compiled_units: list[str]) -> None:
+    compiled()
+    before = len(compiled_units)
+    source = network()
+    for node in source.graph.node:
+        node.name = f"block 7: {node.name.upper()}"
+    renamed = compiled(source)
+    assert not was_found(renamed)
+    assert len(compiled_units) == before
+    assert ": block 7: FIRST/CONV" in renamed.ir("asm")
+
+    source.graph.node.insert(0, helper.make_node("Softsign", ["x"], ["z"], name="new"))
+    source.graph.output.add().CopyFrom(helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, 5, 9, 9]))
+    longer = compiled(source)
+    names = compiled_units[before:]
+    assert len(names) == 2, "the new kernel and @main"
+    assert "main" in names
+    assert longer.ir("asm") == compiled(source, cache=False).ir("asm")  # though the kernels in the cache had other numbers for their nodes
+    assert "node 1: block 7: FIRST/CONV" in longer.ir("asm")
+    assert "node 0: new" in longer.ir("asm")
+    again = compiled(source)
+    assert was_found(again)
+    assert again.ir("asm") == longer.ir("asm")
+
+
 def test_a_pass_that_is_edited_leaves_kernels_that_do_not_change(
     cache_folder: Path, compiled_units: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,6 +188,9 @@ class TestInspect:
         assert float(ratio) == round(int(workspace) / int(live), 3)
         assert "inputs: 768 B in the caller's arrays" in ended.out
         assert "█" in ended.out
+        assert re.search(r"\n +offset +bytes +launches +type ", ended.out)
+        assert re.search(r"workspace over \d+ launches .* launches to the right\n", ended.out)
+        assert re.search(r" that live at the busiest launch \(launch \d+, \w+\)\n", ended.out)
 
     def test_the_plan_takes_shapes_and_a_target(self, commands: Commands) -> None:
         assert "inputs: 512 B" in commands.stepwell("inspect", DIGITS, "--memory", "--shape", "image=2x1x8x8").out

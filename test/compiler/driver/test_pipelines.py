@@ -80,6 +80,7 @@ def test_the_default_pipeline_can_be_written_and_read(tmp_path: Path) -> None:
     file = tmp_path / "pipeline.txt"
     DEFAULT.save(file)
     assert Pipeline.of(file) == DEFAULT
+    assert Pipeline.load(file) == Pipeline.load(str(file)) == DEFAULT
     assert Pipeline.of(DEFAULT.text) == DEFAULT
     assert Pipeline.parse("// all of it\n" + file.read_text()).stage("llvm").cut == DEFAULT.stage("llvm").cut == 1
 
@@ -121,6 +122,9 @@ def test_edits_beside_the_cut_stay_on_their_side() -> None:
     assert halves(DEFAULT.remove("expand-math")) == (whole, alone[1:])
     assert halves(DEFAULT.remove("bare-arguments")) == ([], alone)
     assert halves(DEFAULT.without(["select-bounds", "limit-unrolling"]))[0] == whole
+    twice = DEFAULT.insert_before("bare-arguments", "select-bounds")
+    assert halves(twice) == (["select-bounds", *whole], alone)
+    assert halves(twice.without(["select-bounds"])) == (whole, [name for name in alone if name != "select-bounds"])
 
 
 def test_a_pass_on_functions_runs_on_all_of_them() -> None:
@@ -134,6 +138,7 @@ def test_a_pass_on_functions_runs_on_all_of_them() -> None:
         (lambda p: p.insert_after("pack-matmu", "cse"), "there is no pass 'pack-matmu' in the pipeline; did you mean 'pack-matmul'"),
         (lambda p: p.insert_after("cse", "canonicalize"), r"'cse' comes 5 times in the pipeline; say which: cse#1 \(stage graph-opt\)"),
         (lambda p: p.remove("cse#6"), "'cse#6': the pass comes 5 times in the pipeline"),
+        (lambda p: p.remove("cse#0"), "'cse#0': the pass comes 5 times in the pipeline"),
         (lambda p: p.remove("linalg/cse"), "there is no pass 'linalg/cse' in the pipeline"),
         (lambda p: p.remove("graf/cse"), "there is no stage 'graf'"),
         (lambda p: p.remove("a b"), "expected the place of a pass"),
@@ -158,6 +163,17 @@ def test_what_cannot_be_switched_off_is_said() -> None:
         DEFAULT.without(["pack-matmu"])
 
 
+def test_a_switch_keeps_the_other_options_of_its_pass() -> None:
+    own = DEFAULT.replace("convert-layout", "convert-layout{block=8}").without(["unmasked-lanes"])
+    assert "convert-layout{block=8 mask=true}" in own.text
+
+
+@pytest.mark.usefixtures("own_registry")
+def test_a_pass_between_passes_of_two_stages_is_in_the_first() -> None:
+    register("between", after="pack-matmul", before="pack-weights")
+    assert names(Pipeline.default(), "graph-opt") == behind(names(DEFAULT, "graph-opt"), "pack-matmul", "between")
+
+
 @pytest.mark.usefixtures("own_registry")
 def test_registered_passes_stand_in_their_places() -> None:
     register("third", after="second", before="fuse-operators")
@@ -178,6 +194,8 @@ def test_registered_passes_stand_in_their_places() -> None:
         ({"after": "use-pannels"}, r"pass 'mine' \(.*\) cannot be put in its place: there is no pass 'use-pannels'"),
         ({"after": "cse"}, "cannot be put in its place: 'cse' comes 5 times"),
         ({"after": "fuse-operators", "before": "pack-matmul"}, "cannot stand after 'fuse-operators' and before 'pack-matmul', which comes first"),
+        ({"after": "pack-matmul", "before": "pack-matmul"}, "cannot stand after 'pack-matmul' and before 'pack-matmul'"),
+        ({"after": "pack-weights", "before": "pack-matmul"}, "cannot stand after 'pack-weights' and before 'pack-matmul', which comes first"),
         ({"after": "pack-weights"}, "'mine' works on IR at level graph and cannot stand in stage linalg"),
         ({"after": "mine"}, "there is no pass 'mine'"),
     ],

@@ -122,7 +122,7 @@ def test_functions_that_grow_beyond_bounds() -> None:
         body = [node(before, ["a"], ["t"], domain=HERE), node(before, ["t"], ["b"], domain=HERE)]
         functions.append(helper.make_function(HERE, f"F{i}", ["a"], ["b"], body, imports))
         before = f"F{i}"
-    with pytest.raises(LimitError, match="nodes, with its functions written out, would take 2199023255552, more than 262144"):
+    with pytest.raises(LimitError, match="nodes, with its functions expanded, would take 2199023255552, more than 262144"):
         import_model(calling([node(before, ["x"], domain=HERE)], *functions), context())
 
 
@@ -158,7 +158,7 @@ def test_operators_that_onnx_defines(op: str, opset: int) -> None:
 def test_a_definition_that_needs_something_unsupported_says_so() -> None:
     proto = model([node("Bernoulli", ["x"], name="coin")], {"x": X}, {"y": X})
     with pytest.raises(
-        UnsupportedError, match=r'Bernoulli "coin" \(opset 21\): by ONNX\'s definition it takes RandomUniformLike \(opset \d+\): there is no rule'
+        UnsupportedError, match=r'Bernoulli "coin" \(opset 21\): ONNX defines it by RandomUniformLike \(opset \d+\): there is no rule'
     ):
         import_model(proto, context())
 

@@ -71,7 +71,7 @@ def test_operators_that_onnx_does_not_know() -> None:
         "SW002 4 parts of the model are not supported:",
         "  com.acme.Fancy \"theirs\" (opset 2): there is no such operator in the domain 'com.acme', and no rule for it",
         "  Rleu \"misspelt\" (opset 13): there is no such operator in the domain 'ai.onnx', and no rule for it",
-        '  Gelu "newer" (opset 13): it is an operator from opset 20 on only',
+        '  Gelu "newer" (opset 13): the operator exists only from opset 20 on',
         '  RandomNormalLike "noise" (opset 13): there is no rule for it',
     ]
     assert "the model imports no opset of the domain 'com.acme'" in message(nodes[:1] + [node("Relu", ["a"])], domains={})
@@ -137,7 +137,7 @@ def test_rules_of_plugins() -> None:
         def scaled(b, x, *rest, factor, offset=0.0):  # type: ignore[no-untyped-def]
             return b.add(b.mul(x, b.scalar(factor, like=x)), b.scalar(offset, like=x))
 
-        with pytest.raises(StepwellError, match=r"already is an importer rule for Scaled since opset 2 of com.acme; pass replace=True"):
+        with pytest.raises(StepwellError, match=r"already an importer rule for Scaled since opset 2 of com.acme; pass replace=True"):
             onnx_rule("Scaled", since=2, domain="com.acme")(scaled)
         onnx_rule("Scaled", since=2, domain="com.acme", replace=True)(scaled)
         assert find_rule("com.acme", "Scaled", 1) is None

@@ -1,7 +1,8 @@
 """Locations that name nodes, read through fusion and inlining."""
 
-from stepwell.dialects.core.locations import node_index, node_location, node_names
+from stepwell.dialects.core.locations import node_index, node_location, node_names, renumber_nodes, strip_node_names
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.passes.framework.rewriting import ops_below
 
 
 def test_names_and_indices_come_back() -> None:
@@ -30,3 +31,34 @@ def test_locations_without_a_node() -> None:
         ir.Location.file("model.onnx", 0, 0, context=context),
     ):
         assert (node_names(location), node_index(location)) == ([], None)
+
+
+MODULE = """
+#a = loc("{a}"("model.onnx":{first}:0))
+#b = loc("{b}"("model.onnx":{second}:0))
+module {{
+  func.func @f(%x: i32 loc(#b), %y: i32 loc(callsite(#a at fused<"kept">[#b, "other.mlir":7:2]))) -> i32 {{
+    %0 = arith.addi %x, %y : i32 loc(fused[#b, #a])
+    return %0 : i32 loc(unknown)
+  }} loc(#a)
+}} loc("model.onnx":0:0)
+"""
+
+
+def test_nodes_of_a_part_are_numbered_in_order_of_appearance() -> None:
+    one, other = (
+        ir.Module.parse(MODULE.format(a=a, b=b, first=first, second=second), make_context()).operation
+        for a, b, first, second in (("conv", "relu", 9, 4), ('odd \\22name(\\22', "x", 70, 71))
+    )
+    assert renumber_nodes(one) == (8, 3)
+    assert renumber_nodes(other) == (69, 70)
+    texts = [op.get_asm(enable_debug_info=True) for op in (one, other)]
+    assert texts[0] != texts[1], "they have names"
+    assert '"conv"' in texts[0]
+    assert sorted({node_index(op.location) for op in ops_below(one)} - {None}) == [0, 1]
+    for op in (one, other):
+        strip_node_names(op)
+    texts = [op.get_asm(enable_debug_info=True) for op in (one, other)]
+    assert texts[0] == texts[1]
+    for kept in ('"model.onnx":1:0', '"model.onnx":2:0', '"model.onnx":0:0', 'fused<"kept">', '"other.mlir":7:2', "callsite"):
+        assert kept in texts[0], kept

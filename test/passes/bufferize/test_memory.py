@@ -160,7 +160,7 @@ def test_lifetimes_by_hand() -> None:
 @pytest.mark.parametrize("offset", [0, 32])
 def test_reading_what_was_overwritten_is_refused(offset: int) -> None:
     if offset:
-        with pytest.raises(IRError, match="call 2 of @k reads 16xf32 at byte 0, but byte 0 is not written then"):
+        with pytest.raises(IRError, match="launch 2, of @k, reads 16xf32 at byte 0, but byte 0 is not written by then"):
             by_hand(offset)
     else:  # the second result takes the place of the first: legal for the bytes, and what is read is the second
         assert [(b.first, b.last) for b in by_hand(offset).buffers if b.kernel] == [(0, 0), (1, 2), (2, 2)]
@@ -191,7 +191,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_part_of_a_concatenation_is_held_from_when_it_is_written() -> None:
-    left, right = (Buffer(64, first=step, last=5, written=step) for step in (1, 3))
+    left, right = (Buffer(64, first=launch, last=5, written=launch) for launch in (1, 3))
     joined = Buffer(128, first=5, last=7, written=5, joined=True)
     left.put_into(joined, 0)
     right.put_into(joined, 64)

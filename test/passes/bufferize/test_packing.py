@@ -19,8 +19,8 @@ from stepwell.passes.bufferize.packing import (
     pack,
 )
 
-steps = st.integers(0, 30)
-whole = st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), steps, steps)
+launches = st.integers(0, 30)
+whole = st.builds(lambda size, a, b: Lifetime(size, min(a, b), max(a, b)), st.integers(0, 5000), launches, launches)
 lifetimes = st.lists(whole, max_size=40)
 
 
@@ -41,7 +41,7 @@ def test_buffers_that_live_together_do_not_overlap(method, buffers):
 
 @st.composite
 def in_pieces(draw: st.DrawFn) -> Lifetime:
-    sizes, last = draw(st.lists(st.integers(1, 2000), min_size=2, max_size=4)), draw(steps)
+    sizes, last = draw(st.lists(st.integers(1, 2000), min_size=2, max_size=4)), draw(launches)
     firsts = [draw(st.integers(0, last)) for _ in sizes]
     pieces = [Piece(sum(sizes[:i]), size, first) for i, (size, first) in enumerate(zip(sizes, firsts, strict=True))]
     return Lifetime(sum(sizes), min(firsts), last, tuple(pieces))
@@ -73,7 +73,7 @@ def test_others_lie_where_a_piece_is_not_written_yet():
     assert pack([Lifetime(8 * line, 2, 9), before, beside])[1] == 14 * line
 
 
-# The busiest part of a residual network: blocks that live long, and scratch beside them for a step (sizes in cache lines).
+# The busiest part of a residual network: blocks that live long, and scratch beside them for one launch (sizes in cache lines).
 RESIDUAL = [
     (56, 145, 183), (15, 151, 157), (14, 157, 161), (63, 157, 157), (56, 167, 173), (15, 173, 179), (14, 179, 183), (63, 179, 179),
     (56, 183, 219), (56, 189, 195), (15, 195, 201), (14, 201, 209), (63, 201, 201), (28, 213, 251), (30, 219, 225),
@@ -89,8 +89,8 @@ def test_where_no_greedy_order_is_good_the_search_finds_the_bound():
 
 
 @given(lifetimes)
-def test_the_bound_is_the_busiest_step(buffers):
-    at = [sum(aligned(b.size) for b in buffers if b.first <= step <= b.last) for step in range(31)]
+def test_the_bound_is_the_busiest_launch(buffers):
+    at = [sum(aligned(b.size) for b in buffers if b.first <= launch <= b.last) for launch in range(31)]
     assert lower_bound(buffers) == max(at)
 
 

@@ -72,6 +72,15 @@ def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, targ
 
 
 @pytest.mark.parametrize("target", TARGETS)
+def test_products_of_one_difference_all_read_it_narrow(target: str) -> None:
+    x, v, w, zero = draw(np.uint8, (6, 45)), draw(np.int8, (45, 19)), draw(np.int8, (45, 19)), np.uint8(131)
+    want = (x.astype(np.int32) - 131) @ (v.astype(np.int32) + w)
+    nodes = [helper.make_node("MatMulInteger", ["x", name, "zero"], [f"{name}x"]) for name in ("v", "w")]
+    proto = model([*nodes, helper.make_node("Add", ["vx", "wx"], ["y"])], x, want, v=v, w=w, zero=zero)
+    check(proto, x, want, target, products=2)
+
+
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("case", ["plain", "padded", "pointwise", "groups", "zero points"])
 def test_conv_integer(case: str, target: str) -> None:
     x, zeros = draw(np.uint8, (2, 12, 9, 11)), {}

@@ -29,6 +29,14 @@ SLICE = "%p = tensor.extract_slice %t[0, 2, 1, 0] [3, 4, 1, 3] [1, 1, 1, 2] : te
         ),
         (["%e = tensor.collapse_shape %t [[0, 1], [2, 3]] : tensor<3x8x5x6xf32> into tensor<24x30xf32>"], WHOLE.reshape(24, 30)),
         (
+            [
+                "%p = tensor.extract_slice %t[0, 0, 0, 0] [1, 1, 1, 1] [1, 1, 1, 1] : tensor<3x8x5x6xf32> to tensor<1x1x1x1xf32>",
+                "%c = tensor.collapse_shape %p [] : tensor<1x1x1x1xf32> into tensor<f32>",
+                "%e = tensor.expand_shape %c [] output_shape [1, 1] : tensor<f32> into tensor<1x1xf32>",
+            ],
+            WHOLE[:1, 0, 0, :1],  # a scalar in between
+        ),
+        (
             [f"{SLICE}tensor<3x4x3xf32>", *FILLED],
             WHOLE[:, 2:6, 1, ::2],  # it writes into the slice
         ),

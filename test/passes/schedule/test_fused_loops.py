@@ -105,7 +105,9 @@ WHOLE = 4 * 6 * 5 * 4  # bytes between the products
         ([("b", 0, 2, 1)], [("b", 0, 2, 1)], Slice(1, 1, 1, 256)),
         ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("r", 1, 2, 1)], Slice(2, 1, 1, 64)),
         ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("b", 0, 1, 1), ("c", 2, 1, 1)], Slice(1, 1, 1, 128)),
+        ([("b", 0, 1, 2), ("r", 1, 2, 1)], [("b", 0, 1, 2), ("r", 1, 2, 1)], Slice(2, 1, 2, 64)),  # each of the outer loop's chunks has its own
         ([("b", 0, 1, 1)], [("other", 0, 1, 1)], None),
+        ([("b", 0, 1, 1), ("r", 1, 2, 1)], [("c", 0, 1, 1), ("r", 1, 3, 1)], None),  # loops of one name in different ones are two
     ],
 )
 def test_a_buffer_shrinks_in_the_loops_that_all_its_users_share(first, second, kept):
@@ -159,6 +161,55 @@ def test_what_an_inner_loop_uses_lives_until_that_loop_ends():
         assert fused.slice_of(n, WHOLE) == Slice(2, 1, 1, 64)
         assert set(fused.alive(m, fused.slice_of(m, WHOLE))) == set(products)
         assert set(fused.alive(n, fused.slice_of(n, WHOLE))) == set(products[1:])
+
+
+def test_each_run_of_neighbours_in_a_loop_has_a_number():
+    text = f"""func.func @kernel(%x: memref<4x6x3xf32>, %u: memref<3x5xf32>, %v: memref<5x5xf32>, %y: memref<4x6x5xf32>) {{
+      %m = memref.alloc() : memref<4x6x5xf32>
+      %n = memref.alloc() : memref<4x6x5xf32>
+      {on_memrefs("%x", "4x6x3", "%u", "3x5", "%m", "4x6x5", in_loops(("b", 0, 1, 1)))}
+      {on_memrefs("%m", "4x6x5", "%v", "5x5", "%n", "4x6x5", in_loops(("c", 0, 1, 1)))}
+      {on_memrefs("%n", "4x6x5", "%v", "5x5", "%y", "4x6x5", in_loops(("c", 0, 1, 1)))}
+      return
+    }}"""
+    with CONTEXT:
+        module = parse_module(text, CONTEXT)
+        fused = FusedLoops(stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")]))
+        m, n = (op.results[0] for op in ops_below(module.operation, "memref.alloc"))
+        assert fused.slice_of(m, WHOLE) is None
+        assert fused.slice_of(n, WHOLE) == Slice(1, 2, 1, 128)
+
+
+def epilogue_reading(place: str, offset: int) -> str:
+    """A product in a loop over b whose result is added at `place` of a buffer to another product's, in the same loop."""
+    b = f"b + {offset}" if offset else "b"
+    shape = f"{4 + offset}x4x5"
+    written = on_memrefs("%x", "4x4x3", "%u", "3x5", "%m", shape, in_loops(("b", 0, 1, 1))).replace("-> (b, i, j)>", f"-> ({b}, i, j)>")
+    return f"""func.func @kernel(%x: memref<4x4x3xf32>, %u: memref<3x5xf32>, %y: memref<4x4x5xf32>) {{
+      %m = memref.alloc() : memref<{shape}xf32>
+      {written}
+      {on_memrefs("%x", "4x4x3", "%u", "3x5", "%y", "4x4x5", in_loops(("b", 0, 1, 1)))}
+      linalg.generic {{indexing_maps = [affine_map<(b, i, j) -> ({place}, j)>, affine_map<(b, i, j) -> (b, i, j)>],
+        iterator_types = ["parallel", "parallel", "parallel"]}} ins(%m : memref<{shape}xf32>) outs(%y : memref<4x4x5xf32>) {{
+      ^bb0(%a: f32, %o: f32):
+        %s = arith.addf %o, %a : f32
+        linalg.yield %s : f32
+      }}
+      return
+    }}"""
+
+
+def test_what_an_epilogue_reads_is_made_in_its_round():
+    with CONTEXT:
+        module = parse_module(epilogue_reading("b, i", 0), CONTEXT)
+        stages = stages_on_memrefs([Structured(op) for op in ops_below(module.operation, "linalg.generic")])
+        assert [len(stage.members) for stage in stages] == [1, 2]
+        [alloc] = ops_below(module.operation, "memref.alloc")
+        assert FusedLoops(stages).slice_of(alloc.results[0], 4 * 4 * 5 * 4) == Slice(1, 1, 1, 128)
+        for place, offset in (("i, b", 0), ("b + 1, i", 1)):  # columns; and rows that do not begin where the buffer does
+            other = parse_module(epilogue_reading(place, offset), CONTEXT)
+            with pytest.raises(PassError, match="it reads what other rounds make"):
+                FusedLoops(stages_on_memrefs([Structured(op) for op in ops_below(other.operation, "linalg.generic")]))
 
 
 @pytest.mark.parametrize(

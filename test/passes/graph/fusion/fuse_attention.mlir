@@ -43,3 +43,95 @@ func.func @along_columns(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x
   %2 = "graph.matmul"(%1, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
   return %2 : tensor<5x6xf32>
 }
+
+// -----
+
+// A mask and a scale on the left of their ops: the same.
+// CHECK-LABEL: func.func @other_way_round
+// CHECK-NEXT: %[[Y:.*]] = "graph.attention"(%arg0, %arg1, %arg2, %arg3) {{.*}}scale = 2.500000e-01 : f64
+// CHECK-NEXT: return %[[Y]]
+func.func @other_way_round(%q: tensor<5x4xf64>, %k: tensor<4x7xf64>, %v: tensor<7x6xf64>, %mask: tensor<7xf64>) -> tensor<5x6xf64> {
+  %scale = "graph.constant"() {value = dense<0.25> : tensor<1x1xf64>} : () -> tensor<1x1xf64>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf64>, tensor<4x7xf64>) -> tensor<5x7xf64>
+  %1 = "graph.mul"(%scale, %0) : (tensor<1x1xf64>, tensor<5x7xf64>) -> tensor<5x7xf64>
+  %2 = "graph.add"(%mask, %1) : (tensor<7xf64>, tensor<5x7xf64>) -> tensor<5x7xf64>
+  %3 = "graph.softmax"(%2) {axis = 1 : i64} : (tensor<5x7xf64>) -> tensor<5x7xf64>
+  %4 = "graph.matmul"(%3, %v) : (tensor<5x7xf64>, tensor<7x6xf64>) -> tensor<5x6xf64>
+  return %4 : tensor<5x6xf64>
+}
+
+// -----
+
+// Each op before the softmax has another user once: it would be computed twice.
+// CHECK-LABEL: func.func @products_are_a_result
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @scaled_scores_are_a_result
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @masked_scores_are_a_result
+// CHECK-NOT: graph.attention
+func.func @products_are_a_result(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>, %mask: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<5x6xf32>) {
+  %scale = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.mul"(%0, %scale) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.add"(%1, %mask) : (tensor<5x7xf32>, tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.softmax"(%2) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %4 = "graph.matmul"(%3, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %0, %4 : tensor<5x7xf32>, tensor<5x6xf32>
+}
+func.func @scaled_scores_are_a_result(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>, %mask: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<5x6xf32>) {
+  %scale = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.mul"(%0, %scale) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.add"(%1, %mask) : (tensor<5x7xf32>, tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.softmax"(%2) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %4 = "graph.matmul"(%3, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %1, %4 : tensor<5x7xf32>, tensor<5x6xf32>
+}
+func.func @masked_scores_are_a_result(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>, %mask: tensor<5x7xf32>) -> (tensor<5x7xf32>, tensor<5x6xf32>) {
+  %scale = "graph.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.mul"(%0, %scale) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.add"(%1, %mask) : (tensor<5x7xf32>, tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.softmax"(%2) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %4 = "graph.matmul"(%3, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %2, %4 : tensor<5x7xf32>, tensor<5x6xf32>
+}
+
+// -----
+
+// A mask or a factor with more dimensions than the scores makes several of them; f16 is rounded after each op; sizes must be known.
+// CHECK-LABEL: func.func @several_masks
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @several_factors
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @rounded
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @unknown_sizes
+// CHECK-NOT: graph.attention
+func.func @several_masks(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>, %masks: tensor<2x5x7xf32>) -> tensor<2x5x6xf32> {
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.add"(%0, %masks) : (tensor<5x7xf32>, tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %2 = "graph.softmax"(%1) {axis = 2 : i64} : (tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %3 = "graph.matmul"(%2, %v) : (tensor<2x5x7xf32>, tensor<7x6xf32>) -> tensor<2x5x6xf32>
+  return %3 : tensor<2x5x6xf32>
+}
+func.func @several_factors(%q: tensor<5x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>) -> tensor<2x5x6xf32> {
+  %factors = "graph.constant"() {value = dense<0.5> : tensor<2x1x1xf32>} : () -> tensor<2x1x1xf32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf32>, tensor<4x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.mul"(%0, %factors) : (tensor<5x7xf32>, tensor<2x1x1xf32>) -> tensor<2x5x7xf32>
+  %2 = "graph.softmax"(%1) {axis = 2 : i64} : (tensor<2x5x7xf32>) -> tensor<2x5x7xf32>
+  %3 = "graph.matmul"(%2, %v) : (tensor<2x5x7xf32>, tensor<7x6xf32>) -> tensor<2x5x6xf32>
+  return %3 : tensor<2x5x6xf32>
+}
+func.func @rounded(%q: tensor<5x4xf16>, %k: tensor<4x7xf16>, %v: tensor<7x6xf16>) -> tensor<5x6xf16> {
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x4xf16>, tensor<4x7xf16>) -> tensor<5x7xf16>
+  %1 = "graph.softmax"(%0) {axis = 1 : i64} : (tensor<5x7xf16>) -> tensor<5x7xf16>
+  %2 = "graph.matmul"(%1, %v) : (tensor<5x7xf16>, tensor<7x6xf16>) -> tensor<5x6xf16>
+  return %2 : tensor<5x6xf16>
+}
+func.func @unknown_sizes(%q: tensor<?x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x6xf32>) -> tensor<?x6xf32> {
+  %0 = "graph.matmul"(%q, %k) : (tensor<?x4xf32>, tensor<4x7xf32>) -> tensor<?x7xf32>
+  %1 = "graph.softmax"(%0) {axis = 1 : i64} : (tensor<?x7xf32>) -> tensor<?x7xf32>
+  %2 = "graph.matmul"(%1, %v) : (tensor<?x7xf32>, tensor<7x6xf32>) -> tensor<?x6xf32>
+  return %2 : tensor<?x6xf32>
+}

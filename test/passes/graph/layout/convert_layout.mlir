@@ -237,3 +237,39 @@ func.func @main(%x: tensor<1x3x6x6xf32>) -> tensor<1x8x6x6xf32> {
   %4 = "graph.lrn"(%3) {size = 3 : i64, alpha = 1.0e-4 : f64, beta = 0.75 : f64, bias = 1.0 : f64} : (tensor<1x8x6x6xf32>) -> tensor<1x8x6x6xf32>
   return %4 : tensor<1x8x6x6xf32>
 }
+
+// -----
+
+// A pad of positions keeps its value. One of channels, or one that repeats what is there, is done on plain data.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK: "graph.pad"(%[[C]]) {{{.*}}value = 1.500000e+00 : f64} : (tensor<1x2x6x6x8xf32>) -> tensor<1x2x6x8x8xf32>
+// CHECK: "graph.pad"({{.*}} : (tensor<1x16x6x6xf32>) -> tensor<1x24x6x6xf32>
+// CHECK: "graph.pad"({{.*}} : (tensor<1x16x6x6xf32>) -> tensor<1x24x6x6xf32>
+// CHECK: "graph.pad"({{.*}} mode = "edge"{{.*}} : (tensor<1x16x6x6xf32>) -> tensor<1x16x6x8xf32>
+func.func @main(%x: tensor<1x3x6x6xf32>) -> (tensor<1x16x6x8xf32>, tensor<1x24x6x6xf32>, tensor<1x24x6x6xf32>, tensor<1x16x6x8xf32>) {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<16x3x1x1xf32>} : () -> tensor<16x3x1x1xf32>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x3x6x6xf32>, tensor<16x3x1x1xf32>) -> tensor<1x16x6x6xf32>
+  %1 = "graph.pad"(%0) {low = array<i64: 0, 0, 0, 1>, high = array<i64: 0, 0, 0, 1>, mode = "constant", value = 1.5 : f64} : (tensor<1x16x6x6xf32>) -> tensor<1x16x6x8xf32>
+  %2 = "graph.pad"(%0) {low = array<i64: 0, 0, 0, 0>, high = array<i64: 0, 8, 0, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x16x6x6xf32>) -> tensor<1x24x6x6xf32>
+  %3 = "graph.pad"(%0) {low = array<i64: 0, 8, 0, 0>, high = array<i64: 0, 0, 0, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x16x6x6xf32>) -> tensor<1x24x6x6xf32>
+  %4 = "graph.pad"(%0) {low = array<i64: 0, 0, 0, 1>, high = array<i64: 0, 0, 0, 1>, mode = "edge", value = 0.0 : f64} : (tensor<1x16x6x6xf32>) -> tensor<1x16x6x8xf32>
+  return %1, %2, %3, %4 : tensor<1x16x6x8xf32>, tensor<1x24x6x6xf32>, tensor<1x24x6x6xf32>, tensor<1x16x6x8xf32>
+}
+
+// -----
+
+// Four filters fill half of the lanes, which pays. Integers and images of unknown size stay plain.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.blocked_conv{{.*}} -> tensor<1x1x6x6x8xf32>
+// CHECK: "graph.conv"({{.*}} -> tensor<1x16x6x6xi32>
+// CHECK: "graph.conv"({{.*}} -> tensor<1x16x?x6xf32>
+func.func @main(%x: tensor<1x16x6x6xf32>, %y: tensor<1x16x6x6xi32>, %z: tensor<1x16x?x6xf32>) -> (tensor<1x4x6x6xf32>, tensor<1x16x6x6xi32>, tensor<1x16x?x6xf32>) {
+  %u = "graph.constant"() {value = dense<0.5> : tensor<4x16x1x1xf32>} : () -> tensor<4x16x1x1xf32>
+  %v = "graph.constant"() {value = dense<3> : tensor<16x16x1x1xi32>} : () -> tensor<16x16x1x1xi32>
+  %w = "graph.constant"() {value = dense<0.5> : tensor<16x16x1x1xf32>} : () -> tensor<16x16x1x1xf32>
+  %0 = "graph.conv"(%x, %u) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x6x6xf32>, tensor<4x16x1x1xf32>) -> tensor<1x4x6x6xf32>
+  %1 = "graph.conv"(%y, %v) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x6x6xi32>, tensor<16x16x1x1xi32>) -> tensor<1x16x6x6xi32>
+  %2 = "graph.conv"(%z, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x?x6xf32>, tensor<16x16x1x1xf32>) -> tensor<1x16x?x6xf32>
+  return %0, %1, %2 : tensor<1x4x6x6xf32>, tensor<1x16x6x6xi32>, tensor<1x16x?x6xf32>
+}
