@@ -63,7 +63,7 @@ def checked_size(name: str, dtype: str, dims: Any) -> int:
 
 
 def data_bytes(tensor: TensorProto) -> int:
-    """The bytes that a tensor takes in memory; 0 if its type or shape makes no sense, which reading it will report."""
+    """The number of bytes that a tensor takes in memory; 0 if its type or shape makes no sense, which reading it will report."""
     if tensor.data_type not in DTYPES or any(dim < 0 for dim in tensor.dims):
         return 0
     return int(np.prod([to_numpy(DTYPES[tensor.data_type]).itemsize, *tensor.dims], dtype=object))

@@ -199,9 +199,8 @@ class CastOp(Unary, name="cast"):
         return x.astype(dtype)
 
     def value_range(self, x: Range) -> Range:
-        """Truncated towards zero for integers, where NaN becomes 0 or the least one; floats of every type hold integers up to 256."""
-        low, high = x
-        dtype = self.result_types()[0].dtype
+        """Truncated towards zero for integers; floats of every type hold integers up to 256. NaN becomes 0, or the least of wide integers."""
+        (low, high), dtype = x, self.result_types()[0].dtype
         if is_float(dtype):
             return x if max(abs(low), abs(high)) <= 256 else ANY
         if not (math.isfinite(low) and math.isfinite(high)):

@@ -31,7 +31,7 @@ def matmul_integer(b: ImportBuilder, lhs: Value, rhs: Value, lhs_zero_point: Val
 
 
 def centred(b: ImportBuilder, x: Value, zero_point: Value | None, axis: int) -> Value:
-    """Integers less their zero point, as i32: one for all, one for each index of `axis`, or of a shape that broadcasts to that of `x`."""
+    """`x`, of integers, minus its zero point, as i32: a scalar, or one per index of `axis`, or of a shape that broadcasts to `x`."""
     wide = b.convert(x, "i32")
     if zero_point is None:
         return wide
