@@ -64,7 +64,7 @@ def model(
         [value_info(name, array, [f"{name}{i}" for i in range(array.ndim)]) for name, array in outputs.items()],
         [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
     )
-    versions = {**(dict.fromkeys((n.domain for n in nodes), 1) if domains is None else domains), "": opset}
+    versions = {**(dict.fromkeys((n.domain for n in nodes if n.domain not in ("", "ai.onnx")), 1) if domains is None else domains), "": opset}
     imports = [helper.make_opsetid(d, v) for d, v in versions.items()]
     return helper.make_model(graph, opset_imports=imports, ir_version=ir_version, **fields)
 

@@ -163,10 +163,16 @@ def test_what_is_declared_is_there() -> None:
 # For each operator with a number of outputs of its own, a node that may have all of them: opset, inputs, attributes.
 ROWS = np.ones((2, 3, 4), np.float32)
 CHANNELS = [np.ones(3, np.float32)] * 4
+STEPS = np.ones((3, 1, 4), np.float32)
 ALL_OUTPUTS: dict[str, tuple[int, list[np.ndarray], dict[str, Any]]] = {
     "Attention": (24, [*[np.ones((1, 2, 3, 4), np.float32)] * 3, np.ones((3, 6), bool), *[np.ones((1, 2, 3, 4), np.float32)] * 2], {}),
     "BatchNormalization": (15, [ROWS, *CHANNELS], {"training_mode": 1}),
     "Dropout": (13, [ROWS], {}),
+    "DynamicQuantizeLinear": (11, [ROWS], {}),
+    "GRU": (22, [STEPS, np.ones((1, 6, 4), np.float32), np.ones((1, 6, 2), np.float32)], {"hidden_size": 2}),
+    "LSTM": (22, [STEPS, np.ones((1, 8, 4), np.float32), np.ones((1, 8, 2), np.float32)], {"hidden_size": 2}),
+    "RNN": (22, [STEPS, np.ones((1, 2, 4), np.float32), np.ones((1, 2, 2), np.float32)], {"hidden_size": 2}),
+    "Unique": (11, [ROWS], {}),
     "LayerNormalization": (17, [ROWS, np.ones(4, np.float32)], {}),
     "MaxPool": (12, [ROWS], {"kernel_shape": [2]}),
     "TopK": (11, [ROWS, np.array([2])], {}),
