@@ -11,7 +11,7 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
 from stepwell.dialects.graph.bordered_conv import BorderedConvOp, borders
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.contraction import contract
+from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
@@ -25,7 +25,7 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     problem = _dynamic(op)
     if problem is not None:
         return problem
-    x, w = operands
+    x, w = (widened(b, v, products_of(op)) for v in operands)
     return _convolved(b, b.staged(x), w, op.result_types()[0], **op.attribute_values())
 
 
@@ -35,7 +35,8 @@ def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder
     problem = _dynamic(op)
     if problem is not None:
         return problem
-    (x, w), attributes, result = operands, op.attribute_values(), op.result_types()[0]
+    x, w = (widened(b, v, products_of(op)) for v in operands)
+    attributes, result = op.attribute_values(), op.result_types()[0]
     types, zeros = op.operand_types(), attributes.pop("zeros")
     window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
     x, out, taps = b.staged(x), b.empty(result.dtype, result.static_shape), len(attributes["strides"])
