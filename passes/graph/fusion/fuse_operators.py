@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import create_operation, defining_op, ir
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
+from stepwell.dialects.graph.shape import TransposeOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -59,7 +60,9 @@ class Grouping:
                 self._end_with_pad(group)
         for op in self.ops:
             if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of:
-                self._new(op)
+                group = self._new(op)
+                if op.name == TransposeOp.OPERATION_NAME:
+                    self._end_with_pad(group)
 
     def groups(self) -> list[Group]:
         """All groups, by the place of their tails."""
@@ -258,8 +261,8 @@ class FuseOperators(Pass):
 
     A root (contraction, pooling, normalisation, reduction) takes the element-wise ops after it, as long as the shape stays and one value
     comes out; a residual or bias they use comes in as an input. Other element-wise ops join each other. One constant pad may end a
-    group. Every other op is a group of its own, except ops that compute nothing: constants, parameters, reshapes, contiguous
-    concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
+    group, or follow a transposition. Every other op is a group of its own, except ops that compute nothing: constants, parameters,
+    reshapes, contiguous concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
 
     A root also takes the producers of its data, if nothing else uses them and nothing is computed twice (`producers`):
 

@@ -397,3 +397,24 @@ func.func @read_twice(%x: tensor<1x2x6x6x8xf32>, %w: tensor<2x2x3x3x8x8xf32>) ->
   %1 = "graph.max_pool"(%0) {kernel = array<i64: 2, 2>, strides = array<i64: 2, 2>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, ceil_mode = false} : (tensor<1x2x4x4x8xf32>) -> tensor<1x2x2x2x8xf32>
   return %1, %0 : tensor<1x2x2x2x8xf32>, tensor<1x2x4x4x8xf32>
 }
+
+// -----
+
+// What is transposed is written inside its padding, if nothing else reads it.
+// CHECK-LABEL: func.func @transposed_and_padded
+// CHECK: graph.fused
+// CHECK: graph.transpose
+// CHECK-NEXT: graph.pad
+// CHECK-NEXT: graph.yield
+// CHECK-LABEL: func.func @padded_and_read
+// CHECK-COUNT-2: graph.fused
+func.func @transposed_and_padded(%x: tensor<2x3x4xf32>) -> tensor<2x6x3xf32> {
+  %0 = "graph.transpose"(%x) {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = "graph.pad"(%0) {low = array<i64: 0, 1, 0>, high = array<i64: 0, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<2x4x3xf32>) -> tensor<2x6x3xf32>
+  return %1 : tensor<2x6x3xf32>
+}
+func.func @padded_and_read(%x: tensor<2x3x4xf32>) -> (tensor<2x6x3xf32>, tensor<2x4x3xf32>) {
+  %0 = "graph.transpose"(%x) {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = "graph.pad"(%0) {low = array<i64: 0, 1, 0>, high = array<i64: 0, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<2x4x3xf32>) -> tensor<2x6x3xf32>
+  return %1, %0 : tensor<2x6x3xf32>, tensor<2x4x3xf32>
+}
