@@ -148,7 +148,7 @@ class CostModel:
         there is room for it.
         """
         count = self.loads(access, tile) * self.load(access, width, vector)
-        if vector < 0 or not any(access.moves_alike(vector, d) for d in self.reductions):
+        if vector < 0 or vector in self.reductions or not any(access.moves_alike(vector, d) for d in self.reductions):
             return count
         count *= 1 + min(1.0, width * access.bytes / LINE)
         inner = next((d for d in reversed(self.reductions) if self.sizes[d] > 1), vector)

@@ -97,6 +97,7 @@ def test_vectors_across_two_lines_take_two_loads() -> None:
         assert model.loaded(model.inputs[0], {}, 16, 2) == 2
         assert model.loaded(model.inputs[0], {}, 8, 2) == 1.5
         assert model.loaded(model.inputs[1], {}, 16, 2) == 1
+        assert model.loaded(model.inputs[0], {}, 16, 4) == 1  # along a sum it walks from line to line
 
 
 def test_a_tile_that_spills_is_refused() -> None:
