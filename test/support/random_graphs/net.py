@@ -180,6 +180,14 @@ class Net:
         kept = tuple(shape)[self.r.choice([0, 0, self.r.integer(0, len(shape))]) :]
         return tuple(1 if self.r.integer(0, 4) == 0 else n for n in kept)
 
+    def counted(self, axis: int, rank: int) -> int:
+        """An axis from either end, as a node may name it: before opset 11 most operators know those from the start alone."""
+        return axis - rank if self.opset >= 11 and self.r.boolean() else axis
+
+    def axis(self, rank: int) -> int:
+        """Any axis, as a node may name it."""
+        return self.counted(self.r.integer(0, rank - 1), rank)
+
     # --- nodes
 
     def node(self, op_type: str, *operands: Operand, outputs: int = 1, domain: str = "", **attributes: Any) -> list[Value]:

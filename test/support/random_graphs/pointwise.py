@@ -44,7 +44,7 @@ def with_alpha(net: Net, op_type: str) -> None:
 def with_parameters(net: Net, op_type: str) -> None:
     r = net.r
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 or op_type not in ("Hardmax", "LogSoftmax", "Softmax", "LpNormalization"))
-    axis = r.integer(-x.rank, x.rank - 1) if x.rank else 0
+    axis = net.axis(x.rank) if x.rank else 0
     attributes: dict[str, Any] = {
         "Selu": {"alpha": r.choice([None, 1.2]), "gamma": r.choice([None, 0.9])},
         "HardSigmoid": {"alpha": r.choice([None, 0.3]), "beta": r.choice([None, 0.4])},
