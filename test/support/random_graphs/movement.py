@@ -231,14 +231,6 @@ def nd(net: Net, op_type: str) -> None:
     net.node(op_type, x, net.keep(Value(f"x{_name(net)}", places, net.r.boolean())), updates, reduction=reduction)
 
 
-@operator("Compress")
-def compress(net: Net, op_type: str) -> None:
-    x = any_value(net, op_type, 1)
-    axis = net.r.choice([None, net.axis(x.rank)])
-    size = x.array.size if axis is None else x.shape[axis]
-    net.node(op_type, x, net.fresh("i1", (net.r.integer(0, size),), constant=True, keep=False).array, axis=axis)
-
-
 @operator("DepthToSpace", "SpaceToDepth")
 def blocks(net: Net, op_type: str) -> None:
     size, dtype = net.r.integer(1, 3), net.dtype(op_type)

@@ -71,6 +71,17 @@ def matmul(net: Net, op_type: str) -> None:
     net.node(op_type, a, b)
 
 
+@operator("Det")
+def determinant(net: Net, op_type: str) -> None:
+    def fits(v: Value) -> bool:
+        return v.rank >= 2 and v.shape[-1] == v.shape[-2] and 0 < v.array.size < 600
+
+    def square() -> list[int]:
+        return [*net.shape(0, 2), *[net.r.choice([1, 2, 3, 4, 5, 8])] * 2]
+
+    net.node(op_type, net.pick(net.dtype(op_type), fits, square))
+
+
 @operator("Gemm")
 def gemm(net: Net, op_type: str) -> None:
     a = net.pick(net.dtype(op_type), lambda v: v.rank == 2, lambda: net.shape(2, 2))

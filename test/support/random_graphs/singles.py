@@ -17,7 +17,7 @@ from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
 from onnx_ops import session
 from random_graphs import families  # noqa: F401  (fills the table of operators)
-from random_graphs.net import TENSORS, Case, Declined, Net, Value, model_of
+from random_graphs.net import Case, Declined, Net, Value, model_of, types_of
 from random_graphs.noise import MORE_RUNS, RUNS, bounds, limits_of
 from random_graphs.operators import OPERATORS
 from watchdog import Watchdog
@@ -69,15 +69,15 @@ def combinations() -> tuple[Combination, ...]:
     for schema in defs.get_all_schemas_with_history():
         if schema.domain == "" and not schema.deprecated and schema.name in OPERATORS:
             position = main_operand(schema)
-            formals = schema.inputs or schema.outputs
-            found += [Combination(schema.name, schema.since_version, TENSORS[t]) for t in formals[position].types if t in TENSORS]
+            formals, known = schema.inputs or schema.outputs, types_of(schema.name)
+            found += [Combination(schema.name, schema.since_version, known[t]) for t in formals[position].types if t in known]
     return tuple(sorted(set(found)))
 
 
 def main_operand(schema: Any) -> int:
     """The place of the first operand that may have several element types, 0 if none may."""
-    formals = schema.inputs or schema.outputs
-    return next((i for i, formal in enumerate(formals) if sum(t in TENSORS for t in formal.types) > 1), 0)
+    formals, known = schema.inputs or schema.outputs, types_of(schema.name)
+    return next((i for i, formal in enumerate(formals) if sum(t in known for t in formal.types) > 1), 0)
 
 
 @dataclass
@@ -290,6 +290,8 @@ def either(*tests: Callable[[onnx.NodeProto], bool]) -> Callable[[onnx.NodeProto
     return lambda node: any(test(node) for test in tests)
 
 
+RECURRENT = ("LSTM", "GRU", "RNN")
+NOT_EVALUATED = either(takes(4), has("clip"), has("activations"), has("input_forget", 0))
 ASIDE = tuple(Aside(*row) for row in (
     (("Softmax", "LogSoftmax", "Hardmax"), 13, FLOATS, False, "the evaluator takes one axis where these versions take all from it on"),
     (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
@@ -304,7 +306,7 @@ ASIDE = tuple(Aside(*row) for row in (
     (("LpNormalization",), None, FLOATS, False, "the evaluator's sums are not of absolute values"),
     (("AveragePool", "MaxPool"), 11, FLOATS, False, "the evaluator pads images to the same size otherwise, and its averages count the padding"),
     (("AveragePool", "MaxPool", "LpPool"), None, FLOATS, True, "the evaluator leaves out NaN, by which it marks the padding"),
-    (("Resize", "GridSample"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
+    (("Resize", "GridSample", "RoiAlign", "DeformConv"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
     (("Clip",), 11, FLOATS, True, "infinities without a bound stay ours: docs/numerics.md"),
     (("Conv",), None, FLOATS, True, "the evaluator fills the gaps of dilated filters with zeros, which make NaN of what is not finite"),
     (("ScatterElements", "ScatterND"), None, FLOATS, True, "which of NaN and a number is the greater: docs/numerics.md"),
@@ -312,6 +314,13 @@ ASIDE = tuple(Aside(*row) for row in (
     (("Cast", "CastLike"), None, FLOATS, True, "floats that an integer type does not have"),
     (("ReduceMean", "ReduceL2", "Gemm"), None, WHOLE, True, "integers that f64, in which the evaluator computes, does not have"),
     (("ConvTranspose",), None, FLOATS, False, "the evaluator takes other filters for each group, and one channel of each", has("group", 1), True),
+    (("QuantizeLinear",), None, (*FLOATS, "i32"), True, "quotients that i32, in which the evaluator adds the zero point, does not have"),
+    (RECURRENT, None, FLOATS, True, "the evaluator knows neither lengths, clipping nor activations, ONNX Runtime no NaN", NOT_EVALUATED),
+    (RECURRENT, None, FLOATS, False, "the evaluator knows neither lengths, clipping nor activations", NOT_EVALUATED, True),
+    (("Det",), None, FLOATS, True, "the evaluator's determinants are exponentials of sums of logarithms"),
+    (("STFT",), None, FLOATS, True, "the evaluator and ONNX Runtime add what is not finite in other orders"),
+    (("DynamicQuantizeLinear",), None, ("f32",), True, "the range of what is not finite"),
+    (("Unique",), None, (*FLOATS, *WHOLE, "i1"), False, "the evaluator sorts all the same, or takes along the first axis", has("sorted", 1), True),
 ))  # fmt: skip
 
 
