@@ -14,6 +14,7 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.views import strides
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
+CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 VECTOR_DIALECTS = ("arith", "math")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
 COMBINERS = {
@@ -93,6 +94,16 @@ class Access:
         if steps[-1] == 1 and not any(steps[:-1]) and self._last_stride == 1:
             return "vector"
         return "strided"
+
+    def step(self, dim: int) -> int | None:
+        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it; None where they do not."""
+        steps = self.coefficients(dim)
+        return steps[-1] if steps and not any(steps[:-1]) and self._last_stride == 1 else None
+
+    def is_gathered(self, dim: int) -> bool:
+        """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
+        step = self.step(dim)
+        return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
 class Structured:
