@@ -324,7 +324,7 @@ ASIDE = tuple(Aside(*row) for row in (
     (RECURRENT, None, FLOATS, True, "the evaluator knows neither lengths, clipping nor activations, ONNX Runtime no NaN", NOT_EVALUATED),
     (RECURRENT, None, FLOATS, False, "the evaluator knows neither lengths, clipping nor activations", NOT_EVALUATED, True),
     (("Det",), None, FLOATS, True, "the evaluator's determinants are exponentials of sums of logarithms"),
-    (("STFT",), None, FLOATS, True, "the evaluator and ONNX Runtime add what is not finite in other orders"),
+    (("DFT", "STFT"), None, FLOATS, True, "the evaluator and ONNX Runtime add what is not finite in other orders"),
     (("DynamicQuantizeLinear",), None, ("f32",), True, "the range of what is not finite"),
     (("Unique",), None, FLOATS, True, "the evaluator sorts all the same, ONNX Runtime takes NaN for the number before it", has("sorted", 1)),
     (("Unique",), None, (*FLOATS, *WHOLE, "i1"), False, "the evaluator sorts all the same, or takes along the first axis", has("sorted", 1), True),
