@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Elementwise,
         Fusion,
         GraphOp,
+        IndexOperand,
         InferredTypes,
         KeepsChannels,
         KeepsFinite,
@@ -95,8 +96,8 @@ if TYPE_CHECKING:
 _LAZY = {
     # Ops
     "stepwell.dialects.graph.base": (
-        "Elementwise Fusion GraphOp InferredTypes KeepsChannels KeepsFinite MovesData Operand OptionalOperand Pure Region Result Trait "
-        "VariadicOperand VariadicResult"
+        "Elementwise Fusion GraphOp IndexOperand InferredTypes KeepsChannels KeepsFinite MovesData Operand OptionalOperand Pure Region Result "
+        "Trait VariadicOperand VariadicResult"
     ),
     "stepwell.dialects.core.types": "BOOL FLOATS INTEGERS NUMERIC TensorType to_numpy type_of",
     "stepwell.dialects.graph.inference": "expect_dtype expect_rank expect_same_dtype",
@@ -175,6 +176,7 @@ __all__ = [
     "GraphBuilder",
     "GraphOp",
     "ImportBuilder",
+    "IndexOperand",
     "InferenceError",
     "InferredTypes",
     "InputError",

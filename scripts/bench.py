@@ -2,6 +2,7 @@
 """Compare Stepwell with ONNX Runtime, OpenVINO and another checkout of itself, show where its time goes, or what each of its switches is worth.
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
+    .venv/bin/python scripts/bench.py --operators [REGEX]
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--plot draws how stepwell compares with peers: it needs both")
     if options.plot and not installed("matplotlib"):
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
+    if options.operators is not None and any((options.networks, options.ablate, options.switch, options.profile, options.plot, options.schedule)):
+        parser.error("--operators compares operators with peers: it takes no network, and none of --ablate, --switch, --profile, --plot, --schedule")
     if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
@@ -68,6 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Compare Stepwell with ONNX Runtime and OpenVINO. Nothing else may run on the machine.")
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file, IR, or one of {', '.join(KNOWN)} (default: all)")
+    add("--operators", nargs="?", const="", metavar="REGEX", help="single operators in place of networks: all, or those that it is found in")
+    add("--verbose", action="store_true", help="with --operators: say why an engine did not take part, and where the models are")
     add("--from", dest="level", metavar="LEVEL", help="the level of files of IR (.mlir, with their weights beside them): Stepwell alone runs these")
     add("--load", action="append", default=[], metavar="FILE.py", help="a plugin that Stepwell loads first; may be repeated")
     add("--pipeline", metavar="FILE|TEXT", help="a pipeline for Stepwell, which takes part with and without it")
@@ -99,21 +104,24 @@ def make_parser() -> argparse.ArgumentParser:
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
-    from benchmark.models import KNOWN, find
+    from benchmark.models import KNOWN, find, find_cases
     from benchmark.plot import plot
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
-    from benchmark.tables import console, show_comparison
+    from benchmark.tables import console, show_comparison, show_operators
 
     images, rounds, runs = (1, 1, 100) if options.classical else (options.images, options.rounds, options.runs)
     protocol = Protocol(
         rounds=rounds, runs=runs, warm_up=options.warm_up, images=images, spin=options.spin == "on", pause=options.pause,
-        classical=options.classical, starts=not options.no_starts,
+        classical=options.classical, starts=not options.no_starts and options.operators is None, keep=options.operators is not None,
     )  # fmt: skip
     settings = describe(protocol)
     with progress() as say:
         say("writing networks that are missing")
-        networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
+        if options.operators is not None:
+            networks = find_cases(options.operators, options.zoo)
+        else:
+            networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
         plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
         contestants = [plain if engine == "stepwell" else Contestant(engine, target=options.target) for engine in options.engines]
         if options.pipeline or options.schedule:
@@ -124,7 +132,11 @@ def compare(options: argparse.Namespace) -> int:
         session = Session(contestants, options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings
-    show_comparison(console(), comparison)
+    if options.operators is not None:
+        comparison.settings["files"] = {network.name: str(network.path) for network in networks}
+        show_operators(console(), comparison, options.verbose)
+    else:
+        show_comparison(console(), comparison)
     if options.json:
         options.json.write_text(to_json(comparison))
     if options.plot:

@@ -28,14 +28,15 @@ from stepwell.dialects.core.mlir import (
     result_fields,
 )
 from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.graph.index_operand import IndexOperand
 from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import InferenceError, StepwellError
 from stepwell.dialects.support.extensions import extension
 
 __all__ = [
-    "Elementwise", "Fusion", "Graph", "GraphOp", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand", "OptionalOperand",
-    "Pure", "Region", "Result", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
+    "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand",
+    "OptionalOperand", "Pure", "Region", "Result", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
@@ -70,8 +71,8 @@ class GraphOp(Operation, dialect=Graph):
 
     `flops(*operand_types, result, **attributes)` counts arithmetic; one operation an element of the result unless overridden.
 
-    What passes need to know of an op is here too: its traits (see `traits`), how it is fused, what its padding holds, and the
-    range of its results.
+    What passes need to know of an op is here too: its traits (see `traits`), how it is fused, what its padding holds, the range of its
+    results, and which operand holds indices.
     """
 
     fusion = Fusion.OPAQUE
@@ -123,6 +124,10 @@ class GraphOp(Operation, dialect=Graph):
         """
         known = operands[0] if self.has_trait(MovesData) else ANY
         return known if len(self.operation.results) == 1 else (known,) * len(self.operation.results)
+
+    def index_operand(self) -> IndexOperand | None:
+        """The operand that holds indices into the first one, which must be in range; None for an op without."""
+        return None
 
     def operand_groups(self) -> list[Any]:
         """The operand values by field: a value, None for an absent optional one, a list for a variadic one."""

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result
+from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
+from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -119,6 +119,9 @@ class GatherOp(GraphOp, name="gather", traits=[Pure, MovesData]):
     result: Result
     axis: ir.IntegerAttr
 
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
         expect_dtype("indices", indices, INDEX)
@@ -140,6 +143,9 @@ class GatherElementsOp(GraphOp, name="gather_elements", traits=[Pure, MovesData]
     result: Result
     axis: ir.IntegerAttr
 
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> InferredTypes:
         expect_elements(x, indices, axis)
@@ -159,6 +165,10 @@ class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
     indices: Operand
     result: Result
     batch_dims: ir.IntegerAttr
+
+    def index_operand(self) -> IndexOperand:
+        first = self.attribute_values()["batch_dims"]
+        return IndexOperand(self.indices, tuple(range(first, first + index_depth(type_of(self.indices)))), vectors=True)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, batch_dims: int) -> InferredTypes:
@@ -195,6 +205,9 @@ class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
     axis: ir.IntegerAttr
     reduction: ir.StringAttr
 
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+
     @staticmethod
     def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str) -> InferredTypes:
         expect_elements(x, indices, axis)
@@ -217,6 +230,9 @@ class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
     updates: Operand
     result: Result
     reduction: ir.StringAttr
+
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.indices, tuple(range(index_depth(type_of(self.indices)))), vectors=True)
 
     @staticmethod
     def infer(x: TensorType, indices: TensorType, updates: TensorType, *, reduction: str) -> InferredTypes:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -96,6 +96,9 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
     scale: ir.FloatAttr
     half_pixel: ir.BoolAttr
     mode: ir.StringAttr
+
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.batch_indices, (0,))
 
     @staticmethod
     def infer(

@@ -12,6 +12,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.base import GraphOp, IndexOperand
 from stepwell.dialects.graph.numerics import first_out_of_range
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
@@ -22,8 +23,6 @@ from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ranges
 
-BY_AXIS = ("graph.gather", "graph.gather_elements", "graph.scatter_elements")
-BY_VECTOR = ("graph.gather_nd", "graph.scatter_nd")
 # Their results hold the same elements as their operands, if they hold any.
 _SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
 
@@ -31,7 +30,7 @@ _SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
 @register_pass("check-indices", level="graph", switches={"check-indices": "at-run-time=false"})
 @dataclass
 class CheckIndices(Pass):
-    """Make gathers and scatters raise an error if their indices are out of range.
+    """Make ops with indices into an operand, gathers and scatters above all, raise an error if these are out of range.
 
     Constant indices are checked at compile time; a ModelError names the nodes, the index and its place. The model itself checks
     the others: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
@@ -61,24 +60,25 @@ class CheckIndices(Pass):
                     state.count(f"{self.name}.sizes")
         ops = [o.operation for o in block.operations]  # the ops that compute the asked sizes are checked too
         problems: list[str] = []
-        unknown: list[ir.Operation] = []
+        unknown: dict[ir.Operation, IndexOperand] = {}
         for inner in ops:
-            if inner.name in (*BY_AXIS, *BY_VECTOR) and is_used(inner.results[0]):
-                array = stored(inner.operands[1], state.weights)
+            asked = index_operand(inner)
+            if asked is not None and any(map(is_used, inner.results)):
+                array = stored(asked.indices, state.weights)
                 if array is None:
-                    unknown.append(inner)
+                    unknown[inner] = asked
                 else:
-                    problems += problem_of(inner, array)
+                    problems += problem_of(inner, asked, array)
         if problems:
             more = "" if len(problems) == 1 else f"{len(problems)} operands have indices out of range: "
             raise ModelError(more + "; ".join(problems), details=problems)
         if self.at_run_time and unknown:
             known = ranges(ops, state.weights)
-            doubtful = {o for o in unknown if not _is_proven(o, known)}
-            for inner in unknown:
+            doubtful = {o for o, asked in unknown.items() if not _is_proven(o, asked, known)}
+            for inner, asked in unknown.items():
                 if inner in doubtful:
                     state.did(self.name, inner, "its indices are looked at when the model has run")
-                    checks.add_indices(inner)
+                    checks.add_indices(inner, asked)
                 else:
                     state.decline(self.name, inner, NoMatch("its indices are in range whatever the data are"))
             state.count(f"{self.name}.added", len(doubtful))
@@ -92,36 +92,37 @@ def _is_declared(op: ir.Operation) -> bool:
     return x.is_static and result.is_static and result.rank > 0
 
 
-def reach(op: ir.Operation) -> "dict[int, int | None]":
+def index_operand(op: ir.Operation) -> IndexOperand | None:
+    """The operand of an op that holds indices, if it has one."""
+    view = op.opview
+    return view.index_operand() if isinstance(view, GraphOp) else None
+
+
+def reach(op: ir.Operation, asked: IndexOperand) -> "dict[int, int | None]":
     """The dimensions of the first operand that an op's indices go along, with their sizes: one, or one for each column of index vectors."""
     shape = type_of(op.operands[0]).shape
-    if op.name in BY_AXIS:
-        axis = ir.IntegerAttr(op.attributes["axis"]).value
-        return {axis: shape[axis]}
-    first = ir.IntegerAttr(op.attributes["batch_dims"]).value if "batch_dims" in op.attributes else 0
-    depth = type_of(op.operands[1]).shape[-1] or 0
-    return {dim: shape[dim] for dim in range(first, first + depth)}
+    return {dim: shape[dim] for dim in asked.dims}
 
 
-def problem_of(op: ir.Operation, indices: np.ndarray) -> list[str]:
+def problem_of(op: ir.Operation, asked: IndexOperand, indices: np.ndarray) -> list[str]:
     """What is wrong with known indices: one line, or none."""
-    for column, (dim, size) in enumerate(reach(op).items()):
+    for column, (dim, size) in enumerate(reach(op, asked).items()):
         if size is None:
             continue
-        place = first_out_of_range(indices if op.name in BY_AXIS else indices[..., column], size)
+        place = first_out_of_range(indices[..., column] if asked.vectors else indices, size)
         if place is not None:
-            whole = place if op.name in BY_AXIS else (*place, column)
+            whole = (*place, column) if asked.vectors else place
             return [f"{op.name} of {nodes_text(op.location)}: {out_of_range(int(indices[whole]), size, dim, whole)}"]
     return []
 
 
-def _is_proven(op: ir.Operation, known: dict[ir.Value, Range]) -> bool:
+def _is_proven(op: ir.Operation, asked: IndexOperand, known: dict[ir.Value, Range]) -> bool:
     """Whether an op's indices are always in range, or their dimensions are unknown at compile time."""
-    sizes = list(reach(op).values())
-    indices = type_of(op.operands[1])
+    sizes = list(reach(op, asked).values())
+    indices = type_of(asked.indices)
     if any(size is None for size in sizes) or (indices.is_static and not indices.elements):
         return True
-    columns = _columns(op.operands[1], known) if op.name in BY_VECTOR else [known.get(op.operands[1], ANY)]
+    columns = _columns(asked.indices, known) if asked.vectors else [known.get(asked.indices, ANY)]
     return all(-size <= low and high < size for size, (low, high) in zip(sizes, columns, strict=True) if size is not None)
 
 
@@ -144,11 +145,11 @@ class _Checks:
         self.count = len(widths(self.checks))
         self.hidden: list[tuple[ir.Value, str]] = []
 
-    def add_indices(self, op: ir.Operation) -> None:
+    def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
-        sizes = {dim: size for dim, size in reach(op).items() if size is not None}
+        sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
         by_column = len(sizes) > 1
-        source = op.operands[1] if by_column else same_elements(op.operands[1])
+        source = asked.indices if by_column else same_elements(asked.indices)
         if (source, by_column) not in self.made:
             with ir.InsertionPoint(self.end), op.location:
                 axes = list(range(type_of(source).rank - by_column))

@@ -277,7 +277,7 @@ class Structured:
         if self.scalar_op is not None:
             return f"the body contains '{self.scalar_op}'"
         for access in self.outputs:
-            if str(access.element_type) in ("i1", "index"):
+            if isinstance(access.element_type, ir.IndexType):
                 return f"elements of type {access.element_type} have no vectors in memory"
         if dim in self.reduction_dims:
             if self.combiner is None:

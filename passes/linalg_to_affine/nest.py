@@ -10,9 +10,10 @@ from stepwell.passes.linalg.structured import COMBINERS, Access, Structured, ele
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+from stepwell.passes.linalg_to_affine.transposition import transposed
 from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
-from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
 LINE = 64  # bytes that a cache fetches at a time
@@ -130,7 +131,7 @@ class NestEmitter(LoopNest):
 
     def _step(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         count = len(self.root.outputs)
-        loaded: dict[tuple[int, str], ir.Value] = {}  # one load for each distinct address of the tile
+        loaded = self._turned(points, width)  # one load for each distinct address of the tile
         results: list[Any] = []
         for i, point in enumerate(points):
             inputs: list[ir.Value | None] = []
@@ -160,6 +161,27 @@ class NestEmitter(LoopNest):
                     made[n] = before[n]
             results += made
         return results
+
+    def _turned(self, points: list[Offsets], width: int) -> dict[tuple[int, str], ir.Value]:
+        """What the tile reads along another of its dimensions than its vectors lie: loaded along that one, and transposed in registers."""
+        found: dict[tuple[int, str], ir.Value] = {}
+        for n, access in enumerate(self.root.inputs if width > 1 and not self.lanes_reduce else ()):
+            dim = turned_dim(access, self.nest) if access.used and n not in self.known else None
+            counts = {p[dim] for p in points} if dim is not None and dim in points[-1] else set()
+            for first in [p for p in points if counts and p[dim] == 0]:
+                for segment in vector_segments(len(counts), width):
+                    for low in range(segment.low, segment.high, segment.step) if segment.step > 1 else ():
+                        self._turn(found, n, {**first, dim: low}, dim, segment.step, width)
+        return found
+
+    def _turn(self, found: dict[tuple[int, str], ir.Value], n: int, first: Offsets, dim: int, count: int, width: int) -> None:
+        """Load input `n` at `count` points along `dim` from `first` on, in vectors of `width` along the nest's dimension."""
+        access = self.root.inputs[n]
+        keys = [(n, str(self.address(access, {**first, dim: first[dim] + i}))) for i in range(count)]
+        if keys[0] in found:  # points that differ only in dimensions along which the input does not move
+            return
+        rows = [load(self.memory(access), "vector", count, self.ivs, lambda _, at=lane: self.address(access, first, at)) for lane in range(width)]
+        found.update(zip(keys, transposed(rows), strict=True))
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once."""

@@ -19,7 +19,7 @@ def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: 
     if kind == "scalar":
         return affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(0))).result
     vector_type = ir.VectorType.get([width], element)
-    if kind == "vector" and str(element) != "i1":  # a vector of i1 is bits, booleans in memory are bytes
+    if kind == "vector":
         return affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(address(0))).result
     lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result

@@ -11,6 +11,7 @@ from stepwell.passes.schedule.parallel import threaded
 from stepwell.passes.schedule.schedulers import schedule
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
+SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -45,10 +46,31 @@ def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector:
 
 @schedule("any")
 def default(op: Structured, target: Target | None) -> Nest:
-    """Loops in the op's order, vectors along the innermost contiguous dimension."""
+    """Loops in the op's order, vectors along the innermost contiguous dimension.
+
+    What lies along another dimension in memory is transposed in registers, as many vectors at a time as one has elements.
+    """
     vector = best_parallel_vector(op)
+    turned = lying_across(op, vector)
+    lanes = lanes_of(op, target)
+    if turned is not None:
+        width = vector_width(op.sizes[vector], lanes, 1)
+        return nest(op, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
     width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
     return nest(op, tuple(op.parallel_dims), {}, vector, width)
+
+
+def lying_across(op: Structured, vector: int) -> int | None:
+    """The dimension along which inputs lie in memory whose vectors along `vector` would have to be gathered; None if there is none.
+
+    There is none either if a register holds more than all of them, or than a tile has room for: shuffles would not pay.
+    """
+    if vector < 0 or op.reduction_dims:
+        return None
+    gathered = [a for a in op.inputs if a.used and a.is_shaped and str(a.element_type) != "i1" and a.kind(vector) == "strided"]
+    across = [(d, element_bits(a.element_type)) for a in gathered for d in op.parallel_dims if d != vector and a.kind(d) == "vector"]
+    found = [d for d, bits in across if min(op.sizes[d], op.sizes[vector]) * bits >= SMALLEST_REGISTER]
+    return max(found, key=lambda d: (found.count(d), op.sizes[d]), default=None)
 
 
 @schedule("reduction", start=True)

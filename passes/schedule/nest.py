@@ -8,7 +8,7 @@ from stepwell.dialects.sched.nest import NONE, NestKnobs
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.structured import Access, Structured
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
 
@@ -69,6 +69,16 @@ class Nest(NestKnobs):
         tile = prod(self.unroll)
         if tile > MAX_TILE:
             raise ScheduleError(f"unroll: a register tile of {tile} is not legal, expected a product of at most {MAX_TILE}")
+
+
+def turned_dim(access: Access, nest: NestKnobs) -> int | None:
+    """The dimension of the register tile along which an input lies in memory, where its vectors would have to be gathered; None if there is none.
+
+    The tile reads such an input along that dimension and transposes it in registers.
+    """
+    if nest.vector < 0 or not access.is_shaped or str(access.element_type) == "i1" or access.kind(nest.vector) != "strided":
+        return None
+    return next((d for d, count in enumerate(nest.unroll) if count > 1 and d != nest.vector and access.kind(d) == "vector"), None)
 
 
 def sums_in_blocks(op: Structured) -> bool:

@@ -67,7 +67,7 @@ class _Stepwell:
         else:
             model = stepwell.compile(job.model, threads=job.threads, shapes=job.shapes or None, **how)
         pool = sys.modules.get("stepwell.codegen.pool")
-        if pool is not None:
+        if pool is not None and job.is_last:
             pool.shut_down()  # the compiler's processes: nothing more is compiled here
         if not isinstance(model, stepwell.CompiledModel):
             free = ", ".join(f"{info.name} {info}" for info in model.inputs)

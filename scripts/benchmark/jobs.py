@@ -65,6 +65,8 @@ class Job:
     """A folder where the engine may keep what it compiled."""
     level: str | None = None
     """At which level IR is; None for an ONNX file."""
+    is_last: bool = True
+    """Whether the process is to load nothing after it."""
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,21 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from benchmark.jobs import Failure, Feed, TensorSpec
-from benchmark.results import SEVEN
+from benchmark.operators import Case, select
+from benchmark.results import SEVEN, TOLERANCE
 
-__all__ = ["KNOWN", "Network", "call_network", "feeds", "find"]
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["KNOWN", "Network", "call_network", "feeds", "find", "find_cases"]
 
 KNOWN = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512", "bert_layer")
 """The eleven of the zoo, the seven that the goals are stated for first, and a layer of a transformer."""
@@ -27,6 +32,17 @@ class Network:
     """Sizes for inputs with free dimensions, by name."""
     level: str | None = None
     """At which level it is, for a file of IR, which Stepwell alone runs."""
+    case: Case | None = None
+    """What it is, where it is an operator; engines may lack operators."""
+
+    @property
+    def tolerance(self) -> float:
+        """The largest error that counts as right, of the scale of an output."""
+        return TOLERANCE if self.case is None else self.case.tolerance
+
+    def feeds(self, inputs: Sequence[TensorSpec], count: int) -> list[Feed]:
+        """`count` different sets of inputs."""
+        return feeds(inputs, count) if self.case is None else [self.case.feed(number) for number in range(count)]
 
     @property
     def weights_bytes(self) -> int:
@@ -77,19 +93,45 @@ def _inputs(path: Path) -> set[str]:
         raise Failure(f"{path} is not an ONNX model") from None
 
 
-def _materialised(name: str, folder: Path, seed: int) -> Path:
-    import onnx
+def find_cases(pattern: str, folder: Path) -> list[Network]:
+    """The operators that the regular expression is found in; their files, too, are written to a sub-folder of `folder`. Raises Failure for none."""
+    import benchmark.operators as package
 
+    where = folder / f"operators-{_digest(Path(package.__file__).parent)}"
+    return [Network(case.name, _written(where / f"{_slug(case.name)}.onnx", case.model), case=case) for case in select(pattern)]
+
+
+def _slug(name: str) -> str:
+    """A name for a file."""
+    plain = "".join(c if c.isalnum() else "_" for c in name)[:80]
+    return f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _materialised(name: str, folder: Path, seed: int) -> Path:
     import networks
 
+    digest = _digest(Path(networks.__file__).parent) + (f"-seed{seed}" if seed else "")
+    return _written(folder / digest / f"{name}.onnx", lambda: networks.build(name, seed))
+
+
+def _digest(sources: Path) -> str:
+    """Of the code in a folder that makes models."""
+    import onnx
+
     digest = hashlib.sha256(onnx.__version__.encode())
-    for source in sorted(Path(networks.__file__).parent.glob("*.py")):
+    for source in sorted(sources.glob("*.py")):
         digest.update(source.read_bytes())
-    target = folder / (digest.hexdigest()[:16] + (f"-seed{seed}" if seed else "")) / f"{name}.onnx"
+    return digest.hexdigest()[:16]
+
+
+def _written(target: Path, build: Callable[[], "onnx.ModelProto"]) -> Path:
+    """The file, made if it is not there."""
+    import onnx
+
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")  # somebody may be writing the same
-        onnx.save(networks.build(name, seed), partial)
+        onnx.save(build(), partial)
         partial.replace(target)
     return target
 

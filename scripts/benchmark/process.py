@@ -48,8 +48,14 @@ class EngineProcess:
         )
         theirs.close()
 
-    def load(self) -> Loaded:
-        """Load the model of the job."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked for more."""
+        return self._process.poll() is None
+
+    def load(self, job: Job | None = None) -> Loaded:
+        """Load the model of the job, or of another job of the same contestant, threads and cache in its place."""
+        self.job = job or self.job
         return self._ask("load", self.job)
 
     def feed(self, feeds: list[Feed]) -> None:
@@ -94,6 +100,7 @@ class EngineProcess:
             self._pipe.send((name, arguments))
             if not self._pipe.poll(self.timeout):
                 self._process.kill()
+                self._process.wait()
                 raise Failure(f"no answer to '{name}' within {self.timeout:g} s")
             good, answer = self._pipe.recv()
         except (EOFError, OSError):

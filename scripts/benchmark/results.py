@@ -6,9 +6,12 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmark.jobs import Contestant
+
+if TYPE_CHECKING:
+    from benchmark.operators import Case
 
 __all__ = ["SEVEN", "TOLERANCE", "Cell", "Comparison", "Start", "Statistic", "geometric_mean", "means", "plural", "quartiles", "to_json"]
 
@@ -31,6 +34,12 @@ class Cell:
     """Bytes of the process after its runs, as the system names them; `before` is before the engine was imported."""
     settings: dict[str, str] = field(default_factory=dict)
     failure: str | None = None
+    lack: str | None = None
+    """Why the engine took no part, where that is no fault: it lacks an operator, or has it wrong."""
+
+    def fail(self, why: str, is_fault: bool) -> None:
+        """Leave the engine out."""
+        self.failure, self.lack = (why, None) if is_fault else (None, why)
 
 
 @dataclass
@@ -71,6 +80,10 @@ class Comparison:
     overhead: dict[str, Statistic] = field(default_factory=dict)
     """Of a call, by label: the time of a network that does next to nothing."""
     weights_bytes: dict[str, int] = field(default_factory=dict)
+    tolerances: dict[str, float] = field(default_factory=dict)
+    """The largest error that counts as right, by network, where that is not TOLERANCE."""
+    cases: dict[str, "Case"] = field(default_factory=dict)
+    """By network, those that are operators."""
     settings: dict[str, Any] = field(default_factory=dict)
 
     def cell(self, network: str, label: str, threads: int) -> Cell:
@@ -99,8 +112,9 @@ class Comparison:
         return Statistic(slow.value / fast.value, low, high)
 
     def best_peer(self, network: str, threads: int) -> str | None:
-        """The label of the fastest engine that is not ours; None if none ran."""
-        times = {c.label: self.statistic(network, c.label, threads) for c in self.contestants if not c.is_ours}
+        """The label of the fastest other engine; of another checkout of ours where there is no other engine. None if none ran."""
+        others = [c for c in self.contestants if c.engine != "stepwell"] or [c for c in self.contestants if not c.is_ours]
+        times = {c.label: self.statistic(network, c.label, threads) for c in others}
         known = {label: statistic.value for label, statistic in times.items() if statistic is not None}
         return min(known, key=known.__getitem__) if known else None
 
@@ -114,11 +128,15 @@ class Comparison:
         memory, weights = self.cell(network, label, threads).memory, self.weights_bytes.get(network)
         return None if weights is None or not {"VmRSS", "before"} <= memory.keys() else memory["VmRSS"] - memory["before"] - weights
 
+    def is_wrong(self, network: str, cell: Cell) -> bool:
+        """Whether the outputs of a cell differ by more than they may."""
+        return cell.error is not None and cell.error > self.tolerances.get(network, TOLERANCE)
+
     def failures(self) -> list[str]:
         """Everything that did not work or came out wrong, a line each."""
         lines = []
         for (network, label, threads), cell in self.cells.items():
-            wrong = f"its outputs differ by {cell.error:.2g} of their scale" if cell.error is not None and cell.error > TOLERANCE else None
+            wrong = f"its outputs differ by {cell.error:.2g} of their scale" if not cell.lack and self.is_wrong(network, cell) else None
             lines += [f"{network}, {label}, {plural(threads, 'thread')}: {what}" for what in (cell.failure, wrong) if what]
         return lines + [f"{network}, {label}, start: {s.failure}" for (network, label), s in self.starts.items() if s.failure]
 
@@ -153,8 +171,9 @@ def to_json(comparison: Comparison) -> str:
         record |= {"time": _plain(statistic), "stepwell_is_faster_by": _plain(ratio), "above_weights_bytes": c.above_weights(network, label, threads)}
         cells.append(record)
     starts = [{"network": network, "engine": label, **dataclasses.asdict(start)} for (network, label), start in c.starts.items()]
+    cases = [{"network": name, "operator": case.operator, "shape": case.shape, "origin": case.origin} for name, case in c.cases.items()]
     record = {"settings": c.settings, "statistic": "mean" if c.classical else "median", "weights_bytes": c.weights_bytes, "starts": starts}
-    record |= {"means": means(c), "call_overhead": {label: _plain(s) for label, s in c.overhead.items()}, "cells": cells}
+    record |= {"cases": cases, "means": means(c), "call_overhead": {label: _plain(s) for label, s in c.overhead.items()}, "cells": cells}
     return json.dumps(record, indent=1, allow_nan=False) + "\n"
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 import numpy as np
 
 from benchmark.jobs import Contestant, Failure, Feed, Job, Loaded
-from benchmark.models import Network, call_network, feeds
+from benchmark.models import Network, call_network
 from benchmark.process import EngineProcess
 from benchmark.results import Cell, Comparison, Start
 from benchmark.system import busy_seconds
@@ -44,6 +45,8 @@ class Protocol:
     classical: bool = False
     starts: bool = True
     """Whether cold and warm starts and the overhead of a call are measured."""
+    keep: bool = False
+    """Whether a process goes on to the next network: for many small ones. Memory is not measured then."""
 
 
 @dataclass
@@ -61,7 +64,9 @@ class Session:
         comparison = Comparison([n.name for n in networks], list(self.contestants), list(self.threads), self.protocol.classical)
         self.foreign = self.timed = 0.0
         self.versions: dict[str, str] = {}
-        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as scratch:
+        comparison.tolerances = {n.name: n.tolerance for n in networks}
+        comparison.cases = {n.name: n.case for n in networks if n.case is not None}
+        with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as scratch, _Processes() as processes:
             if self.protocol.starts:
                 _compile_source()
                 self._overhead(comparison, Path(scratch))
@@ -70,8 +75,10 @@ class Session:
                 cache = Path(scratch) / "cache"
                 if self.protocol.starts:
                     self._starts(comparison, network, cache)
-                self._network(comparison, network, cache)
-                shutil.rmtree(cache, ignore_errors=True)
+                self._network(comparison, network, cache, processes)
+                if not self.protocol.keep:
+                    processes.close()
+                    shutil.rmtree(cache, ignore_errors=True)
         comparison.settings |= {"versions": self.versions}
         if self.timed:
             comparison.settings["cores kept busy by others while timing"] = round(self.foreign / self.timed, 3)
@@ -79,7 +86,7 @@ class Session:
 
     def _job(self, contestant: Contestant, network: Network, threads: int, cache: Path | None) -> Job:
         folder = None if cache is None else str(cache / contestant.label.replace("/", "_"))
-        return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder, network.level)
+        return Job(contestant, str(network.path), threads, self.protocol.spin, network.shapes, folder, network.level, not self.protocol.keep)
 
     def _able(self, network: Network) -> list[Contestant]:
         """Those that can run a network: IR is for Stepwell alone."""
@@ -95,45 +102,45 @@ class Session:
                     self.say(f"{network.name}: {warmth} start of {contestant.label}")
                     with EngineProcess(self._job(contestant, network, max(self.threads), cache)) as process:
                         loaded = process.load()
-                        process.feed(feeds(loaded.inputs, 1))
+                        process.feed(network.feeds(loaded.inputs, 1))
                         first = process.turn(0, 0, 1).seconds[0]
                     setattr(start, warmth, loaded.load_seconds + first)
                     start.importing = loaded.import_seconds
             except Failure as failure:
                 start.failure = str(failure)
 
-    def _network(self, comparison: Comparison, network: Network, cache: Path) -> None:
+    def _network(self, comparison: Comparison, network: Network, cache: Path, processes: "_Processes") -> None:
         """Load, check and time a network in all contestants."""
-        with ExitStack() as stack:
-            live: dict[tuple[str, int], EngineProcess] = {}
-            given: list[Feed] = []
-            outputs: dict[tuple[str, int], Outputs] = {}
-            for contestant in self._able(network):
-                for threads in self.threads:
-                    key = contestant.label, threads
-                    cell = comparison.cell(network.name, *key)
-                    self.say(f"{network.name}: loading {contestant.label} on {threads}")
-                    # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
-                    job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
-                    try:
-                        process = stack.enter_context(EngineProcess(job))
-                        loaded = process.load()
-                        given = given or feeds(loaded.inputs, self.protocol.images)
-                        process.feed(given)
-                        outputs[key] = process.outputs()
-                        cell.settings = loaded.settings
-                        self._remember(contestant, loaded, cell)
-                        live[key] = process
-                    except Failure as failure:
-                        cell.failure = str(failure)
-            self._check(comparison, network, given, outputs)
-            self._rounds(comparison, network.name, live, self.protocol.rounds, self.protocol.runs)
-            for key, process in live.items():
+        live: dict[tuple[str, int], EngineProcess] = {}
+        given: list[Feed] = []
+        outputs: dict[tuple[str, int], Outputs] = {}
+        for contestant in self._able(network):
+            for threads in self.threads:
+                key = contestant.label, threads
                 cell = comparison.cell(network.name, *key)
+                self.say(f"{network.name}: loading {contestant.label} on {threads}")
+                # A peer's own cache is only for its warm start: it shall run what it makes when it is used plainly.
+                job = self._job(contestant, network, threads, cache if contestant.engine == "stepwell" else None)
                 try:
-                    cell.memory |= process.memory()
+                    process = processes.of(key, job)
+                    loaded = process.load(job)
+                    given = given or network.feeds(loaded.inputs, self.protocol.images)
+                    process.feed(given)
+                    outputs[key] = process.outputs()
+                    cell.settings = loaded.settings
+                    self._remember(contestant, loaded, cell)
+                    live[key] = process
                 except Failure as failure:
-                    cell.failure = str(failure)
+                    cell.fail(str(failure), is_fault=network.case is None)
+        self._check(comparison, network, given, outputs)
+        live = {key: process for key, process in live.items() if not comparison.cell(network.name, *key).lack}
+        self._rounds(comparison, network.name, live, self.protocol.rounds, self.protocol.runs)
+        for key, process in live.items():
+            cell = comparison.cell(network.name, *key)
+            try:
+                cell.memory |= {} if self.protocol.keep else process.memory()
+            except Failure as failure:
+                cell.failure = str(failure)
 
     def _remember(self, contestant: Contestant, loaded: Loaded, cell: Cell) -> None:
         self.versions[contestant.label] = loaded.version
@@ -143,12 +150,13 @@ class Session:
     def _check(self, comparison: Comparison, network: Network, given: list[Feed], outputs: dict[tuple[str, int], Outputs]) -> None:
         """Compare all outputs with those of ONNX Runtime on one thread, of a process of its own if it is not among the contestants.
 
-        Nobody else runs IR: then with those of the first contestant.
+        Nobody else runs IR, and ONNX Runtime may lack an operator: then with those of the last contestant, a peer where there is one.
         """
-        want = outputs.get((REFERENCE.label, 1)) if network.level is None else next(iter(outputs.values()), None)
-        if network.level is not None:
-            comparison.settings.setdefault("not checked", {})[network.name] = "no other engine runs IR: outputs are compared with each other"
-        if want is None and given and network.level is None:
+        want, why = outputs.get((REFERENCE.label, 1)), "no other engine runs IR"
+        tried = comparison.cells.get((network.name, REFERENCE.label, 1))
+        if tried is not None and tried.lack:
+            why = f"onnxruntime: {tried.lack}"
+        elif want is None and given and network.level is None:
             self.say(f"{network.name}: reference outputs")
             try:
                 with EngineProcess(self._job(REFERENCE, network, 1, None)) as process:
@@ -156,13 +164,24 @@ class Session:
                     process.feed(given)
                     want = process.outputs()
             except Failure as failure:
-                comparison.settings.setdefault("not checked", {})[network.name] = str(failure)
+                why = str(failure)
+        if want is None and (network.level is not None or network.case is not None):
+            label, want = next(((key[0], found) for key, found in reversed(outputs.items())), ("nothing", None))
+            why = f"{why}: outputs are compared with those of {label}"
+        if (REFERENCE.label, 1) not in outputs and (want is None or network.level is not None or network.case is not None):
+            comparison.settings.setdefault("not checked", {})[network.name] = why
         for key, got in outputs.items():
             cell = comparison.cell(network.name, *key)
             try:
                 cell.error = None if want is None else max((_error(g, w) for g, w in zip(got, want, strict=True)), default=0.0)
             except Failure as failure:
                 cell.failure = str(failure)
+            ours = self._is_ours(key[0])
+            if network.case is not None and not ours and (cell.failure or comparison.is_wrong(network.name, cell)):
+                cell.fail(cell.failure or f"its outputs differ by {cell.error:.2g} of their scale", is_fault=False)
+
+    def _is_ours(self, label: str) -> bool:
+        return any(contestant.label == label and contestant.engine == "stepwell" for contestant in self.contestants)
 
     def _rounds(self, comparison: Comparison, network: str, live: dict[tuple[str, int], EngineProcess], rounds: int, runs: int) -> None:
         """The turns, round by round; who begins changes from round to round."""
@@ -198,7 +217,7 @@ class Session:
                     # Compiled anew, so that our libraries are in memory before the first start that is timed, like those of the peers.
                     cache = folder / "call" if contestant.engine == "stepwell" else None
                     process = stack.enter_context(EngineProcess(self._job(contestant, network, 1, cache)))
-                    process.feed(feeds(process.load().inputs, 1))
+                    process.feed(network.feeds(process.load().inputs, 1))
                     live[contestant.label, 1] = process
                 except Failure as failure:
                     comparison.starts["call", contestant.label] = Start(failure=str(failure))
@@ -207,6 +226,33 @@ class Session:
             statistic = aside.statistic(network.name, label, 1)
             if statistic is not None:
                 comparison.overhead[label] = statistic
+
+
+class _Processes:
+    """Processes by label and threads, each kept until `close`."""
+
+    def __init__(self) -> None:
+        self._alive: dict[tuple[str, int], EngineProcess] = {}
+
+    def of(self, key: tuple[str, int], job: Job) -> EngineProcess:
+        """The process, a new one if there is none or it ended."""
+        process = self._alive.get(key)
+        if process is None or not process.is_alive:
+            if process is not None:
+                process.close()
+            process = self._alive[key] = EngineProcess(job)
+        return process
+
+    def close(self) -> None:
+        """End all."""
+        while self._alive:
+            self._alive.popitem()[1].close()
+
+    def __enter__(self) -> "_Processes":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def scaled_error(got: np.ndarray, want: np.ndarray) -> float:

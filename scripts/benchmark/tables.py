@@ -9,13 +9,16 @@ from rich.table import Table
 
 from benchmark.forks import ForkJoin
 from benchmark.jobs import Contestant, KernelTime, Profile
-from benchmark.results import TOLERANCE, Comparison, Statistic, geometric_mean, means, plural
+from benchmark.results import Comparison, Statistic, geometric_mean, means, plural
 
-__all__ = ["console", "show_ablation", "show_comparison", "show_fork_join", "show_profile"]
+__all__ = ["console", "show_ablation", "show_comparison", "show_fork_join", "show_operators", "show_profile"]
 
 NOTHING = "–"
+LEFT = ("ONNX nodes", "shape", "from")  # columns of words
 PLAIN_WIDTH = 200  # columns where no terminal says how many there are
 NODES_SHOWN = 4
+LOW = 0.8  # ratios below this are listed once more
+LEAST_SHOWN = 50e-6  # seconds below which a run is mostly the call of it
 
 
 def console() -> Console:
@@ -65,6 +68,48 @@ def _show_times(out: Console, c: Comparison, threads: int) -> None:
     out.print()
 
 
+def show_operators(out: Console, c: Comparison, verbose: bool = False) -> None:
+    """A row for each case in each number of threads; then how ours compare as a whole, and those that are far behind.
+
+    `verbose` says why an engine took no part.
+    """
+    for threads in c.threads:
+        title = f"{plural(threads, 'thread')}: {'mean' if c.classical else 'median'} µs of one run; how many times faster stepwell is than the best"
+        table = _table(title, "operator", "shape", "from", *(p.label for p in c.contestants), "ratio", "error")
+        for name, case in c.cases.items():
+            times = [_microseconds(c.statistic(name, p.label, threads)) for p in c.contestants]
+            table.add_row(case.operator, case.shape, case.origin, *times, _ratio(c.best_ratio(name, threads)), _errors(c, name, threads))
+        out.print(table)
+        out.print()
+    _show_behind(out, c)
+    show_protocol(out, c)
+    if verbose:
+        for (name, label, threads), cell in c.cells.items():
+            if cell.lack:
+                out.print(f"{name}, {label}, {plural(threads, 'thread')}: {' '.join(cell.lack.split())}")
+        for name, path in c.settings.get("files", {}).items():
+            out.print(f"{name}: {path}")
+    show_problems(out, c, verbose)
+
+
+def _show_behind(out: Console, c: Comparison) -> None:
+    """Number of cases, geometric means, and the cases with a low ratio, lowest first."""
+    for threads in c.threads:
+        ratios = {name: ratio.value for name in c.cases if (ratio := c.best_ratio(name, threads)) is not None}
+        mean = geometric_mean(ratios.values())
+        low = sorted((value, name) for name, value in ratios.items() if value < LOW)
+        compared = f"{len(ratios)} with a peer; geometric mean of ratios {NOTHING if mean is None else f'{mean:.2f}'}; {len(low)} below {LOW:g}"
+        out.print(f"{plural(threads, 'thread')}: {plural(len(c.cases), 'case')}, {compared}", style="bold")
+        for value, name in low:
+            ours = c.statistic(name, "stepwell", threads)
+            short = ", most of it the call" if ours is not None and ours.value < LEAST_SHOWN else ""
+            out.print(f"  {value:.2f} of {c.best_peer(name, threads)}: {name} ({c.cases[name].origin}{short})")
+
+
+def _microseconds(statistic: Statistic | None) -> str:
+    return NOTHING if statistic is None else f"{statistic.value * 1e6:.{1 if statistic.value < 1e-4 else 0}f}"
+
+
 def _show_starts(out: Console, c: Comparison) -> None:
     most = max(c.threads)
     labels = [p.label for p in c.contestants]
@@ -100,9 +145,9 @@ def show_protocol(out: Console, c: Comparison) -> None:
         out.print(f"{name}: {', '.join(f'{key} {value}' for key, value in settings.items() if 'thread' not in key.lower())}")
 
 
-def show_problems(out: Console, c: Comparison) -> None:
-    """What failed, what could not be checked, and whether the machine was busy with something else."""
-    for name, why in c.settings.get("not checked", {}).items():
+def show_problems(out: Console, c: Comparison, verbose: bool = True) -> None:
+    """What failed, what could not be checked (if `verbose`), and whether the machine was busy with something else."""
+    for name, why in c.settings.get("not checked", {}).items() if verbose else ():
         out.print(f"not checked: {name}: {why}", style="yellow")
     others = c.settings.get("cores kept busy by others while timing")
     if others is not None and others > 0.05:
@@ -191,8 +236,9 @@ def _ratio(statistic: Statistic | None, spread: bool = False) -> str:
 def _errors(c: Comparison, network: str, threads: int) -> str:
     """The largest error of any engine of ours; of the peers where we do not take part."""
     ours = [p for p in c.contestants if p.engine == "stepwell"] or c.contestants
-    errors = [error for p in ours if (error := c.cell(network, p.label, threads).error) is not None]
-    return NOTHING if not errors else f"{max(errors):.1e}" + (" WRONG" if max(errors) > TOLERANCE else "")
+    cells = [cell for p in ours if (cell := c.cell(network, p.label, threads)).error is not None]
+    worst = max(cells, key=lambda cell: cell.error or 0.0, default=None)
+    return NOTHING if worst is None else f"{worst.error:.1e}" + (" WRONG" if c.is_wrong(network, worst) else "")
 
 
 def _number(value: float | None) -> str:
@@ -203,6 +249,6 @@ def _table(title: str, first: str, *others: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", pad_edge=False, show_edge=False, title_style="bold")
     table.add_column(first, overflow="fold")
     for name in others:
-        table.add_column(name, justify="left" if name == "ONNX nodes" else "right", overflow="fold")
+        table.add_column(name, justify="left" if name in LEFT else "right", overflow="fold")
     return table
 

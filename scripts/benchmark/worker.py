@@ -23,6 +23,7 @@ class Worker:
 
     def load(self, job: Job) -> Loaded:
         """Import the engine and load the model."""
+        self.engine, self.feeds = None, []  # of a job before, whose memory the engine may have again
         before = system.resident()
         start = time.perf_counter()
         version = engines.IMPORTS[job.contestant.engine]()

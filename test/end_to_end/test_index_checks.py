@@ -114,6 +114,18 @@ def test_constants(name: str, disable: tuple[str, ...]) -> None:
     assert "reduce_max" not in stepwell.lower(make_model(nodes, inputs, outputs, i=right), "graph-opt", disable=disable).text()
 
 
+def test_images_of_regions() -> None:
+    """Other ops than those that move data say what their indices are, too."""
+    node = helper.make_node("RoiAlign", ["x", "boxes", "i"], ["y"], name="node", output_height=2, output_width=3)
+    boxes = np.array([[0, 1, 4, 5], [1, 0, 3, 6]], np.float32)
+    source = make_model([node], [("x", FLOAT, [3, 2, 7, 5]), ("i", I64, [2])], [("y", FLOAT, [2, 2, 2, 3])], boxes=boxes)
+    model, feed = stepwell.compile(source, threads=1), {"x": array(3, 2, 7, 5), "i": np.array([2, 0])}
+    np.testing.assert_allclose(model.run(feed)["y"], by_onnxruntime(source, feed)[0], rtol=1e-5, atol=1e-6)
+    for index, told in ((3, 3), (2**40, 2**40), (-1, -4)):  # it does not count from the end
+        with pytest.raises(IndexRangeError, match=rf"SW010 graph.roi_align of node: index {told} is out of range for dimension 0 of size 3"):
+            model.run({**feed, "i": np.array([1, index])})
+
+
 def two_gathers() -> onnx.ModelProto:
     """Two tables of different sizes read at the same places, which are computed; and one read at places of another type."""
     nodes = [

@@ -21,7 +21,9 @@ import networks
 import stepwell
 from benchmark.engines import environment
 from benchmark.jobs import Contestant, Failure, Job, TensorSpec, Turn
-from benchmark.models import feeds, find
+from benchmark.models import Network, feeds, find, find_cases
+from benchmark.operators import select
+from benchmark.operators.case import given, op
 from benchmark.peak import peak_flops, source
 from benchmark.process import EngineProcess
 from benchmark.profile import profile
@@ -103,6 +105,85 @@ def test_another_checkout_takes_part(tiny, tmp_path, capsys):
     assert re.search(r"failed: tiny, stepwell of .*RuntimeError: of the other", " ".join(capsys.readouterr().out.split()))
     assert bench.main([*arguments, "--against", str(tmp_path / "none")]) == 1
     assert "expected a checkout of stepwell" in " ".join(capsys.readouterr().out.split())
+
+
+def test_operators_end_to_end(tmp_path, capsys, monkeypatch):
+    """Through the processes, each of which goes from case to case; one operator is wrong in a peer and one is lacking everywhere."""
+    table = tmp_path / "run.json"
+    lacking = op("NoSuchOperator", "nowhere", given(4, 4))
+    cases = [*select("^Where.*attention mask"), lacking, *select(r"^TopK.*classifier"), *select("^TreeEnsembleRegressor 1x50")]
+    monkeypatch.setattr("benchmark.models.select", lambda pattern: cases)
+    options = ["--operators", "any", "--verbose", "--engines", ",".join(ENGINES), "--zoo", str(tmp_path), "--json", str(table), *QUICK]
+    assert bench.main(options) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    record = json.loads(table.read_text())
+    assert [case["operator"] for case in record["cases"]] == ["Where", "NoSuchOperator", "TopK", "TreeEnsembleRegressor"]
+    for cell in record["cells"]:
+        able = cell["network"] != lacking.name and (cell["engine"], cell["network"]) != ("openvino", cases[-1].name)
+        assert [len(turn) for turn in cell["rounds"]] == ([3, 3] if able else []), cell
+        assert bool(cell["lack"]) != able
+        assert not cell["failure"]
+        assert not able or cell["error"] < 1e-5
+    assert len(record["cells"]) == len(cases) * len(ENGINES) * 2
+    assert "1 thread: 4 cases, 3 with a peer; geometric mean of ratios" in shown
+    assert "NoSuchOperator 4x4, onnxruntime, 1 thread: " in shown
+    assert str(tmp_path) in shown
+    assert "WRONG" not in shown
+
+
+def test_operators_that_are_wrong():
+    """Ours fail the run; those of peers are left out of it. Where the reference lacks an operator, outputs are compared with another peer's."""
+    case = op("Relu", "nowhere", given(4))
+    network = Network(case.name, Path("x.onnx"), case=case)
+    contestants = [Contestant("stepwell"), Contestant("onnxruntime"), Contestant("openvino")]
+    right, wrong = [[np.ones(4)]], [[np.zeros(4)]]
+    session = Session(contestants, [1], Protocol())
+
+    def checked(**outputs: list[list[np.ndarray]]) -> Comparison:
+        made = Comparison([case.name], contestants, [1], tolerances={case.name: case.tolerance}, cases={case.name: case})
+        for name in ("stepwell", "onnxruntime", "openvino"):
+            made.cell(case.name, name, 1).lack = None if name in outputs else "unknown"
+        session._check(made, network, [case.feed(0)], {(name, 1): found for name, found in outputs.items()})
+        return made
+
+    made = checked(stepwell=wrong, onnxruntime=right, openvino=right)
+    assert made.failures() == [f"{case.name}, stepwell, 1 thread: its outputs differ by 1 of their scale"]
+    made = checked(stepwell=right, onnxruntime=right, openvino=wrong)
+    assert made.failures() == []
+    assert made.cell(case.name, "openvino", 1).lack == "its outputs differ by 1 of their scale"
+    made = checked(stepwell=wrong, openvino=right)
+    assert len(made.failures()) == 1
+    assert "compared with those of openvino" in made.settings["not checked"][case.name]
+
+
+def test_cases_have_names_of_their_own_and_models_and_data_that_stay():
+    cases = select()
+    assert len({case.name for case in cases}) == len(cases) > 250
+    assert {case.operator for case in select("attention")} > {"Attention", "MultiHeadAttention", "GroupQueryAttention"}
+    for case in select("ScatterND|^LSTM.*padded"):
+        model = case.model()
+        onnx.checker.check_model(onnx.shape_inference.infer_shapes(model))
+        assert model == case.model()
+        first, again, second = case.feed(0), case.feed(0), case.feed(1)
+        assert {value.name for value in model.graph.input} == set(first)
+        assert all(np.array_equal(first[name], again[name]) for name in first)
+        assert not all(np.array_equal(first[name], second[name]) for name in first)
+    with pytest.raises(Failure, match="no operator"):
+        select("no such thing")
+    with pytest.raises(Failure, match="no regular expression"):
+        select("(")
+
+
+def test_a_process_goes_on_to_the_next_model(tiny, tmp_path):
+    [case] = find_cases("^Relu", tmp_path)
+    job = Job(Contestant("onnxruntime"), str(tiny), 1, False, {"x": (1, 3, 9, 7)})
+    with EngineProcess(job) as process:
+        assert [spec.name for spec in process.load().inputs] == ["x"]
+        loaded = process.load(Job(job.contestant, str(case.path), 1, False))
+        given = case.feeds(loaded.inputs, 2)
+        process.feed(given)
+        for feed, (got,) in zip(given, process.outputs(), strict=True):
+            np.testing.assert_array_equal(got, np.maximum(feed["x0"], 0))
 
 
 def test_classical_protocol(tiny, tmp_path, capsys):
@@ -355,7 +436,7 @@ def test_networks_are_made_once_and_shapes_are_for_files(tiny, tmp_path):
      (["--target", "z80"], "unknown target 'z80'"), (["--pipeline", "luck(cse)"], "expected stages with passes"),
      (["--schedule", "luck.json"], "--schedule names kernels of one network"), (["x.onnx", "--schedule", "luck.json"], "luck.json: No such file"),
      (["--load", "luck.py"], "plugin luck.py: there is no such file"), (["--from", "asm"], "unknown level 'asm'"),
-     (["--engines", "stepwell", "--plot", "x.png"], "needs both")],
+     (["--engines", "stepwell", "--plot", "x.png"], "needs both"), (["--operators", "Relu", "--ablate"], "it takes no network")],
 )  # fmt: skip
 def test_wrong_usage(arguments, message, capsys):
     with pytest.raises(SystemExit) as exit_:
@@ -366,8 +447,9 @@ def test_wrong_usage(arguments, message, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["nowhere.onnx"], "is no file"), (["--ablate", "--switch", "luck"], "there is no switch 'luck'"), (["--shape", "x"], "expected NAME")],
-)
+    [(["nowhere.onnx"], "is no file"), (["--ablate", "--switch", "luck"], "there is no switch 'luck'"), (["--shape", "x"], "expected NAME"),
+     (["--operators", "("], "is no regular expression")],
+)  # fmt: skip
 def test_faults_are_one_line(arguments, message, capsys):
     assert bench.main([*arguments, *QUICK]) == 1
     assert message in capsys.readouterr().err

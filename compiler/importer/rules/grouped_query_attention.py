@@ -47,7 +47,7 @@ def group_query_attention(
     rotary_interleaved: int = 0,
     scale: float = 0.0,
     sliding_window_cache: int = 0,
-    smooth_softmax: int = 0,
+    smooth_softmax: int = -1,
     softcap: float = 0.0,
     v_quant_type: str = "NONE",
 ) -> tuple[Value, Value, Value]:

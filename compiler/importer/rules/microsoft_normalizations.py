@@ -52,7 +52,7 @@ def skip_layer_normalization(
 
 @onnx_rule("SkipSimplifiedLayerNormalization", since=1, domain=MICROSOFT)
 def skip_simplified_layer_normalization(
-    b: ImportBuilder, x: Value, skip: Value, gamma: Value, bias: Value | None = None, *, epsilon: float = 1e-5
+    b: ImportBuilder, x: Value, skip: Value, gamma: Value, bias: Value | None = None, *, epsilon: float = 1e-12
 ) -> tuple[Value, ...]:
     total, dtype = with_skip(b, x, skip, bias), type_of(x).dtype
     y, _, inverse = normalised_rows(b, total, gamma, None, epsilon, dtype, simplified=True)

@@ -122,11 +122,11 @@ def dropout_with_inputs(
 ) -> tuple[Value, ...]:
     """Outside of training `x` itself; in training each element is dropped with the probability `ratio`, and the others grow by what is dropped."""
     known = None if training_mode is None else b.constant_value(training_mode)
-    rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
     never = training_mode is None or (known is not None and not b.known_scalar(training_mode, "the training mode"))
-    constant_rate = b.constant_value(rate)
-    if never or (constant_rate is not None and constant_rate == 0):
+    constant_rate = None if ratio is None else b.constant_value(ratio)
+    if never or (constant_rate is not None and not constant_rate.any()):
         return (x, truth(b, x)) if b.node.output_count > 1 else (x,)
+    rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
     kind = computed(type_of(x).dtype)
     rate = b.convert(rate, kind)
     drawn = uniform(b, stream(b, seed), static_dims(x, "an input"), kind)

@@ -10,7 +10,7 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
-from stepwell.importer.rules.slicing import counting, from_the_start, slice_axis
+from stepwell.importer.rules.slicing import from_the_start, slice_axis
 
 CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
 
@@ -155,7 +155,7 @@ def roi_align(
         given = f"{output_height}, {output_width} and {sampling_ratio}"
         raise ModelError(f"output_height and output_width must be 1 or more, sampling_ratio 0 or more; got {given}")
     images = static_dims(x, "an input")[0]
-    place = b.gather(counting(b, images), from_the_start(b, batch_indices, images, batch_indices), axis=0)  # which has them checked
+    place = from_the_start(b, batch_indices, images, batch_indices)
     return b.roi_align(
         x, rois, place, sizes=(output_height, output_width), samples=sampling_ratio, scale=spatial_scale,
         half_pixel=coordinate_transformation_mode == "half_pixel", mode=mode,

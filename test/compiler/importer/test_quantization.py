@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from importing import check_native, expected_outputs, floats, model, node, rng
 from onnx import TensorProto, helper
+from other_domains import MICROSOFT
 
 import stepwell
 from stepwell.dialects.support.errors import StepwellError
@@ -284,7 +285,6 @@ def test_what_does_not_fit_is_told(op: str, arrays: dict[str, np.ndarray], attri
 
 # --- ONNX Runtime's own
 
-CONTRIB = "com.microsoft"
 X = {"x": integers(np.uint8, 2, 6, 5, 7), "xs": np.array(0.03, F), "xz": np.array(121, np.uint8)}
 Y = {"y": integers(np.uint8, 2, 6, 5, 7, seed=3), "ys": np.array(0.051, F), "yz": np.array(7, np.uint8)}
 ROW = {"y": integers(np.uint8, 7, seed=3), "ys": np.array(0.051, F), "yz": np.array(7, np.uint8)}
@@ -358,7 +358,7 @@ def nearly(got: np.ndarray, want: np.ndarray, steps: int) -> None:
 @pytest.mark.parametrize("case", OURS, ids=lambda c: c[0])
 def test_operators_of_onnx_runtime(case: tuple[str, dict[str, np.ndarray], dict[str, Any], int]) -> None:
     op, arrays, attributes, steps = case
-    made = [node(op, list(arrays), ["out"], domain=CONTRIB, **attributes)]
+    made = [node(op, list(arrays), ["out"], domain=MICROSOFT, **attributes)]
     (want,) = expected_outputs(made, arrays, ["out"], {}, 21)
     for given in (list(arrays), [next(k for k, a in arrays.items() if a.ndim > 1)]):  # what is no input is a constant
         inputs = {name: arrays[name] for name in given}
@@ -378,6 +378,6 @@ ABSENT: list[tuple[str, Sequence[str], dict[str, Any]]] = [
 def test_zero_points_that_are_not_there_are_zero(op: str, names: Sequence[str], attributes: dict[str, Any]) -> None:
     everything = {**X, **Y, **to(0.2, 60)}
     arrays = {name: everything[name] for name in names if name}
-    told = node(op, [name or "zero" for name in names], ["out"], domain=CONTRIB, **attributes)
+    told = node(op, [name or "zero" for name in names], ["out"], domain=MICROSOFT, **attributes)
     (want,) = expected_outputs([told], {**arrays, "zero": np.array(0, np.uint8)}, ["out"], {}, 21)
-    nearly(stepwell.compile(model([node(op, names, ["out"], domain=CONTRIB, **attributes)], arrays, {"out": want})).run(arrays)["out"], want, 1)
+    nearly(stepwell.compile(model([node(op, names, ["out"], domain=MICROSOFT, **attributes)], arrays, {"out": want})).run(arrays)["out"], want, 1)

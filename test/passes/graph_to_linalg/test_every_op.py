@@ -16,6 +16,7 @@ from stepwell.passes.graph_to_linalg.lowerings import conversions
 # What is not lowered by itself, and why.
 STRUCTURAL = {
     "parameter": "pack-weights gives it its place", "fused": "outline-kernels makes a function of it", "yield": "ends a region",
+    **dict.fromkeys(("non_max_suppression", "unique"), "their sizes depend on data: they are folded, or refused"),
     "if": "control flow is not compiled yet", "loop": "control flow is not compiled yet",
 }  # fmt: skip
 LOWERED = sorted(set(op_classes()) - set(STRUCTURAL))

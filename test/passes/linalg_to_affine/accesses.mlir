@@ -1,6 +1,7 @@
 // RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
 
-// A strided input is put together from single elements; an input that does not move is broadcast; an index along the vector counts up.
+// A strided input is put together from single elements, or transposed in registers where the tile holds rows of it; an input that does not move is
+// broadcast; an index along the vector counts up.
 
 // CHECK-LABEL: func.func private @strided
 // CHECK: affine.load %{{.*}}[%[[I:arg[0-9]+]] * 2]
@@ -33,6 +34,26 @@ func.func private @counting(%o: memref<8xi64>) {
     %i = linalg.index 0 : index
     %v = arith.index_cast %i : index to i64
     linalg.yield %v : i64
+  }
+  return
+}
+
+// Eight rows of four elements are two matrices side by side: four columns, and the last row of the tile is gathered.
+
+// CHECK-LABEL: func.func private @across
+// CHECK-COUNT-8: affine.vector_load {{.*}} : memref<16x5xf32>, vector<4xf32>
+// CHECK: vector.shuffle {{.*}} [0, 4, 1, 5] : vector<4xf32>, vector<4xf32>
+// CHECK: vector.shuffle {{.*}} [2, 6, 3, 7] : vector<4xf32>, vector<4xf32>
+// CHECK-COUNT-4: vector.shuffle {{.*}} [0, 1, 2, 3, 4, 5, 6, 7] : vector<4xf32>, vector<4xf32>
+// CHECK-COUNT-8: affine.load {{.*}} : memref<16x5xf32>
+// CHECK-NOT: affine.load
+// CHECK: return
+func.func private @across(%x: memref<16x5xf32>, %o: memref<5x16xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 5, 1>, vector = 1 : i64, width = 8 : i64}>}
+    ins(%x : memref<16x5xf32>) outs(%o : memref<5x16xf32>) {
+  ^bb0(%i: f32, %out: f32):
+    linalg.yield %i : f32
   }
   return
 }

@@ -77,6 +77,38 @@ def test_any_legal_schedule_of_a_product_gives_the_product(sizes, row_tile, colu
     assert (np.abs(got - (a.astype(np.float64) @ b + bias)) <= bound).all()
 
 
+@settings(max_examples=12, deadline=None)
+@given(
+    sizes=st.tuples(st.integers(1, 37), st.integers(1, 70)),
+    dtype=st.sampled_from(["i8", "i16", "f32", "f64"]),
+    rows=st.integers(1, 20),
+    width=st.sampled_from([1, 2, 4, 8, 16, 32]),
+    swap=st.booleans(),
+)
+@example((37, 70), "f32", 16, 16, False)
+@example((37, 70), "i8", 20, 32, True)
+@example((18, 21), "i16", 11, 8, False)
+@example((9, 13), "f64", 4, 4, True)
+@example((5, 16), "f32", 3, 16, False)
+def test_an_input_that_lies_across_is_transposed_in_registers(sizes, dtype, rows, width, swap):
+    m, n = sizes
+    numbers = np.random.default_rng(m * 100 + n).integers(-100, 100, (2, m * n))
+    kind = {"i8": np.int8, "i16": np.int16, "f32": np.float32, "f64": np.float64}[dtype]
+    across, along = numbers[0].astype(kind).reshape(n, m), (numbers[1] // 50).astype(kind).reshape(m, n)
+    unroll = (min(rows, m), 1)
+    body = f"""
+      %e = tensor.empty() : tensor<{m}x{n}x{dtype}>
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (j, i)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"], {schedule((1, 0) if swap else (0, 1), 0, unroll, 1, width)}}}
+        ins(%x0, %x1 : tensor<{n}x{m}x{dtype}>, tensor<{m}x{n}x{dtype}>) outs(%e : tensor<{m}x{n}x{dtype}>) {{
+      ^bb0(%a: {dtype}, %b: {dtype}, %o: {dtype}):
+        %s = arith.{"subf" if dtype.startswith("f") else "subi"} %a, %b : {dtype}
+        linalg.yield %s : {dtype}
+      }} -> tensor<{m}x{n}x{dtype}>
+      return %1 : tensor<{m}x{n}x{dtype}>"""
+    np.testing.assert_array_equal(run_kernel(body, [across, along], TensorType(dtype, (m, n))), across.T - along)
+
+
 @pytest.mark.parametrize("size", [1, 7, 16, 49, 100])
 def test_lanes_of_a_reduction_are_all_folded(size):
     x = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)

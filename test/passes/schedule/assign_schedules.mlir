@@ -25,10 +25,10 @@ func.func private @kept(%out: tensor<9xf32>) -> tensor<9xf32> {
   return %f : tensor<9xf32>
 }
 
-// Vectors of booleans cannot be stored, little work needs no threads.
+// Booleans are bytes in memory, little work needs no threads.
 // CHECK-LABEL: func.func private @booleans
 // CHECK: parallel = 0 : i64
-// CHECK-SAME: vector = -1 : i64
+// CHECK-SAME: vector = 0 : i64
 func.func private @booleans(%x: tensor<8xi1>, %out: tensor<8xi1>) -> tensor<8xi1> {
   %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : tensor<8xi1>) outs(%out : tensor<8xi1>) {
   ^bb0(%i: i1, %o: i1):

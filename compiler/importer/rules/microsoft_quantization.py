@@ -10,15 +10,14 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.contractions import centred, matmul_integer
+from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.pooling import average_pool
 from stepwell.importer.rules.quantization import dequantize_linear, dequantized, dynamic_quantize_linear, is_single, quantize_linear, quantized
 from stepwell.importer.rules.quantized_products import multiplied, qlinear_conv, requantized, sides
 from stepwell.importer.rules.reductions import element_count, softmax, softmax_of_rows
 
-CONTRIB = "com.microsoft"
-
-onnx_rule("QuantizeLinear", since=1, domain=CONTRIB)(quantize_linear)
-onnx_rule("DequantizeLinear", since=1, domain=CONTRIB)(dequantize_linear)
+onnx_rule("QuantizeLinear", since=1, domain=MICROSOFT)(quantize_linear)
+onnx_rule("DequantizeLinear", since=1, domain=MICROSOFT)(dequantize_linear)
 
 
 # --- element by element
@@ -49,7 +48,7 @@ def stored(b: ImportBuilder, x: Value, scale: Value | None, zero_point: Value | 
     return quantized(b, x, number(b, scale, "the scale of the result"), zero, type_of(zero).dtype)
 
 
-@onnx_rule("QLinearAdd", since=1, domain=CONTRIB)
+@onnx_rule("QLinearAdd", since=1, domain=MICROSOFT)
 def qlinear_add(
     b: ImportBuilder,
     lhs: Value,
@@ -67,7 +66,7 @@ def qlinear_add(
     return stored(b, total, scale, zero_point, lhs)
 
 
-@onnx_rule("QLinearMul", since=1, domain=CONTRIB)
+@onnx_rule("QLinearMul", since=1, domain=MICROSOFT)
 def qlinear_mul(
     b: ImportBuilder,
     lhs: Value,
@@ -102,10 +101,10 @@ def pointwise(function: Callable[..., Value]) -> Callable[..., Value]:
     return rule
 
 
-onnx_rule("QLinearSigmoid", since=1, domain=CONTRIB)(pointwise(lambda b, x: b.sigmoid(x)))
+onnx_rule("QLinearSigmoid", since=1, domain=MICROSOFT)(pointwise(lambda b, x: b.sigmoid(x)))
 
 
-@onnx_rule("QLinearLeakyRelu", since=1, domain=CONTRIB)
+@onnx_rule("QLinearLeakyRelu", since=1, domain=MICROSOFT)
 def qlinear_leaky_relu(
     b: ImportBuilder,
     x: Value,
@@ -119,7 +118,7 @@ def qlinear_leaky_relu(
     return pointwise(lambda b, x: b.leaky_relu(x, alpha=alpha))(b, x, x_scale, x_zero_point, scale, zero_point)
 
 
-@onnx_rule("QLinearSoftmax", since=1, domain=CONTRIB)
+@onnx_rule("QLinearSoftmax", since=1, domain=MICROSOFT)
 def qlinear_softmax(
     b: ImportBuilder,
     x: Value,
@@ -135,7 +134,7 @@ def qlinear_softmax(
     return pointwise(lambda b, x: function(b, x, axis=axis))(b, x, x_scale, x_zero_point, scale, zero_point)
 
 
-@onnx_rule("QLinearWhere", since=1, domain=CONTRIB)
+@onnx_rule("QLinearWhere", since=1, domain=MICROSOFT)
 def qlinear_where(
     b: ImportBuilder,
     condition: Value,
@@ -152,7 +151,7 @@ def qlinear_where(
     return b.select(condition, *chosen)
 
 
-@onnx_rule("QLinearConcat", since=1, domain=CONTRIB)
+@onnx_rule("QLinearConcat", since=1, domain=MICROSOFT)
 def qlinear_concat(b: ImportBuilder, scale: Value, zero_point: Value, *inputs: Value, axis: int) -> Value:
     if not inputs or len(inputs) % 3:
         raise ModelError(f"its inputs must be tensors, each with a scale and a zero point; got {len(inputs)} in all")
@@ -164,7 +163,7 @@ def qlinear_concat(b: ImportBuilder, scale: Value, zero_point: Value, *inputs: V
 # --- means
 
 
-@onnx_rule("QLinearGlobalAveragePool", since=1, domain=CONTRIB)
+@onnx_rule("QLinearGlobalAveragePool", since=1, domain=MICROSOFT)
 def qlinear_global_average_pool(
     b: ImportBuilder, x: Value, x_scale: Value, x_zero_point: Value, scale: Value, zero_point: Value, *, channels_last: int = 0
 ) -> Value:
@@ -179,7 +178,7 @@ def qlinear_global_average_pool(
     return requantized(b, total, [step], number(b, scale, "the scale of the result"), zero_or(b, zero_point, x))
 
 
-@onnx_rule("QLinearAveragePool", since=1, domain=CONTRIB)
+@onnx_rule("QLinearAveragePool", since=1, domain=MICROSOFT)
 def qlinear_average_pool(
     b: ImportBuilder,
     x: Value,
@@ -224,7 +223,7 @@ def as_given(b: ImportBuilder, y: Value, channels_last: int) -> Value:
 # --- products
 
 
-@onnx_rule("QLinearConv", since=1, domain=CONTRIB)
+@onnx_rule("QLinearConv", since=1, domain=MICROSOFT)
 def qlinear_conv_of_images(
     b: ImportBuilder,
     x: Value,
@@ -266,7 +265,7 @@ def qlinear_conv_of_images(
     return as_given(b, made, channels_last)
 
 
-@onnx_rule("QGemm", since=1, domain=CONTRIB)
+@onnx_rule("QGemm", since=1, domain=MICROSOFT)
 def qgemm(
     b: ImportBuilder,
     lhs: Value,
@@ -302,7 +301,7 @@ def qgemm(
     return requantized(b, total, scales, scale, zero_point)
 
 
-@onnx_rule("MatMulIntegerToFloat", since=1, domain=CONTRIB)
+@onnx_rule("MatMulIntegerToFloat", since=1, domain=MICROSOFT)
 def matmul_integer_to_float(
     b: ImportBuilder,
     lhs: Value,
@@ -318,7 +317,7 @@ def matmul_integer_to_float(
     return b.convert(total if bias is None else b.add(total, b.convert(bias, "f32")), type_of(lhs_scale).dtype)
 
 
-@onnx_rule("DynamicQuantizeMatMul", since=1, domain=CONTRIB)
+@onnx_rule("DynamicQuantizeMatMul", since=1, domain=MICROSOFT)
 def dynamic_quantize_matmul(
     b: ImportBuilder, lhs: Value, rhs: Value, rhs_scale: Value, rhs_zero_point: Value | None = None, bias: Value | None = None
 ) -> Value:

@@ -1,0 +1,18 @@
+"""Which operand of an op holds indices, and into what: the op says it itself, and the pass `check-indices` holds them to it."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import ir
+
+
+@dataclass(frozen=True)
+class IndexOperand:
+    """Integers that name places of the op's first operand; those below 0 count from the end.
+
+    Each is an index along the one dimension in `dims`; or, if they are `vectors`, the last dimension of `indices` has one column for each of
+    `dims`.
+    """
+
+    indices: ir.Value
+    dims: tuple[int, ...]
+    vectors: bool = False

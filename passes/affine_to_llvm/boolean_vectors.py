@@ -1,0 +1,61 @@
+"""The pass that reads and writes vectors of booleans as bytes, which booleans are in memory; stock vectors of i1 are bits there."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
+
+
+@register_pass("boolean-vectors", level="affine")
+@dataclass
+class BooleanVectors(Pass):
+    """Read and write vectors of booleans as vectors of bytes.
+
+    rewrite: vector.load %m : vector<8xi1>  ->  cmpi ne, (vector.load %bytes : vector<8xi8>), 0    and a store of extui, for %bytes that is %m
+
+    A byte other than 0 is true, and 1 is what true is written as. Runs once affine accesses are those of `vector`.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        apply_patterns(op, [Pattern("load-bytes", "vector.load", load_bytes), Pattern("store-bytes", "vector.store", store_bytes)], state)
+
+
+def load_bytes(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: vector.load %m : vector<8xi1> -> cmpi ne, (vector.load %bytes : vector<8xi8>), 0"""
+    source, *places = op.operation.operands
+    kind = ir.VectorType(op.operation.results[0].type)
+    if not is_boolean(kind.element_type):
+        return NoMatch("it loads no booleans")
+    stored = ir.VectorType.get(kind.shape, byte())
+    zero = arith.ConstantOp(stored, ir.DenseElementsAttr.get_splat(stored, ir.IntegerAttr.get(byte(), 0))).result
+    loaded = vector.LoadOp(stored, as_bytes(source), places).result
+    value: ir.Value = arith.CmpIOp(arith.CmpIPredicate.ne, loaded, zero).result
+    return value
+
+
+def store_bytes(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
+    """rewrite: vector.store %v, %m : vector<8xi1> -> vector.store (extui %v : vector<8xi8>), %bytes"""
+    value, target, *places = op.operation.operands
+    kind = ir.VectorType(value.type)
+    if not is_boolean(kind.element_type):
+        return NoMatch("it stores no booleans")
+    vector.StoreOp(arith.ExtUIOp(ir.VectorType.get(kind.shape, byte()), value).result, as_bytes(target), places)
+    return []
+
+
+def as_bytes(buffer: ir.Value) -> ir.Value:
+    """The same memory as bytes: below this level both are a pointer."""
+    kind = ir.MemRefType(buffer.type)
+    other = ir.MemRefType.get(kind.shape, byte(), kind.layout, kind.memory_space)
+    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[other], operands=[buffer]).results[0]
+
+
+def byte() -> ir.Type:
+    """The integer of eight bits."""
+    return ir.IntegerType.get_signless(8)
+
+
+def is_boolean(element: ir.Type) -> bool:
+    """Whether an element type is i1."""
+    return isinstance(element, ir.IntegerType) and element.width == 1
