@@ -26,7 +26,8 @@ CASES: dict[str, tuple[list[NodeProto], dict[str, np.ndarray]]] = {
     "overwritten by the result": ([*TWO, node("Concat", ["c", "d"], ["e"], axis=1), node("Neg", ["e"], ["y"])], {"y": -BOTH}),
     "of which a part is a result too": ([*TWO, JOINED], {"y": BOTH, "c": RELU}),
     "that lie in another result": (
-        [*TWO, JOINED, node("Neg", ["y"], ["z"]), node("Concat", ["z", "y"], ["w"], axis=0, name="last")], {"w": np.concatenate([-BOTH, BOTH]), "y": BOTH},
+        [*TWO, JOINED, node("Neg", ["y"], ["z"]), node("Concat", ["z", "y"], ["w"], axis=0, name="last")],
+        {"w": np.concatenate([-BOTH, BOTH]), "y": BOTH},
     ),
 }  # fmt: skip
 
