@@ -167,9 +167,11 @@ class NestEmitter(LoopNest):
         found: dict[tuple[int, str], ir.Value] = {}
         for n, access in enumerate(self.root.inputs if width > 1 and not self.lanes_reduce else ()):
             dim = turned_dim(access, self.nest) if access.used and n not in self.known else None
-            counts = {p[dim] for p in points} if dim is not None and dim in points[-1] else set()
-            for first in [p for p in points if counts and p[dim] == 0]:
-                for segment in vector_segments(len(counts), width):
+            if dim is None or dim not in points[-1]:
+                continue
+            count = len({p[dim] for p in points})
+            for first in [p for p in points if p[dim] == 0]:
+                for segment in vector_segments(count, width):
                     for low in range(segment.low, segment.high, segment.step) if segment.step > 1 else ():
                         self._turn(found, n, {**first, dim: low}, dim, segment.step, width)
         return found
@@ -180,8 +182,11 @@ class NestEmitter(LoopNest):
         keys = [(n, str(self.address(access, {**first, dim: first[dim] + i}))) for i in range(count)]
         if keys[0] in found:  # points that differ only in dimensions along which the input does not move
             return
-        rows = [load(self.memory(access), "vector", count, self.ivs, lambda _, at=lane: self.address(access, first, at)) for lane in range(width)]
-        found.update(zip(keys, transposed(rows), strict=True))
+
+        def row(lane: int) -> ir.Value:
+            return load(self.memory(access), "vector", count, self.ivs, lambda _: self.address(access, first, lane))
+
+        found.update(zip(keys, transposed([row(lane) for lane in range(width)]), strict=True))
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once."""
