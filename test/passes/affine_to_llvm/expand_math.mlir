@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --expand-math --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --expand-math --target x86-64-v3 --split-input-file | FileCheck %s
 // RUN: stepwell-opt %s --expand-math=libm=true --split-input-file | FileCheck %s --check-prefix=LIBM
 // RUN: stepwell-opt %s --expand-math --target x86-64-v4 --split-input-file | FileCheck %s --check-prefix=SCALE
 
