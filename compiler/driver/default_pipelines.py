@@ -5,7 +5,7 @@ graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, convert-layout, canonicalize, use-winograd,
+  attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, narrow-products, check-lowerable, limit-concats, fuse-operators, outline-kernels
 ),
 linalg(

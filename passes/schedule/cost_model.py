@@ -72,11 +72,12 @@ class CostModel:
         self.op, self.target = op, target
         self.sizes = op.sizes
         self.reductions = op.reduction_dims
-        self.inputs = [_Reach(a, len(self.sizes)) for a in op.inputs if a.used and a.is_shaped]
+        widened = widenings(op)
+        self.inputs = [_Reach(a, len(self.sizes), widened.count(n)) for n, a in enumerate(op.inputs) if a.used and a.is_shaped]
         self.outputs = [_Reach(a, len(self.sizes)) for a in op.outputs]
         self.vector_bytes = target.vector_bits // 8
         self.uses = available(op, target)
-        self.arithmetic, self.widening = body_cost(op, target.fma)
+        self.arithmetic = body_cost(op, target.fma)
         self.bytes = max(a.bytes for a in (*self.inputs, *self.outputs))
         self.capacities = [c * FILL for c in target.caches.per_core]
 
@@ -181,7 +182,7 @@ class CostModel:
             vectors, times = self.vectors(w, self.bytes), rounds * summed
             if use is None:
                 loads = sum(self.loads(a, tile) * self.load(a, w, vector) for a in self.inputs)
-                widened = self.widening * sum(self.loads(a, tile) for a in self.inputs) * vectors
+                widened = sum(self.loads(a, tile) * a.widening * (1 if a.kinds[vector] == "scalar" else vectors) for a in self.inputs)
                 arithmetic = points * vectors * self.arithmetic + widened
             else:
                 loads, arithmetic = self.block(use, tile, w, vector)
@@ -273,8 +274,9 @@ class CostModel:
 class _Reach:
     """An access in plain numbers."""
 
-    def __init__(self, access: Access, dims: int) -> None:
+    def __init__(self, access: Access, dims: int, widening: int = 0) -> None:
         self.access = access
+        self.widening = widening  # instructions that the body needs to widen what it loaded
         self.bytes = element_bits(access.element_type) // 8
         self.kinds = {d: access.kind(d) for d in range(dims)} | {-1: "scalar"}
         self.close = {d: abs(access.step(d) or 0) for d, kind in self.kinds.items() if kind == "strided" and not access.is_gathered(d)}
@@ -322,19 +324,24 @@ def widths(size: int, width: int) -> list[tuple[int, int]]:
     return [(segment.rounds, segment.step) for segment in vector_segments(size, width)]
 
 
-def body_cost(op: Structured, fma: bool) -> tuple[float, float]:
-    """Instructions of the body for one vector of results, and those that widen what was loaded."""
+def body_cost(op: Structured, fma: bool) -> float:
+    """Instructions of the body for one vector of results, without those that widen inputs."""
     if op.is_fill:
-        return 0.0, 0.0
-    arithmetic, widening = 0.0, 0.0
+        return 0.0
+    arithmetic = -float(len(widenings(op)))
     names = [o.operation.name for o in op.body.operations]
     for name in names:
-        if name in WIDENING:
-            widening += 1.0
-        elif name.startswith("math."):
+        if name.startswith("math."):
             arithmetic += SLOW.get(name, EXPANDED)
         elif name.startswith("arith.") and name != "arith.constant":
             arithmetic += SLOW.get(name, 1)
-    if fma and "arith.mulf" in names and "arith.addf" in names:
-        arithmetic -= 1
-    return arithmetic, widening / max(1, len(op.inputs))
+    return arithmetic - 1 if fma and "arith.mulf" in names and "arith.addf" in names else arithmetic
+
+
+def widenings(op: Structured) -> list[int]:
+    """The numbers of the inputs that the body widens, once for each time."""
+    if op.is_fill:
+        return []
+    arguments = list(op.body.arguments)[: len(op.inputs)]
+    operands = [o.operation.operands[0] for o in op.body.operations if o.operation.name in WIDENING]
+    return [n for operand in operands for n, argument in enumerate(arguments) if operand == argument]

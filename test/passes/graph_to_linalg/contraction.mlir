@@ -103,6 +103,19 @@ func.func private @half(%a: tensor<3x4xf16>, %b: tensor<4x5xf16>, %o: tensor<3x5
 
 // -----
 
+// What is read 32 times or more is widened once; the other side, read three times, where it is read.
+// CHECK-LABEL: func.func private @often
+// CHECK: %[[W:[0-9]+]] = linalg.generic {{.*}} ins(%arg0 : tensor<3x4xf16>) outs(%{{.*}} : tensor<3x4xf32>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %arg1 : tensor<3x4xf32>, tensor<4x32xf16>) outs(%{{.*}} : tensor<3x32xf32>)
+// CHECK-NEXT: ^bb0(%{{[a-z]+}}: f32, %[[B:[a-z_0-9]+]]: f16, %{{[a-z_0-9]+}}: f32):
+// CHECK-NEXT: arith.extf %[[B]] : f16 to f32
+func.func private @often(%a: tensor<3x4xf16>, %b: tensor<4x32xf16>, %o: tensor<3x32xf16>) -> tensor<3x32xf16> attributes {stepwell.kernel} {
+  %r = "graph.matmul"(%a, %b) : (tensor<3x4xf16>, tensor<4x32xf16>) -> tensor<3x32xf16>
+  return %r : tensor<3x32xf16>
+}
+
+// -----
+
 // A transposed convolution reads the image spread out by its strides, with the taps running backwards.
 // CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, d2 - d4 + 2)>
 // CHECK-DAG: #[[W:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4) -> (d3, d1, d4)>
