@@ -79,8 +79,8 @@ def turned(b: ImportBuilder, x: Value, cos: Value, sin: Value, heads: int, inter
     """`x` turned by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
     shape = type_of(x).shape
     if not heads:
-        return rotated(b, x, *(with_new_axes(b, table, [1]) for table in (cos, sin)), interleaved)
+        return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)
     hidden = known_size(x, 2, "its input")
     check_heads(heads, hidden)
     by_head = reshaped(b, x, (*shape[:2], heads, hidden // heads))
-    return reshaped(b, rotated(b, by_head, *(with_new_axes(b, table, [2]) for table in (cos, sin)), interleaved), shape)
+    return reshaped(b, rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)
