@@ -8,7 +8,7 @@ from math import prod
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.fused_loops import FusedLoop
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
@@ -61,7 +61,7 @@ class FuseLoops(Pass):
         if not plans:
             decline("its stages have no loop in common over what they hand on")
             return
-        room = Room(*state.machine.caches.per_core[1:], self._chunks(group, state))
+        room = Room(*state.machine.caches.per_core[1:], self._chunks(group, leader, state))
         plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
@@ -73,8 +73,10 @@ class FuseLoops(Pass):
             state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
         state.count(self.name, int(plan.apply(steps, room.chunks)))
 
-    def _chunks(self, group: FusionGroup, state: PassState) -> int:
-        """How many chunks the outermost loop is split into: one if there is little work."""
+    def _chunks(self, group: FusionGroup, leader: Stage, state: PassState) -> int:
+        """How many chunks the outermost loop is split into: one if there is little work, or if a loop around it runs on threads."""
+        if LoopInfo.parallel_around(leader.root.operation) is not None:
+            return 1
         work = sum(prod(stage.root.extents) // (QUICK if stage.root.kind == "contraction" else 1) for stage in group.stages)
         return 1 if work < THREADED_WORK else self.chunks or state.machine.cores
 
