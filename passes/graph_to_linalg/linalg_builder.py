@@ -9,6 +9,7 @@ from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.types import is_compact, is_float, is_integer
 from stepwell.dialects.sched.dialect import BoundaryOp
+from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.passes.framework.registry import PassState
 
 Size: TypeAlias = "int | ir.Value"
@@ -345,6 +346,14 @@ class LinalgBuilder:
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, list(loop.inner_iter_args))))
         return list(loop.results)
+
+    def independent(
+        self, rounds: int, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """A loop of so many rounds that run on threads: each may write other parts of what is carried, and reads nothing that another one writes."""
+        results = self.loop(self.index(0), self.index(rounds), carried, body)
+        LoopInfo(results[0].owner).is_parallel = True
+        return results
 
     def branch(
         self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]

@@ -5,7 +5,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
 from stepwell.dialects.core.types import sizes_text
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -276,7 +276,7 @@ class Structured:
         rounds = 0
         for loop in (o.operation for o in self.body.operations):
             if loop.name == "scf.for":
-                low, high, step = (_known_index(loop.operands[i]) for i in range(3))
+                low, high, step = (known_index(loop.operands[i]) for i in range(3))
                 rounds += len(range(low, high, step)) if low is not None and high is not None and step else 0
         return max(1, rounds)
 
@@ -405,11 +405,6 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
         return None
     return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
 
-
-def _known_index(value: ir.Value) -> int | None:
-    """The number that a value of type index is known to be."""
-    made = defining_op(value)
-    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

@@ -63,11 +63,13 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
     """Have the ops that compute `value` in place start from `destination` instead of a tensor.empty.
 
     Views of the destination are built at the current insertion point, which must come before these ops. Gives NoMatch, with nothing
-    changed, if they do not start at a tensor.empty that nothing else uses.
+    changed, if they do not start at a tensor.empty that nothing else uses, in the block that they are in themselves.
     """
     while (start := None if value == destination else _start(value)) is not None:
         if use_count(start) != 1:
             return NoMatch("it is computed in memory of its own: what it writes over has another user")
+        if not _same_block(start, value):
+            return NoMatch("it is computed in memory of its own: what it writes over is made outside of its loop")
         value = start
     if value == destination:
         return None
@@ -98,6 +100,12 @@ def _start(value: ir.Value) -> ir.Value | None:
     if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # their last operands correspond to the results
         return None
     return op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
+
+
+def _same_block(value: ir.Value, other: ir.Value) -> bool:
+    """Whether two values are made in one block, so that what is built at its top comes before both."""
+    op, second = defining_op(value), defining_op(other)
+    return op is None or second is None or op.block == second.block
 
 
 def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
@@ -196,7 +204,7 @@ def _starts_at_empty(value: ir.Value) -> bool:
         start = _start(value)
         if start is None and op.name in ("tensor.collapse_shape", "tensor.expand_shape"):
             start = op.operands[0]
-        if start is None or use_count(start) != 1:
+        if start is None or use_count(start) != 1 or not _same_block(start, value):
             return False
         value = start
 
