@@ -66,7 +66,7 @@ func.func private @depthwise(%x: tensor<4x34x34x8xf32>, %w: tensor<4x3x3x8xf32>,
 
 // Sums along what is contiguous: in lanes, folded together at the end.
 // V3-LABEL: @reduction
-// V3: vector = 1 : i64, width = 16 : i64
+// V3: vector = 1 : i64, width = 32 : i64
 // V4-LABEL: @reduction
 // V4: vector = 1 : i64, width = 32 : i64
 // NEON-LABEL: @reduction
