@@ -39,29 +39,23 @@ def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder
     attributes, result = op.attribute_values(), op.result_types()[0]
     types, zeros = op.operand_types(), attributes.pop("zeros")
     window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
-    x, out, taps = b.staged(x), b.empty(result.dtype, result.static_shape), len(attributes["strides"])
+    x, out = b.staged(x), b.empty(result.dtype, result.static_shape)
     for stretches in product(*(dim.stretches() for dim in borders(types[0], types[1], result, **window))):
-        at = [0, 0, *(s.first for s in stretches), *[0] * (w.type.rank - 2 - taps)]
-        sizes = [*w.type.shape[:2], *(s.taps for s in stretches), *w.type.shape[2 + taps :]]
-        mine = w if list(w.type.shape) == sizes else b.part(w, at, sizes)
-        first = [s.low * step + s.first * apart for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True)]
+        mine = b.window(w, 2, [s.first for s in stretches], [s.taps for s in stretches])
+        begins, sizes = [], []
+        for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
+            begins.append(s.low * step + s.first * apart)
+            sizes.append((s.positions - 1) * step + (s.taps - 1) * apart + 1)
         part = result.with_shape((*result.shape[:2], *(s.positions for s in stretches), result.shape[-1]))
-        out = b.insert(_convolved(b, x, mine, part, first, **attributes), out, [0, 0, *(s.low for s in stretches), 0])
+        made = _convolved(b, b.window(x, 2, begins, sizes), mine, part, **attributes)
+        out = b.insert(made, out, [0, 0, *(s.low for s in stretches), 0])
     return out
 
 
 def _convolved(
-    b: LinalgBuilder,
-    x: ir.Value,
-    w: ir.Value,
-    result: TensorType,
-    first: Sequence[int] | None = None,
-    *,
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    group: int,
+    b: LinalgBuilder, x: ir.Value, w: ir.Value, result: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int
 ) -> ir.Value:
-    """The convolution of `x` with `w`, whose first window begins at `first` of the image's positions."""
+    """The convolution of `x` with `w`."""
     spatial, filters = len(strides), w.type.shape
     is_blocked = x.type.rank == 3 + spatial
     sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
@@ -78,7 +72,6 @@ def _convolved(
         return loop.get(name, zero)
 
     window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
-    window = [place + start if start else place for place, start in zip(window, first or [0] * spatial, strict=True)]
     channel = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
     lane = [loop["side"] * filters[-2] + loop["lane"] if "side" in loop else loop["lane"]] if is_blocked else []
     if is_blocked and side_by_side == 1:

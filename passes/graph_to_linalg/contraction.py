@@ -183,7 +183,8 @@ def convolve(
     filters, channels = sizes[1] // group, x.type.shape[1] // group
     names = ["n", *(["g"] if group > 1 else []), *(["f"] if group == 1 or filters > 1 else []), *(f"o{i}" for i in range(spatial))]
     parallel = len(names)
-    names += [*(["c"] if group == 1 or channels > 1 else []), *(f"k{i}" for i in range(spatial))]
+    by_channel = group > 1 and channels == 1  # vectors lie along columns: with rows innermost they are the same for the next window
+    names += [*(["c"] if group == 1 or channels > 1 else []), *(f"k{i}" for i in (reversed(range(spatial)) if by_channel else range(spatial)))]
     loop = {name: ir.AffineExpr.get_dim(i) for i, name in enumerate(names)}
 
     inner = {"g": group, "f": filters, "c": channels}

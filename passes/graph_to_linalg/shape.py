@@ -185,6 +185,11 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
         return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
     strides, offsets, group, shape = attributes["strides"], attributes["offsets"], attributes["group"], result.static_shape
     spatial, each = len(strides), shape[1] // group
+    # What is not asked for is cut off first, as far as it is whole positions of `x`.
+    low = [o // s for o, s in zip(offsets, strides, strict=True)]
+    kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, shape[2:], strides, low, strict=False)]
+    x = b.window(x, 2, low, kept)
+    offsets = [o % s for o, s in zip(offsets, strides, strict=True)]
     whole = not any(offsets) and all(n == have * s for n, have, s in zip(shape[2:], x.type.shape[2:], strides, strict=False))
     sizes = [*shape[:2], *((n for have, s in zip(x.type.shape[2:], strides, strict=False) for n in (have, s)) if whole else shape[2 : 2 + spatial])]
     sizes += shape[2 + spatial :]

@@ -143,3 +143,15 @@ func.func private @windows(%x: tensor<1x6x5xf32>, %o: tensor<1x2x11xf32>) -> ten
      : (tensor<1x6x5xf32>) -> tensor<1x2x11xf32>
   return %r : tensor<1x2x11xf32>
 }
+
+// -----
+
+// In two dimensions rows are the innermost loop: vectors along columns are the same for the windows of neighbouring rows.
+// CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 + d5, d3 + d4)>
+// CHECK-DAG: #[[W:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d5, d4)>
+// CHECK-LABEL: func.func private @rows_inside
+// CHECK: linalg.generic {indexing_maps = [#[[X]], #[[W]], #{{.*}}]
+func.func private @rows_inside(%x: tensor<1x6x9x8xf32>, %w: tensor<6x1x4x3xf32>, %o: tensor<1x6x6x6xf32>) -> tensor<1x6x6x6xf32> attributes {stepwell.kernel} {
+  %r = "graph.conv"(%x, %w) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 6 : i64} : (tensor<1x6x9x8xf32>, tensor<6x1x4x3xf32>) -> tensor<1x6x6x6xf32>
+  return %r : tensor<1x6x6x6xf32>
+}

@@ -74,6 +74,31 @@ def test_only_what_is_narrow_is_widened() -> None:
         assert choose(op, V4).unroll[0] >= choose(plain, V4).unroll[0]
 
 
+def windows(taps: int, *, rows_inside: bool) -> AbstractContextManager[Structured]:
+    """A plain convolution channel by channel."""
+    loops = "(c, y, x, j, i)" if rows_inside else "(c, y, x, i, j)"
+    maps = [f"{loops} -> (c, y + i, x + j)", f"{loops} -> (c, i, j)", f"{loops} -> (c, y, x)"]
+    return structured(maps, "ppprr", [f"96x{56 + taps - 1}x{64 + taps - 1}", f"96x{taps}x{taps}", "96x56x64"])
+
+
+def test_windows_that_overlap_are_loaded_once() -> None:
+    """If the innermost loop walks the rows that the tile holds: as far as it is written out, and as there is room for these rows."""
+    for rows, taps, less in ((4, 7, True), (7, 7, True), (14, 7, False), (4, 9, False), (1, 7, False)):
+        with windows(taps, rows_inside=True) as kept, windows(taps, rows_inside=False) as again:
+            nest = Nest((0, 1, 2), 0, (1, rows, 1, 1, 1), 2, 32)
+            inside, outside = (CostModel(op, V4).compute(nest) for op in (kept, again))
+            assert inside < 0.8 * outside if less else inside == pytest.approx(outside), (rows, taps, inside, outside)
+            assert taps != 7 or choose(kept, V4).unroll[1] in range(2, 8)
+
+
+def test_vectors_across_two_lines_take_two_loads() -> None:
+    with windows(3, rows_inside=False) as shifted:
+        model = CostModel(shifted, V4)
+        assert model.loaded(model.inputs[0], {}, 16, 2) == 2
+        assert model.loaded(model.inputs[0], {}, 8, 2) == 1.5
+        assert model.loaded(model.inputs[1], {}, 16, 2) == 1
+
+
 def test_a_tile_that_spills_is_refused() -> None:
     with product(60, 64, 30) as op:
         nest = Nest((0, 1), 0, (6, 1, 1), 1, 16)
