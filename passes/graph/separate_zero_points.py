@@ -1,6 +1,5 @@
 """The pass that takes zero points out of integer products, so that these read bytes as the target's fastest instruction wants them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,20 +7,17 @@ import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import ANY, Range
-from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.matching import is_used, new_weight, producer, stored
-from stepwell.passes.graph.narrow_products import NARROW, is_integer_product, kind_of, widened
+from stepwell.passes.graph.centred import BYTES, WIDE, centred, erase_unused, known_numbers, rate, smallest
+from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.narrow_products import is_integer_product, kind_of
 from stepwell.passes.graph.ranges import ranges
-from stepwell.passes.schedule.intrinsics import registered
 
-WIDE = "i32"  # what products are summed in
-BYTES = ("ui8", "i8")
 HALF = 128  # how far apart the signed and the unsigned byte of the same bits, but for the first, are
 
 
@@ -52,23 +48,7 @@ class SeparateZeroPoints(Pass):
                     state.did(self.name, inner, "multiplies bytes without their zero point, which is taken off the result")
                 else:
                     state.decline(self.name, inner, declined)
-            separating.erase_replaced()
-
-
-def rate(kinds: Iterable[str], target: Target | None) -> float:
-    """How many products an instruction of the target multiplies, at most, of operands of two types; 0 if there is no intrinsic for them."""
-    left, right = kinds
-    fitting = [i for i in registered(target) if i.result == WIDE and i.takes(left, right) is not None]
-    return max((i.lanes * i.depth / i.instructions for i in fitting), default=0.0)
-
-
-def smallest(low: float, high: float) -> str | None:
-    """The smallest type that holds all numbers of a range, as intrinsics spell it; None if none of the narrow ones does."""
-    for dtype in NARROW:
-        limits = np.iinfo(to_numpy(dtype))
-        if limits.min <= low <= high <= limits.max:
-            return kind_of(dtype)
-    return None
+            erase_unused(separating.replaced)
 
 
 @dataclass
@@ -85,18 +65,20 @@ class _Separating:
         if not isinstance(op.opview, MatmulOp) or type_of(op.results[0]).dtype != WIDE:
             return NoMatch(f"it is not a matrix product in {WIDE}")
         lhs, rhs = op.operands
-        found = self.centred(lhs)
+        found, weight = centred(lhs, self.state.weights), known_numbers(rhs, self.state.weights)
         if found is None:
             return NoMatch("its left operand is not made of bytes")
-        source, zero = found
-        weight = self.array(rhs)
+        source, zero = found.source, found.zero
+        sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
+        if sizes and sizes[-1] != 1:
+            return NoMatch("its zero point has another value for each of the numbers that are summed")
         kind = None if weight is None or not weight.size else smallest(weight.min().item(), weight.max().item())
         if weight is None or kind is None:
             return NoMatch("its right operand is not known at compile time, or does not fit bytes or 16 bits")
         now = smallest(*self.known.get(lhs, ANY))
-        before = 0.0 if now is None else rate((now, kind), self.state.target)
-        best = max(BYTES, key=lambda dtype: (rate((kind_of(dtype), kind), self.state.target), dtype == type_of(source).dtype))
-        if rate((kind_of(best), kind), self.state.target) <= before:
+        before = 0.0 if now is None else rate(now, kind, self.state.target)
+        best = max(BYTES, key=lambda dtype: (rate(kind_of(dtype), kind, self.state.target), dtype == type_of(source).dtype))
+        if rate(kind_of(best), kind, self.state.target) <= before:
             return NoMatch("the target has no faster instruction for its bytes without their zero point")
         with ir.InsertionPoint(op), op.location:
             b = GraphBuilder(self.state.weights)
@@ -106,32 +88,6 @@ class _Separating:
             op.results[0].replace_all_uses_with(product if taken is None else b.sub(product, taken))
         self.replaced.append(op)
         return None
-
-    def centred(self, value: ir.Value) -> tuple[ir.Value, "ir.Value | np.ndarray"] | None:
-        """The bytes and the zero point whose difference, in wide integers, a left operand is; None if it is something else."""
-        difference = producer(value, "sub", "add")
-        wide, zero = value, None
-        if difference is not None:
-            wide, zero = (difference.rhs, difference.lhs) if widened(difference.lhs) is None else (difference.lhs, difference.rhs)
-            if widened(wide) is None or (wide == difference.rhs and difference.operation.name == "graph.sub"):
-                return None
-        cast = widened(wide)
-        if cast is None or type_of(cast.x).dtype not in BYTES or type_of(wide).shape != type_of(value).shape:
-            return None
-        if zero is None:
-            return cast.x, np.zeros((), np.int64)
-        kind, numbers = type_of(zero), stored(zero, self.state.weights)
-        if kind.rank and kind.shape[-1] != 1:
-            return None  # it has another value for each of the numbers that are summed
-        if numbers is not None:
-            signed = numbers.astype(np.int64)
-            return cast.x, signed if difference.operation.name == "graph.sub" else np.asarray(-signed)
-        return (cast.x, zero) if difference.operation.name == "graph.sub" else None
-
-    def array(self, value: ir.Value) -> np.ndarray | None:
-        """The numbers that an operand is known to be, perhaps behind a widening."""
-        cast = widened(value)
-        return stored(value if cast is None else cast.x, self.state.weights)
 
     def turn(self, b: GraphBuilder, source: ir.Value, shift: int, dtype: str) -> ir.Value:
         """Bytes plus `shift`, as bytes of the other sign."""
@@ -144,19 +100,8 @@ class _Separating:
 
     def taken(self, b: GraphBuilder, zero: "ir.Value | np.ndarray", shift: int, sums: np.ndarray, weight: ir.Value) -> Any:
         """What to take off the product: the zero point, moved by `shift`, times the sums of columns; None if that is nothing."""
-        source = weight if producer(weight, "parameter") is not None else None
         if isinstance(zero, np.ndarray):
             both = ((zero + shift) * sums).astype(np.int32)  # modulo 2**32, as products are summed
-            return new_weight(b, source, both) if both.any() else None
+            return new_weight(b, weight, both) if both.any() else None
         moved = zero if not shift else b.add(zero, b.literal(np.array(shift, np.int32)))
-        return b.mul(moved, new_weight(b, source, sums.astype(np.int32)))
-
-    def erase_replaced(self) -> None:
-        """Erase the products that were rewritten, and what nothing else uses of what made their operands."""
-        pending = list(reversed(self.replaced))
-        while pending:
-            op = pending.pop()
-            if not any(map(is_used, op.results)):
-                makers = list(dict.fromkeys(v.owner.operation for v in op.operands if not isinstance(v.owner, ir.Block)))
-                op.erase()
-                pending += [maker for maker in makers if maker not in pending]
+        return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))
