@@ -130,3 +130,17 @@ func.func private @windows(%x: tensor<1x6x5xf32>, %o: tensor<1x2x11xf32>) -> ten
      : (tensor<1x6x5xf32>) -> tensor<1x2x11xf32>
   return %r : tensor<1x2x11xf32>
 }
+
+// -----
+
+// A single column is a vector, along which vectors run, and so is what comes out.
+// CHECK: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// CHECK: #[[V:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d2)>
+// CHECK-LABEL: func.func private @column
+// CHECK: %[[COLUMN:.*]] = tensor.collapse_shape %arg1 {{.*}} : tensor<4x1xf32> into tensor<4xf32>
+// CHECK: %[[Y:.*]] = linalg.generic {indexing_maps = [#[[X]], #[[V]], #{{.*}}]{{.*}} ins(%arg0, %[[COLUMN]] : tensor<2x3x4xf32>, tensor<4xf32>)
+// CHECK: tensor.expand_shape %[[Y]] {{.*}} : tensor<2x3xf32> into tensor<2x3x1xf32>
+func.func private @column(%x: tensor<2x3x4xf32>, %w: tensor<4x1xf32>, %o: tensor<2x3x1xf32>) -> tensor<2x3x1xf32> attributes {stepwell.kernel} {
+  %r = "graph.matmul"(%x, %w) : (tensor<2x3x4xf32>, tensor<4x1xf32>) -> tensor<2x3x1xf32>
+  return %r : tensor<2x3x1xf32>
+}
