@@ -64,6 +64,7 @@ from stepwell.dialects.graph.logic import (
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
+from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
@@ -137,6 +138,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
+    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp", "PackedMatmulOp",
+    "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

@@ -175,6 +175,14 @@ class LinalgBuilder:
         kind = ir.RankedTensorType.get(static[lacking:], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, at, dynamic, [], static_at, static, [1] * len(static)).result
 
+    def line(self, value: ir.Value, at: Sequence[Size], axis: int) -> ir.Value:
+        """The elements of `value` along one dimension, at the indices `at` of the other ones."""
+        size = self.size(value, axis)
+        offsets, sizes = [*at[:axis], 0, *at[axis:]], [*[1] * axis, size, *[1] * (len(at) - axis)]
+        (where, static_at), (dynamic, static) = _split(offsets), _split(sizes)
+        kind = ir.RankedTensorType.get([static[axis]], value.type.element_type)
+        return tensor.ExtractSliceOp(kind, value, where, dynamic, [], static_at, static, [1] * len(static)).result
+
     def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
         have = self.sizes(value)

@@ -150,6 +150,36 @@ def source_place(b: LinalgBuilder, dim: int, mode: str, low: int, high: int, x: 
     return mirrored if size > 1 else turned
 
 
+@lowering(graph.PixelShuffleOp)
+def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """One generic. Where all positions are kept, it has a loop over the phases of each dimension; else each position finds its phase."""
+    (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    if not op.operand_types()[0].is_static:
+        return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
+    strides, offsets, group, shape = attributes["strides"], attributes["offsets"], attributes["group"], result.static_shape
+    spatial, each = len(strides), shape[1] // group
+    whole = not any(offsets) and all(n == have * s for n, have, s in zip(shape[2:], x.type.shape[2:], strides, strict=False))
+    sizes = [*shape[:2], *((n for have, s in zip(x.type.shape[2:], strides, strict=False) for n in (have, s)) if whole else shape[2 : 2 + spatial])]
+    sizes += shape[2 + spatial :]
+    image, channel, *inner = dims(*range(len(sizes)))
+    if whole:
+        places, phases, block = inner[: 2 * spatial : 2], inner[1 : 2 * spatial : 2], inner[2 * spatial :]
+    else:
+        moved = [p + o for p, o in zip(inner, offsets, strict=False)]
+        places = [ir.AffineExpr.get_floor_div(p, s) for p, s in zip(moved, strides, strict=True)]
+        phases, block = [ir.AffineExpr.get_mod(p, s) for p, s in zip(moved, strides, strict=True)], inner[spatial:]
+    phase: Any = ir.AffineConstantExpr.get(0)
+    for p, s in zip(phases, strides, strict=True):
+        phase = phase * s + p
+    if group > 1:
+        first = ir.AffineExpr.get_floor_div(channel, each)
+        source = (first * math.prod(strides) + phase) * each + ir.AffineExpr.get_mod(channel, each)
+    else:
+        source = phase * each + channel
+    out = b.generic([x], b.empty(result.dtype, sizes), [[image, source, *places, *block], dims(*range(len(sizes)))], 0, lambda v, _: v)
+    return reshape_to(b, out, shape)
+
+
 @lowering(graph.SliceOp)
 def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads at `start + i * step`."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 from stepwell.dialects.core.mlir import defining_op, ir, vector
 from stepwell.passes.framework.rewriting import clone_into
-from stepwell.passes.linalg.structured import Structured, may_contract
+from stepwell.passes.linalg.structured import READS, Structured, may_contract
 
 
 def as_vector(value: ir.Value, width: int) -> ir.Value:
@@ -48,6 +48,9 @@ def emit_body(
         if result in contracted and contracted[result][0] not in values:
             name, operands = "math.fma", [values.get(v, v) for v in contracted[result][1]]
         vectorised = any(isinstance(v.type, ir.VectorType) for v in operands)
+        if vectorised and name in READS:
+            values[result] = neighbours(operation, operands, width)
+            continue
         if not vectorised and not decided:
             clone_into(operation, values, here)
             continue
@@ -57,6 +60,13 @@ def emit_body(
         new = ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=operation.location)
         values.update(zip(operation.results, new.results, strict=True))
     raise AssertionError("a structured op's body ends in linalg.yield")
+
+
+def neighbours(read: ir.Operation, operands: Sequence[ir.Value], width: int) -> ir.Value:
+    """The elements that a read finds in all lanes: its last index grows by one from each to the next."""
+    memory, *outer, last = operands
+    kind = ir.VectorType.get([width], read.results[0].type)
+    return vector.LoadOp(kind, memory, [*outer, vector.extract(last, [], [0])]).result
 
 
 def _without_contraction(fastmath: ir.Attribute) -> ir.Attribute:

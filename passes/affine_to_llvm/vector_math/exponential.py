@@ -11,6 +11,7 @@ ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in 
 ROUNDER_BITS = 0x4B400000
 BIAS = 127
 SIGN = -(1 << 31)
+SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
 
 
 def nearest(x: Floats, factor: float = 1.0) -> tuple[Ints, Floats]:
@@ -25,7 +26,9 @@ def power_of_two(n: Ints) -> Floats:
 
 
 def scaled(x: Floats, n: Ints) -> Floats:
-    """`x * 2^n` for x around 1 and |n| < 250: in two steps, of which only the last one may overflow, or round."""
+    """`x * 2^n`, rounded once, for x around 1 and |n| < 250: by an instruction, or in two steps, of which only the last may overflow or round."""
+    if x.shape.features >= SCALES:
+        return x.scaled(n)
     half = n >> 1
     return x * power_of_two(half) * power_of_two(n - half)
 

@@ -5,15 +5,19 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
 
-from stepwell.dialects.core.mlir import arith, ir, math, scf, vector
+from stepwell.dialects.core.mlir import arith, ir, llvm, math, scf, vector
 
 F = arith.CmpFPredicate
 
 
 class Shape:
-    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far."""
+    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far.
 
-    def __init__(self, like: ir.Type) -> None:
+    `features` are the instruction sets that the target has, as LLVM spells them.
+    """
+
+    def __init__(self, like: ir.Type, features: frozenset[str] = frozenset()) -> None:
+        self.features = features
         self.sizes = list(ir.VectorType(like).shape) if isinstance(like, ir.VectorType) else None
         self._constants: dict[tuple[str, Any], ir.Value] = {}
         self.f32, self.f64 = self.of(ir.F32Type.get()), self.of(ir.F64Type.get())
@@ -207,6 +211,10 @@ class Floats(Lanes):
     def at_least(self, bound: float) -> "Floats":
         """The greater of the two; NaN stays."""
         return (self < bound).choose(self.constant(bound), self)
+
+    def scaled(self, n: Ints) -> "Floats":
+        """An f32 times 2^n, rounded once. Targets without an instruction for it call libm for each lane."""
+        return Floats(self.shape, llvm.call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value], [], []))
 
     def bits(self) -> Ints:
         """An f32's bits."""

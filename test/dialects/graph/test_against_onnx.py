@@ -25,6 +25,7 @@ ALONE = {
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
     "packed_matmul": PANELS,
+    "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",
     "interpolate": "a part of DeformConv, which end_to_end/test_sampled_operators.py compares with its definition",
     **dict.fromkeys(("det", "roi_align", "count_ngrams"), "end_to_end/test_sampled_operators.py compares their operators"),
