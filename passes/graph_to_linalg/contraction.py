@@ -58,12 +58,19 @@ def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, s
 
 @lowering(graph.PackedMatmulOp)
 def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension.
+
+    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
+    whole vector. An element of bf16 takes a shift.
+    """
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):
         return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
     *rows, panel, column, summed = dims(*range(result.rank + 1))
-    return contract(b, operands[0], [*rows, summed], operands[1], [panel, summed, column], result.dtype, list(result.static_shape), 1)
+    lhs = operands[0]
+    if result.dtype == "f16":
+        lhs = b.staged(b.elementwise([lhs], Scalars(b, "f16").dtype, list(types[0].static_shape), lambda x: x))
+    return contract(b, lhs, [*rows, summed], operands[1], [panel, summed, column], result.dtype, list(result.static_shape), 1)
 
 
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:

@@ -130,3 +130,25 @@ func.func private @windows(%x: tensor<1x6x5xf32>, %o: tensor<1x2x11xf32>) -> ten
      : (tensor<1x6x5xf32>) -> tensor<1x2x11xf32>
   return %r : tensor<1x2x11xf32>
 }
+
+// -----
+
+// Rows of f16 are widened before a product with packed weights: an op of its own, which a boundary keeps apart.
+// CHECK-LABEL: func.func private @packed_half
+// CHECK: arith.extf %{{.*}} : f16 to f32
+// CHECK: %[[WIDE:[a-z_0-9]+]] = "sched.boundary"(%{{.*}}) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[WIDE]], %arg1 : tensor<3x4xf32>, tensor<2x4x16xf16>)
+func.func private @packed_half(%a: tensor<3x4xf16>, %w: tensor<2x4x16xf16>, %o: tensor<3x2x16xf16>) -> tensor<3x2x16xf16> attributes {stepwell.kernel} {
+  %r = "graph.packed_matmul"(%a, %w) : (tensor<3x4xf16>, tensor<2x4x16xf16>) -> tensor<3x2x16xf16>
+  return %r : tensor<3x2x16xf16>
+}
+
+// -----
+
+// An element of bf16 takes a shift, and is widened where it is used.
+// CHECK-LABEL: func.func private @packed_brain
+// CHECK: linalg.generic {{.*}} ins(%arg0, %arg1 : tensor<3x4xbf16>, tensor<2x4x16xbf16>)
+func.func private @packed_brain(%a: tensor<3x4xbf16>, %w: tensor<2x4x16xbf16>, %o: tensor<3x2x16xbf16>) -> tensor<3x2x16xbf16> attributes {stepwell.kernel} {
+  %r = "graph.packed_matmul"(%a, %w) : (tensor<3x4xbf16>, tensor<2x4x16xbf16>) -> tensor<3x2x16xbf16>
+  return %r : tensor<3x2x16xbf16>
+}
