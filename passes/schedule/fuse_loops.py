@@ -61,10 +61,11 @@ class FuseLoops(Pass):
         if not plans:
             decline("its stages have no loop in common over what they hand on")
             return
+        chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, state)
         first, second, last = state.machine.caches.per_core
         # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
         for cache in (second,) if leader.root.kind == "contraction" else (first, second):
-            room = Room(cache, last, self._chunks(group, leader, state))
+            room = Room(cache, last, chunks)
             plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
             if steps:
                 break
@@ -78,10 +79,8 @@ class FuseLoops(Pass):
             state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
         state.count(self.name, int(plan.apply(steps, room.chunks)))
 
-    def _chunks(self, group: FusionGroup, leader: Stage, state: PassState) -> int:
-        """How many chunks the outermost loop is split into: one if there is little work, or if a loop around it runs on threads."""
-        if LoopInfo.parallel_around(leader.root.operation) is not None:
-            return 1
+    def _chunks(self, group: FusionGroup, state: PassState) -> int:
+        """How many chunks the outermost loop is split into: one if there is little work."""
         work = sum(prod(stage.root.extents) // (QUICK if stage.root.kind == "contraction" else 1) for stage in group.stages)
         return 1 if work < THREADED_WORK else self.chunks or state.machine.cores
 
