@@ -99,6 +99,21 @@ def test_integers_and_moved_data_have_to_be_the_same() -> None:
         assert "is float64" in limits.problem({name: off.astype(np.float64)})
 
 
+def test_the_last_place_near_0_does_not_count_where_numbers_are_computed() -> None:
+    """The mean of a denormal and of padding that does not count is this number or its neighbour; of what was only moved, it is this number."""
+    nodes = [node("AveragePool", ["x"], ["a"], kernel_shape=[2], pads=[1, 1]), node("Identity", ["x"], ["i"])]
+    x = np.float32([[[2.0**-149, 2.0**-148, 3]]])
+    proto = model(nodes, {"x": x}, {"a": floats(1, 1, 4), "i": x})
+    limits = Limits(import_model(proto, context()), case_of(proto, {"x": x}), winograd=False)
+    right = limits.bounds(3, False).base
+    assert limits.problem({"a": np.nextafter(right["a"], np.float32([[[9, 9, 0, 3]]]))}) == ""
+    for place in range(3):
+        off = x.copy()
+        off[0, 0, place] = np.nextafter(off[0, 0, place], np.float32(9))
+        assert "output i" in limits.problem({"i": off})
+    assert "output a" in limits.problem({"a": right["a"] + np.float32(1e-6)})
+
+
 def test_where_a_comparison_may_go_either_way_it_does_not_count() -> None:
     """0.1 + 0.2 > 0.3 depends on rounding, 0.1 + 0.2 > 0.1 does not."""
     nodes = [node("Add", ["x", "y"], ["sum"]), node("Greater", ["sum", "z"], ["more"])]
@@ -203,10 +218,12 @@ def test_elements_that_are_only_stored_are_compared_by_their_bits() -> None:
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.bool_])
 def test_onnxruntime_is_asked_for_types_that_numpy_has_not(dtype: type) -> None:
-    x = np.array([[0, 1, -2.5], [np.nan, 3, 1.5]]).astype(dtype)
-    proto = model([node("Transpose", ["x"], ["t"]), node("Identity", ["c"], ["y"])], {"x": x}, {"t": x.T, "y": x}, {"c": x})
-    got = runtime.run(proto.SerializeToString(), {"x": x})
-    for name, want in (("t", x.T), ("y", x)):
+    x, scalar = np.array([[0, 1, -2.5], [np.nan, 3, 1.5]]).astype(dtype), np.array(1.5).astype(dtype)
+    nodes = [node("Transpose", ["x"], ["t"]), node("Identity", ["c"], ["y"]), node("Reshape", ["s", "whole"], ["z"])]
+    proto = model(nodes, {"x": x, "s": scalar}, {"t": x.T, "y": x, "z": scalar}, {"c": x, "whole": ints()})
+    got = runtime.run(proto.SerializeToString(), {"x": x, "s": scalar})
+    for name, want in (("t", x.T), ("y", x), ("z", scalar)):
+        assert got[name].shape == want.shape
         assert got[name].dtype == x.dtype
         np.testing.assert_array_equal(got[name].astype(np.float32), want.astype(np.float32))
 

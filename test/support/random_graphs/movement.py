@@ -70,13 +70,14 @@ def flatten(net: Net, op_type: str) -> None:
 
 @operator("Squeeze", "Unsqueeze")
 def unit_dimensions(net: Net, op_type: str) -> None:
-    x = any_value(net, op_type)
     if op_type == "Squeeze":
+        x = net.pick(net.dtype(op_type), lambda v: 1 in v.shape, lambda: [*net.shape(0, 3), 1])
         ones = [i for i, n in enumerate(x.shape) if n == 1]
         axes = [net.counted(i, x.rank) for i in ones if net.r.boolean()]
         if not axes and (not ones or net.r.boolean()):
             raise Declined("nothing to squeeze")
     else:
+        x = any_value(net, op_type)
         rank = x.rank + net.r.integer(1, 2)
         axes = [net.counted(a, rank) for a in net.r.permutation(rank)[: rank - x.rank]]
     if net.opset >= 13:
@@ -88,6 +89,9 @@ def unit_dimensions(net: Net, op_type: str) -> None:
 @operator("Expand", "Tile")
 def repeated(net: Net, op_type: str) -> None:
     x = any_value(net, op_type)
+    if op_type == "Tile" and net.opset < 6:
+        net.node(op_type, x, *(np.array(n, x.array.dtype) for n in (net.r.integer(1, 3), net.r.integer(0, x.rank - 1))))
+        return
     if op_type == "Tile":
         net.node(op_type, x, ints(*net.r.integers(x.rank, 0 if net.r.integer(0, 9) == 0 else 1, 3)))
         return
@@ -262,7 +266,10 @@ def reverse(net: Net, op_type: str) -> None:
 @operator("OneHot")
 def one_hot(net: Net, op_type: str) -> None:
     depth = net.r.integer(1, 6)
-    places = indices(net, net.shape(0, 2), depth)
+    dtype = net.dtype(op_type)
+    low = 0 if dtype.startswith("u") else -depth
+    places = net.fresh(dtype, net.shape(0, 2), low, depth - 1, tame=True, keep=False)
+    places = net.keep(Value(places.name, np.rint(places.array.astype(np.float64)).astype(to_numpy(dtype)), places.constant))
     values = net.fresh(net.one_of(["f32", "i64", "f64", "i32"]), (2,))
     net.node(op_type, places, np.array(depth, np.int64), values, axis=net.axis(places.rank + 1))
 

@@ -330,7 +330,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
     if ordered and is_float(from_numpy(x.dtype)) and any(o is not None and np.isnan(o.astype(np.float64)).any() for o in operands):
         return "which of NaN and a number is the greater, where ONNX Runtime has it either way"
     if op_type in ("Cast", "CastLike") and is_float(from_numpy(x.dtype)):
-        kind = helper.tensor_dtype_to_np_dtype(attributes["to"]) if op_type == "Cast" else np.asarray(operands[1]).dtype
+        to = attributes["to"] if op_type == "Cast" else helper.np_dtype_to_tensor_dtype(np.asarray(operands[1]).dtype)
+        kind = helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(to) if isinstance(to, str) else to)
         if np.dtype(kind).kind in "iu":
             info, wide = np.iinfo(kind), np.trunc(x.astype(np.float64))
             if not np.all((wide >= info.min) & (wide <= float(info.max) * (1 - 2.0**-40))):

@@ -179,8 +179,10 @@ def bounds(module: ir.Module, weights: Any, inputs: Mapping[str, np.ndarray], ru
             last = np.where(np.isfinite(wide), np.abs(wide), 0) * eps
         if absolute:  # a result that rounding alone makes another may well be NaN elsewhere
             error = np.where(FACTOR * error > np.nanmax(np.abs(wide[np.isfinite(wide)]), initial=0.0), np.inf, error)
-        # Exact where nothing moved: data that were only carried along have to be the same.
-        made.error[name] = np.where(error == 0, 0.0, FACTOR * error + last + 4 * tiny)
+        # Exact where nothing moved: data that were only carried along have to be the same. Of what is computed, numbers near 0 cannot move by less
+        # than their last place.
+        computed = (error > 0) | (error.any() & (np.abs(wide) < tiny / eps))
+        made.error[name] = np.where(computed, FACTOR * error + last + 4 * tiny, 0.0)
     return made
 
 

@@ -147,7 +147,8 @@ def cast(net: Net, op_type: str) -> None:
         numbers, info = x.array.astype(np.float64), np.iinfo(to_numpy(target))
         if numbers.min() <= info.min - 1 or numbers.max() >= info.max:
             raise Declined("the integer type does not have these numbers")
-    net.node(op_type, x, to=helper.np_dtype_to_tensor_dtype(to_numpy(target)))
+    kind = helper.np_dtype_to_tensor_dtype(to_numpy(target))
+    net.node(op_type, x, to=kind if net.opset >= 6 else helper.tensor_dtype_to_string(kind).rpartition(".")[2])
 
 
 @operator("CastLike")

@@ -19,6 +19,8 @@ def reduction(net: Net, op_type: str) -> None:
     x = operand(net, op_type)
     if op_type == "ReduceProd" and is_float(x.dtype) and not np.isfinite(x.array.astype(np.float64)).all():
         raise Declined("products of tiny and infinite numbers depend on their order")
+    if op_type == "ReduceMean" and not is_float(x.dtype) and x.array.size == 0:
+        raise Declined("the mean of no integers: docs/numerics.md has 0, the evaluator what NaN is converted to")
     axes = [net.counted(a, x.rank) for a in net.r.permutation(x.rank) if net.r.boolean()]
     keep = net.r.choice([None, 0, 1])
     if net.opset >= (13 if op_type == "ReduceSum" else 18):

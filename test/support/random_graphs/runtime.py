@@ -31,7 +31,7 @@ def given(array: np.ndarray) -> onnxruntime.OrtValue:
     """An operand as it takes it."""
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
     if kind == TensorProto.BFLOAT16 or kind in FLOAT8:
-        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array).view(BITS[array.itemsize]), kind)
+        return onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.asarray(array, order="C").view(BITS[array.itemsize]), kind)
     return onnxruntime.OrtValue.ortvalue_from_numpy(array)
 
 

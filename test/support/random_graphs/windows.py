@@ -9,6 +9,8 @@ from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 from random_graphs.reductions import channels
 
+from stepwell.dialects.core.dtypes import to_numpy
+
 
 def window(net: Net, x: Value, *, most: int = 4, ceil: bool = False) -> dict[str, Any]:
     """Kernel, strides, pads and dilations that fit the spatial sizes of `x`."""
@@ -184,9 +186,18 @@ def col2im(net: Net, op_type: str) -> None:
 
 @operator("MaxUnpool")
 def max_unpool(net: Net, op_type: str) -> None:
-    x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and all(n % 2 == 0 for n in v.shape[2:]), lambda: (1, 2, 4, 6))
-    pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
-    net.node(op_type, pooled, places, kernel_shape=[2, 2], strides=[2, 2])
+    if net.chained:
+        x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and all(n % 2 == 0 for n in v.shape[2:]), lambda: (1, 2, 4, 6))
+        pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
+    else:
+        pooled = net.fresh(net.dtype(op_type), [max(n, 1) for n in net.shape(3, 4)])
+        apart = [2 * n for n in pooled.shape[2:]]
+        corners = [2 * i + net.r.generator.integers(0, 2, pooled.shape) for i in np.indices(pooled.shape)[2:]]  # of each window, any element
+        flat = np.ravel_multi_index([*np.indices(pooled.shape)[:2], *corners], (*pooled.shape[:2], *apart))
+        net.named += 1
+        places = net.keep(Value(f"x{net.named}", np.asarray(flat, np.int64), net.r.boolean()))
+    rank = pooled.rank - 2
+    net.node(op_type, pooled, places, kernel_shape=[2] * rank, strides=[2] * rank)
 
 
 @operator("DFT")
@@ -221,4 +232,4 @@ def signal_window(net: Net, op_type: str) -> None:
     if op_type == "MelWeightMatrix":
         net.node(op_type, *(np.array(v) for v in (8, 16, 8000)), np.array(0.0, np.float32), np.array(4000.0, np.float32))
     else:
-        net.node(op_type, np.array(net.r.integer(2, 12)), periodic=net.r.choice([None, 0]))
+        net.node(op_type, np.array(net.r.integer(2, 12), to_numpy(net.dtype(op_type))), periodic=net.r.choice([None, 0]))
