@@ -8,7 +8,7 @@ from math import prod
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.fused_loops import FusedLoop
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
@@ -61,10 +61,11 @@ class FuseLoops(Pass):
         if not plans:
             decline("its stages have no loop in common over what they hand on")
             return
+        chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, state)
         first, second, last = state.machine.caches.per_core
         # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
         for cache in (second,) if leader.root.kind == "contraction" else (first, second):
-            room = Room(cache, last, self._chunks(group, state))
+            room = Room(cache, last, chunks)
             plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
             if steps:
                 break
