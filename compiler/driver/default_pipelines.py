@@ -5,8 +5,9 @@ graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, convert-layout, canonicalize, use-winograd,
-  pack-matmul, canonicalize, cse, remove-identities, narrow-products, check-lowerable, limit-concats, fuse-operators, outline-kernels
+  attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
+  pack-matmul, canonicalize, cse, remove-identities, unfold-convolutions, separate-zero-points, narrow-products,
+  check-lowerable, limit-concats, fuse-operators, outline-kernels
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),

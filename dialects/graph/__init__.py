@@ -3,6 +3,7 @@
 from stepwell.dialects.graph.attention import AttentionOp
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, RelayoutOp
+from stepwell.dialects.graph.bordered_conv import BorderedConvOp
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
@@ -138,7 +139,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp", "PackedMatmulOp",
-    "YieldOp", "FusedOp",
+    "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
+    "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

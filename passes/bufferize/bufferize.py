@@ -82,6 +82,7 @@ class _MainBuilder:
         self.module, self.main, self.kernels, self.plan, self.state = module, main, kernels, plan, state
         self.views: dict[tuple[Any, int, str], ir.Value] = {}
         self.arguments: list[ir.Value] = []
+        self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
         self.inputs = [a for a in main.arguments if isinstance(a.type, ir.RankedTensorType)]
 
     def build(self, ip: ir.InsertionPoint) -> None:
@@ -157,7 +158,9 @@ class _MainBuilder:
         kind, index = place
         argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
         if offset or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
-            return memref.ViewOp(memref_type, as_bytes(argument), arith.ConstantOp(ir.IndexType.get(), offset).result, []).result
+            if argument not in self.parted:
+                self.parted[argument] = as_bytes(argument)
+            return memref.ViewOp(memref_type, self.parted[argument], arith.ConstantOp(ir.IndexType.get(), offset).result, []).result
         return argument if argument.type == memref_type else reshaped(argument, memref_type)
 
 

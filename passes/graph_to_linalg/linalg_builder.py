@@ -183,6 +183,14 @@ class LinalgBuilder:
         kind = ir.RankedTensorType.get([static[axis]], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, where, dynamic, [], static_at, static, [1] * len(static)).result
 
+    def window(self, value: ir.Value, dim: int, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+        """The slice of `value` of these static sizes from `offsets` on along the dimensions from `dim` on, and whole along the others."""
+        have = list(value.type.shape)
+        if have[dim : dim + len(sizes)] == list(sizes):
+            return value
+        after = have[dim + len(sizes) :]
+        return self.part(value, [*[0] * dim, *offsets, *[0] * len(after)], [*have[:dim], *sizes, *after])
+
     def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
         have = self.sizes(value)

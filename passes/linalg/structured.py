@@ -17,6 +17,8 @@ STRUCTURED = ("linalg.generic", "linalg.fill")
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 VECTOR_DIALECTS = ("arith", "math")
 READS = ("tensor.extract", "memref.load")  # of an element at a place that the body computes
+LOOP = "scf.for"
+WITHOUT_VALUE = ("linalg.yield", "scf.yield")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
 COMBINERS = {
     "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul", "arith.maximumf": "maximumf", "arith.minimumf": "minimumf",
@@ -279,15 +281,32 @@ class Structured:
         return max(1, rounds)
 
     @cached_property
+    def inner_ops(self) -> list[ir.Operation]:
+        """The ops of the body, and those of loops inside of it behind the loop that they are in."""
+        found: list[ir.Operation] = []
+        waiting = [o.operation for o in reversed(list(self.body.operations))]
+        while waiting:
+            op = waiting.pop()
+            found.append(op)
+            if op.name == LOOP:
+                waiting += [o.operation for o in reversed(list(op.regions[0].blocks[0].operations))]
+        return found
+
+    @cached_property
     def scalar_op(self) -> str | None:
         """The name of an op in the body that has no form on vectors; None if there is none."""
-        names = [o.operation.name for o in self.body.operations]
-        return next((n for n in names if n.split(".")[0] not in VECTOR_DIALECTS and n not in ("linalg.yield", "linalg.index", *READS)), None)
+        known = ("linalg.index", LOOP, *WITHOUT_VALUE, *READS)
+        return next((o.name for o in self.inner_ops if o.name.split(".")[0] not in VECTOR_DIALECTS and o.name not in known), None)
 
     @cached_property
     def reads(self) -> list[ir.Operation]:
         """The ops of the body that read an element at a place that it computes."""
-        return [o.operation for o in self.body.operations if o.operation.name in READS]
+        return [op for op in self.inner_ops if op.name in READS]
+
+    @cached_property
+    def loops(self) -> list[ir.Operation]:
+        """The loops inside of the body."""
+        return [op for op in self.inner_ops if op.name == LOOP]
 
     def read_kind(self, read: ir.Operation, dim: int) -> str:
         """How one of `reads` moves along `dim`: as `Access.kind` says."""
@@ -304,9 +323,13 @@ class Structured:
             made: dict[ir.Value, str] = {}
             for argument, access in zip(self.body.arguments, self.accesses, strict=True):
                 made[argument] = "scalar" if not access.is_shaped or access.kind(dim) == "scalar" else "strided"
-            for op in (o.operation for o in self.body.operations):
+            for op in self.inner_ops:
                 kinds = [made.get(v, "scalar") for v in op.operands]
-                if op.name == "linalg.index":
+                if op.name == LOOP:
+                    counter, *carried = op.regions[0].blocks[0].arguments
+                    made[counter], kind = "scalar" if set(kinds[:3]) == {"scalar"} else "strided", "strided"
+                    made.update((value, kind) for value in carried)
+                elif op.name == "linalg.index":
                     kind = "vector" if ir.IntegerAttr(op.attributes["dim"]).value == dim else "scalar"
                 elif all(k == "scalar" for k in kinds) and not len(op.regions):
                     kind = "scalar"
@@ -329,6 +352,8 @@ class Structured:
         for read in self.reads:
             if self.read_kind(read, dim) == "strided":
                 return f"the body contains '{read.name}' of elements that are not neighbours along it"
+        if any(self._moves(dim).get(bound) not in ("scalar", None) for loop in self.loops for bound in list(loop.operands)[:3]):
+            return f"the body contains an '{LOOP}' whose rounds depend on it"
         for access in self.outputs:
             if isinstance(access.element_type, ir.IndexType):
                 return f"elements of type {access.element_type} have no vectors in memory"

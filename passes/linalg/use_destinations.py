@@ -158,17 +158,39 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
 
 
 def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
-    """Compute the source of an insert_slice in the slice itself, after moving up what initialises the destination."""
+    """Compute the source of an insert_slice in the slice itself.
+
+    What initialises the destination is moved up; where that depends on other computation, the source's is moved down to where it is inserted.
+    """
     source, into = insert.operands[0], insert.operands[1]
     if use_count(source) != 1 or not _starts_at_empty(source):
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
     offsets = list(insert.operands)[2:]
     moved = _hoist([into, *offsets], insert.block)
-    if moved is None:
-        return NoMatch("its source is computed in memory of its own and copied: what it is inserted into depends on other computation")
+    if moved is not None:
+        point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
+    else:
+        chain = _in_place(source)
+        if any(op.block != insert.block for op in chain):
+            return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
+        for op in chain:  # of which each has one user, the next, so that it may wait for that
+            op.move_before(insert)
+        point = ir.InsertionPoint(chain[0])
     static = [list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")]
-    with ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block), insert.location:
+    with point, insert.location:
         return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, [], [], *static).result)
+
+
+def _in_place(value: ir.Value) -> list[ir.Operation]:
+    """The ops that compute a value one in place of the other, in order, the tensor.empty that they begin with first."""
+    found: list[ir.Operation] = []
+    while (op := defining_op(value)) is not None:
+        found.append(op)
+        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else _start(value)
+        if start is None:
+            break
+        value = start
+    return found[::-1]
 
 
 def _starts_at_empty(value: ir.Value) -> bool:

@@ -82,7 +82,9 @@ def reduction(op: Structured, target: Target | None) -> Nest:
         inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
         vector = max(inside, key=lambda d: op.sizes[d], default=vector)
     lanes = lanes_of(op, target)
-    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+    # One row of accumulators waits for itself; of a long row, four vectors of them leave a small part as a remainder.
+    vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
+    width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
     return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
 
 

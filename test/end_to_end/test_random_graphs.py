@@ -15,10 +15,10 @@ import onnx
 import pytest
 from importing import context, floats, ints, model, node
 from onnx import helper, numpy_helper
-from random_graphs import campaign, examination, families  # noqa: F401  (the table of operators)
+from random_graphs import campaign, examination, families, runtime  # noqa: F401  (the table of operators)
 from random_graphs.campaign import Campaign, graph
 from random_graphs.examination import Limits, examine
-from random_graphs.net import Case, Net
+from random_graphs.net import Case, Net, undefined
 from random_graphs.operators import OPERATORS, grow
 from random_graphs.shrinking import shrink
 from watchdog import Watchdog
@@ -199,6 +199,26 @@ def test_elements_that_are_only_stored_are_compared_by_their_bits() -> None:
         off = x.view(np.uint8).copy()
         off[place] ^= 0x80 if place else 0x01
         assert f"output y: [{place}]" in limits.problem({"y": off.view(x.dtype)})
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.bool_])
+def test_onnxruntime_is_asked_for_types_that_numpy_has_not(dtype: type) -> None:
+    x = np.array([[0, 1, -2.5], [np.nan, 3, 1.5]]).astype(dtype)
+    proto = model([node("Transpose", ["x"], ["t"]), node("Identity", ["c"], ["y"])], {"x": x}, {"t": x.T, "y": x}, {"c": x})
+    got = runtime.run(proto.SerializeToString(), {"x": x})
+    for name, want in (("t", x.T), ("y", x)):
+        assert got[name].dtype == x.dtype
+        np.testing.assert_array_equal(got[name].astype(np.float32), want.astype(np.float32))
+
+
+def test_a_node_that_onnxruntime_is_known_to_have_otherwise_is_not_asked_about() -> None:
+    """By what it is given: sequences of no steps, the threshold that is not given."""
+    lengths, x = np.array([2, 0], np.int32), floats(2, 2, 3)
+    assert undefined("GRU", [x, x, x, None, lengths], {}) != ""
+    assert undefined("GRU", [x, x, x, None, lengths + 1], {}) == ""
+    activations = ["LeakyRelu", "thresholdedrelu"]
+    assert undefined("GRU", [x, x, x], {"activations": activations, "activation_alpha": [0.5]}) != ""
+    assert undefined("GRU", [x, x, x], {"activations": activations, "activation_alpha": [0.5, 0.5]}) == ""
 
 
 def test_shrinking_keeps_what_fails() -> None:

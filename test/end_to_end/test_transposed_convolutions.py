@@ -64,6 +64,7 @@ LAYERS = {
     "three colours": Layer((1, 16, 6, 5), 3, (4, 4), (2, 2), (1, 1, 1, 1)),
     "no whole blocks": Layer((2, 7, 5, 4), 21, (4, 4), (2, 2), (0, 1, 1, 0)),
     "volumes": Layer((1, 8, 3, 2, 4), 16, (2, 3, 4), (2, 1, 2), (0, 1, 1, 0, 1, 1)),
+    "cut along a dimension without a stride": Layer((1, 8, 6, 5), 16, (3, 4), (1, 2), (1, 2, 2, 1)),
     "more cut than a stride": Layer((1, 8, 9), 16, (12,), (4,), (5, 7)),
 }
 

@@ -98,3 +98,37 @@ def test_reads_of_the_body_are_vectors_where_only_the_last_index_grows_by_one(wh
         assert (op.read_kind(read, 0), op.read_kind(read, 1)) == along
         assert op.can_vectorise(1) == (along[1] != "strided")
         assert not op.can_vectorise(0)  # along which the output is not contiguous
+
+
+@pytest.mark.parametrize(
+    ("bound", "place", "why"),
+    [
+        ("%row", "%k, %j", None),
+        ("%two", "%two, %j", None),
+        ("%j", "%two, %j", "whose rounds depend on it"),
+        ("%row", "%j, %k", "not neighbours along it"),
+        ("%row", "%last, %j", "not neighbours along it"),  # what a loop hands on may be different in each lane
+    ],
+)
+def test_loops_of_the_body_have_the_same_rounds_for_all_lanes(bound: str, place: str, why: str | None) -> None:
+    with make_context():
+        text = f"""func.func @f(%x: tensor<9x32xf32>, %rows: tensor<8xindex>, %o: tensor<8x4xf32>) -> tensor<8x4xf32> {{
+          %two = arith.constant 2 : index
+          %start = arith.constant 0.0 : f32
+          %0 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
+              ins(%rows : tensor<8xindex>) outs(%o : tensor<8x4xf32>) {{
+          ^bb0(%row: index, %out: f32):
+            %j = linalg.index 1 : index
+            %0:2 = scf.for %k = %two to {bound} step %two iter_args(%total = %start, %last = %two) -> (f32, index) {{
+              %v = tensor.extract %x[{place}] : tensor<9x32xf32>
+              %s = arith.addf %total, %v : f32
+              scf.yield %s, %j : f32, index
+            }}
+            linalg.yield %0#0 : f32
+          }} -> tensor<8x4xf32>
+          return %0 : tensor<8x4xf32>
+        }}"""
+        module = parse_module(text, ir.Context.current)
+        op = only_generic(module)
+        found = op.why_not_vector(1)
+        assert found is None if why is None else found is not None and why in found

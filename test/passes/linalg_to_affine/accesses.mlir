@@ -117,3 +117,31 @@ func.func private @columns(%x: memref<16x9xf32>, %o: memref<12xf32>) {
   }
   return
 }
+
+// A loop in the body with the same rounds for all lanes sums up vectors; what it reads is as wide.
+
+// CHECK-LABEL: func.func private @rounds
+// CHECK: %[[START:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK: scf.for %[[K:.*]] = {{.*}} iter_args(%[[T:.*]] = %[[START]]) -> (vector<4xf32>)
+// CHECK: %[[V:.*]] = vector.load %{{.*}}[%[[K]], %{{.*}}] : memref<9x8xf32>, vector<4xf32>
+// CHECK: %[[S:.*]] = arith.addf %[[T]], %[[V]] : vector<4xf32>
+// CHECK: scf.yield %[[S]] : vector<4xf32>
+// CHECK: affine.vector_store
+func.func private @rounds(%x: memref<9x8xf32>, %n: memref<5xindex>, %o: memref<5x8xf32>) {
+  %zero = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %start = arith.constant 0.0 : f32
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 4 : i64}>}
+    ins(%n : memref<5xindex>) outs(%o : memref<5x8xf32>) {
+  ^bb0(%count: index, %out: f32):
+    %j = linalg.index 1 : index
+    %sum = scf.for %k = %zero to %count step %one iter_args(%total = %start) -> (f32) {
+      %v = memref.load %x[%k, %j] : memref<9x8xf32>
+      %s = arith.addf %total, %v : f32
+      scf.yield %s : f32
+    }
+    linalg.yield %sum : f32
+  }
+  return
+}

@@ -39,6 +39,7 @@ STORED = TENSORS | {
     "tensor(uint4)": "ui4", "tensor(int2)": "i2", "tensor(uint2)": "ui2",
 }  # fmt: skip
 STORING: set[str] = set()
+WITHOUT_NUMBERS = ("tanh", "sigmoid", "relu", "softsign", "softplus")  # activations of recurrent layers
 
 
 class Declined(Exception):
@@ -214,7 +215,7 @@ class Net:
         made = helper.make_node(op_type, [v.name if v is not None else "" for v in values], names, name=f"{op_type}_{len(self.nodes)}")
         made.attribute.extend(attribute(name, value) for name, value in attributes.items() if value is not None)
         present = list({v.name: v for v in values if v is not None}.values())
-        reason = undefined(op_type, [None if v is None else v.array for v in values], attributes)
+        reason = undefined(op_type, [None if v is None else v.array for v in values], {n: v for n, v in attributes.items() if v is not None})
         if op_type == "Dropout" and self.opset < 12:
             reason = "the mask of nothing left out, of which ONNX Runtime has all bits the other way than ONNX's reference"
         arrays = self._results(made, present, names)
@@ -347,8 +348,17 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "resampling of what is not finite with weights of 0, which we leave out and ONNX Runtime multiplies"
     if op_type in ("LSTM", "GRU", "RNN") and not finite:
         return "recurrent layers of what is not finite: ONNX Runtime makes numbers of NaN"
+    if op_type in ("LSTM", "GRU", "RNN") and len(operands) > 4 and operands[4] is not None and not np.all(operands[4]):
+        return "sequences of no steps, whose last state ONNX Runtime takes for 0 and not for the one that they begin with"
+    takers = [name for name in map(str.lower, attributes.get("activations", ())) if name not in WITHOUT_NUMBERS]
+    if "thresholdedrelu" in takers[len(attributes.get("activation_alpha", ())) :]:
+        return "the threshold that ThresholdedRelu has where none is given: 1 as ONNX's operator of this name, 0 in ONNX Runtime"
+    if op_type == "NonZero" and x.ndim == 0:
+        return "places in a scalar: none has a coordinate, of which ONNX Runtime writes one"
     if op_type == "Attention" and x.dtype == np.float64 and attributes.get("scale") is not None:
         return "attention of f64 with a scale, of whose square root ONNX Runtime has an f32"
+    if op_type == "Unique" and is_float(from_numpy(x.dtype)) and np.isnan(x.astype(np.float64)).any():
+        return "which of NaN and a number is the greater, where ONNX Runtime takes them for the same"
     if op_type in ("QuantizeLinear", "DynamicQuantizeLinear") and not finite:
         return "integers for what is not finite"
     if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
