@@ -173,6 +173,8 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
         chain = _in_place(source)
         if any(op.block != insert.block for op in chain):
             return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
+        if any(len(op.results) > 1 for op in chain):
+            return NoMatch("its source is computed in memory of its own and copied: what computes it has other results, which may be used before")
         for op in chain:  # of which each has one user, the next, so that it may wait for that
             op.move_before(insert)
         point = ir.InsertionPoint(chain[0])
