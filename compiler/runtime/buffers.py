@@ -1,6 +1,7 @@
 """Memory for compiled code: aligned buffers, and the arena of all weights."""
 
 import contextlib
+import ctypes
 import mmap
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -38,7 +39,20 @@ def aligned_empty(size: int) -> np.ndarray:
 
 def address(array: np.ndarray) -> int:
     """The address of an array's first element."""
+    # An array's C struct has it first, after what every object begins with: to read it takes a tenth of the time of asking for the interface.
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"an array is expected, got {type(array).__name__}, which owns no memory that stays")
+    return _pointer_at(id(array) + _HEAD).value or 0 if _IS_FIRST else _declared_address(array)
+
+
+def _declared_address(array: np.ndarray) -> int:
     return int(array.__array_interface__["data"][0])
+
+
+_HEAD = object.__basicsize__
+_pointer_at = ctypes.c_void_p.from_address
+_PROBE = np.zeros(4, np.uint8)[1:]
+_IS_FIRST = _pointer_at(id(_PROBE) + _HEAD).value == _declared_address(_PROBE)
 
 
 def dense(array: np.ndarray) -> np.ndarray:

@@ -1,12 +1,20 @@
 """Passes on the graph level; importing this registers them."""
 
-from stepwell.passes.graph import attach_target, check_indices, limit_concats, make_padding_explicit, narrow_products
+from stepwell.passes.graph import (
+    attach_target,
+    check_indices,
+    limit_concats,
+    make_padding_explicit,
+    narrow_products,
+    separate_zero_points,
+    unfold_convolutions,
+)
 from stepwell.passes.graph.fusion import fuse_attention, fuse_operators, outline_kernels
 from stepwell.passes.graph.layout import convert_layout, pack_matmul, skip_padding, use_winograd
 from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants, remove_identities, simplify_algebra, use_products, use_sub_pixels
 
 __all__ = [
     "attach_target", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
-    "limit_concats", "make_padding_explicit", "narrow_products",
-    "outline_kernels", "pack_matmul", "remove_identities", "simplify_algebra", "skip_padding", "use_products", "use_sub_pixels", "use_winograd",
+    "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "pack_matmul", "remove_identities",
+    "separate_zero_points", "simplify_algebra", "skip_padding", "unfold_convolutions", "use_products", "use_sub_pixels", "use_winograd",
 ]  # fmt: skip

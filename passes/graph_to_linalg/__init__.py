@@ -21,6 +21,7 @@ from stepwell.passes.graph_to_linalg import (
     sampling,
     shape,
     text,
+    top_k,
     trees,
     winograd,
 )
@@ -30,5 +31,5 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 __all__ = [
     "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "dynamic_shape", "elementwise",
     "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "random_bits", "recurrence", "reduction",
-    "resize", "sampling", "shape", "text", "trees", "winograd",
+    "resize", "sampling", "shape", "text", "top_k", "trees", "winograd",
 ]  # fmt: skip

@@ -68,6 +68,8 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
 def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
     """The product of the last two dimensions, of those `sizes`; the others broadcast."""
     rank = len(sizes)
+    if sizes[-1] == 1 and rank > 1 and rhs.type.rank > 1:
+        return _matrix_vector_product(b, lhs, rhs, dtype, sizes)
     row, column, summed = dims(rank - 2, rank - 1, rank)
     batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in (lhs, rhs)]
     return contract(b, lhs, [*batches[0], row, summed], rhs, [*batches[1], summed, column], dtype, sizes, 1)
@@ -79,9 +81,24 @@ def products_of(op: graph.GraphOp) -> int | None:
     return int(op.flops(*types, result=result, **op.attribute_values())) // 2 if all(t.is_static for t in (*types, result)) else None
 
 
+def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+    """The product with a single column, which lies in memory as a vector does: vectors can run along it, as along the rows."""
+    rank, given = len(sizes), rhs.type.rank
+    merged = [*([i] for i in range(given - 2)), [given - 2, given - 1]]
+    vector = b.reshape(rhs, merged, b.sizes(rhs)[:-1])
+    row, summed = dims(rank - 2, rank - 1)
+    batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in (lhs, rhs)]
+    product = contract(b, lhs, [*batches[0], row, summed], vector, [*batches[1], summed], dtype, sizes[:-1], 1)
+    return b.reshape(product, [*([i] for i in range(rank - 2)), [rank - 2, rank - 1]], sizes)
+
+
 @lowering(graph.PackedMatmulOp)
 def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension.
+
+    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
+    whole vector. An element of bf16 takes a shift.
+    """
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):
         return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")

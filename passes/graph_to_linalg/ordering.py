@@ -1,41 +1,23 @@
-"""Lowerings of ops that depend on the order of elements: argmax and argmin, running sums, top-k."""
+"""Lowerings of ops that depend on the order of elements: argmax and argmin, running sums."""
 
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
 
 @lowering(graph.ArgMaxOp, graph.ArgMinOp)
 def lower_arg(op: graph.ArgMaxOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that folds the extreme and its place together; NaN wins, as in numpy."""
+    """The place of the extreme; NaN wins, as in numpy."""
     (x,), attributes = operands, op.attribute_values()
-    s, axis, rank = Scalars(b, op.operand_types()[0].dtype), attributes["axis"], x.type.rank
-    greatest = isinstance(op, graph.ArgMaxOp)
-    others = [i for i in range(rank) if i != axis]
-    sizes = [b.size(x, i) for i in others]
-    best = b.filled(lowest(s.dtype) if greatest else highest(s.dtype), s.dtype, sizes)
-    place = b.filled(0, "i64", sizes)
-    source = dims(*(rank - 1 if i == axis else others.index(i) for i in range(rank)))
-    out = dims(*range(rank - 1))
-    predicate = ("g" if greatest else "l") + ("e" if attributes["select_last"] else "t")
-
-    def fold(value: ir.Value, extreme: ir.Value, where: ir.Value) -> list[ir.Value]:
-        value = b.widen(value)
-        better = s.compare(predicate, value, extreme)
-        if s.is_float:
-            nan = s.compare("ne", value, value)
-            if not attributes["select_last"]:
-                nan = arith.AndIOp(nan, s.compare("eq", extreme, extreme)).result
-            better = arith.OrIOp(better, nan).result
-        return [s.select(better, value, extreme), s.select(better, b.from_index(b.here(rank - 1)), where)]
-
-    found = b.generics([x], [best, place], [source, out, out], 1, fold)[1]
-    return b.with_unit_dims(found, [axis]) if attributes["keepdims"] else found
+    codes = Codes(b, op.operand_types()[0].dtype, isinstance(op, graph.ArgMaxOp), nan_wins=True)
+    found = place_of_first(codes, x, attributes["axis"], last=attributes["select_last"])
+    return b.with_unit_dims(found, [attributes["axis"]]) if attributes["keepdims"] else found
 
 
 @lowering(graph.CumsumOp, graph.CumprodOp)
@@ -63,49 +45,3 @@ def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.V
         return [after, b.narrow(before if attributes["exclusive"] else after, dtype)]
 
     return b.generics(inputs, [folded, b.empty(dtype, sizes)], [everywhere, *maps, dims(*range(rank - 1)), everywhere], 1, step)[1]
-
-
-@lowering(graph.TopKOp)
-def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
-    """Selection: for each of the k places, one pass over the row finds the best element after the previous one."""
-    (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
-    axis, largest, dtype, sizes = attributes["axis"], attributes["largest"], results[0].dtype, b.sizes(x)
-    s, none = Scalars(b, dtype), b.index(-1)
-    wanted = results[0].shape[axis]
-    chosen: Size = wanted if wanted is not None else b.as_index(b.extract(k, []))
-
-    def beats(y: ir.Value, z: ir.Value) -> ir.Value:
-        """Whether `y` comes before `z`; NaN counts as the greatest."""
-        more, less = (y, z) if largest else (z, y)
-        above = s.compare("gt", more, less)
-        if not s.is_float:
-            return above
-        nan = arith.AndIOp(s.compare("ne", more, more), s.compare("eq", less, less)).result
-        return arith.OrIOp(above, nan).result
-
-    def row(at: list[ir.Value], outs: list[ir.Value]) -> list[ir.Value]:
-        def places(where: ir.Value) -> list[ir.Value]:
-            return [*at[:axis], where, *at[axis:]]
-
-        def pick(rank: list[ir.Value], state: list[ir.Value]) -> list[ir.Value]:
-            values, indices, before, before_at = state
-            start = arith.CmpIOp(arith.CmpIPredicate.eq, before_at, none).result
-
-            def scan(inner: list[ir.Value], found: list[ir.Value]) -> list[ir.Value]:
-                value, where = b.widen(b.extract(x, places(inner[0]))), inner[0]
-                later = arith.CmpIOp(arith.CmpIPredicate.slt, before_at, where).result
-                tied = arith.AndIOp(arith.XOrIOp(beats(value, before), b.scalar(True, "i1")).result, later).result
-                left = arith.OrIOp(start, arith.OrIOp(beats(before, value), tied).result).result
-                first = arith.CmpIOp(arith.CmpIPredicate.eq, found[1], none).result
-                better = arith.AndIOp(left, arith.OrIOp(first, beats(value, found[0])).result).result
-                return [s.select(better, value, found[0]), s.select(better, where, found[1])]
-
-            value, where = b.loops([sizes[axis]], [s.const(0), none], scan)
-            values = b.insert_element(b.narrow(value, dtype), values, places(rank[0]))
-            indices = b.insert_element(b.from_index(where), indices, places(rank[0]))
-            return [values, indices, value, where]
-
-        return b.loops([chosen], [*outs, s.const(0), none], pick)[:2]
-
-    out_sizes = [*sizes[:axis], chosen, *sizes[axis + 1 :]]
-    return b.loops([*sizes[:axis], *sizes[axis + 1 :]], [b.empty(dtype, out_sizes), b.empty("i64", out_sizes)], row)

@@ -1,14 +1,18 @@
 """Lowerings of ops that sample images between their elements: generics that compute which elements they read."""
 
 import itertools
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+VECTOR = 8  # channels from which on images are sampled in vectors along them
 
 
 @lowering(graph.InterpolateOp)
@@ -16,24 +20,68 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     """One generic that reads coordinates, and then the elements around that place."""
     (x, places), dtype = operands, op.result_types()[0].dtype
     s, spatial, rank = Scalars(b, dtype), b.sizes(x)[2:], op.result_types()[0].rank
-    sizes = [*b.sizes(x)[:2], *b.sizes(places)[1:-1]]
+    image = Image(b, x, [*b.sizes(x)[:2], *b.sizes(places)[1:-1]])
     if 0 in x.type.shape:
-        return b.filled(0, dtype, sizes)
-    loops = dims(0, *range(2, rank))
+        return b.filled(0, dtype, image.sizes)
+    loops = dims(0, *image.places)
     maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in range(len(spatial))]
 
     def body(*arguments: ir.Value) -> ir.Value:
         axes = [around(b, s, place, size) for place, size in zip(arguments, spatial, strict=False)]
-        total = s.const(0)
+        total, number, channel = s.const(0), b.here(0), image.channel()
         for chosen in itertools.product(*axes):
             inside, index, weight = chosen[0][0], [c[1] for c in chosen], chosen[0][2]
             for other in chosen[1:]:
                 inside, weight = arith.AndIOp(inside, other[0]).result, s.mul(weight, other[2])
-            value = b.widen(b.extract(x, [b.here(0), b.here(1), *index]))
+            value = b.widen(image.element(number, channel, index))
             total = s.add(total, s.select(inside, s.mul(value, weight), s.const(0)))
         return b.narrow(total, dtype)
 
-    return b.generic([places] * len(spatial), b.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, body)
+    return image.result(b.generic([places] * len(spatial), b.empty(dtype, image.loops), [*maps, dims(*range(rank))], 0, body))
+
+
+class Image:
+    """An image that is sampled at computed places, the same for all its channels.
+
+    If there are many channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
+    """
+
+    def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[Size]) -> None:
+        """`sizes` are those of the result: images or regions, channels, places."""
+        self.b, self.sizes = b, list(sizes)
+        self.channels_last = len(sizes) > 2 and isinstance(sizes[1], int) and sizes[1] >= VECTOR and 0 not in x.type.shape
+        rank = x.type.rank
+        self.x = b.staged(self._copy(x, (0, *range(2, rank), 1))) if self.channels_last else x
+        self.loops = [sizes[0], *sizes[2:], sizes[1]] if self.channels_last else self.sizes
+        """The extents of the loops over the result."""
+        self.places = range(1, len(sizes) - 1) if self.channels_last else range(2, len(sizes))
+        """Which of them go over places."""
+
+    def _copy(self, x: ir.Value, perm: Sequence[int]) -> ir.Value:
+        loop_of = {dim: loop for loop, dim in enumerate(perm)}
+        out = self.b.empty_like(x, [self.b.size(x, p) for p in perm])
+        return self.b.generic([x], out, [dims(*(loop_of[i] for i in range(len(perm)))), dims(*range(len(perm)))], 0, lambda v, _: v)
+
+    def channel(self) -> ir.Value:
+        """In the body of the generic: the channel that the loops are at."""
+        return self.b.here(len(self.sizes) - 1 if self.channels_last else 1)
+
+    def element(self, image: ir.Value, channel: ir.Value, place: Sequence[ir.Value]) -> ir.Value:
+        """The element of an image and a channel at a place."""
+        return self.b.extract(self.x, [image, *place, channel] if self.channels_last else [image, channel, *place])
+
+    def result(self, sampled: ir.Value) -> ir.Value:
+        """What the generic made, with channels where they belong."""
+        if not self.channels_last:
+            return sampled
+        first, last = self.sizes[0], self.sizes[1]
+        places = self.sizes[2:]
+        if not all(isinstance(size, int) for size in places):
+            return self._copy(self.b.staged(sampled), (0, len(self.sizes) - 1, *self.places))
+        # One dimension for all places: the copy takes vectors along it.
+        merged = self.b.reshape(sampled, [[0], [*self.places], [len(self.sizes) - 1]], [first, prod(places), last])
+        turned = self._copy(self.b.staged(merged), (0, 2, 1))
+        return self.b.reshape(turned, [[0], [1], list(range(2, len(self.sizes)))], self.sizes)
 
 
 def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Any) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
@@ -59,17 +107,17 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
     """One generic over the result; loops over the samples of a part inside of its body."""
     (x, boxes, batch_indices), attributes, result = operands, op.attribute_values(), op.result_types()[0]
     s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
-    sizes = [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]]
+    regions = Image(b, x, [b.size(boxes, 0), b.size(x, 1), *attributes["sizes"]])
     if 0 in x.type.shape:
-        return b.filled(0, result.dtype, sizes)
+        return b.filled(0, result.dtype, regions.sizes)
     region = ir.AffineExpr.get_dim(0)
     corners = [[region, ir.AffineExpr.get_constant(i)] for i in range(4)]
     greatest = attributes["mode"] == "max"
 
     def body(batch: ir.Value, left: ir.Value, top: ir.Value, right: ir.Value, bottom: ir.Value, _: ir.Value) -> ir.Value:
-        image, channel = b.place(batch, images), b.here(1)
+        image, channel = b.place(batch, images), regions.channel()
         down, across = (
-            Part(b, s, b.widen(low), b.widen(high), b.here(2 + i), attributes["sizes"][i], attributes)
+            Part(b, s, b.widen(low), b.widen(high), b.here(regions.places[i]), attributes["sizes"][i], attributes)
             for i, (low, high) in enumerate(((top, bottom), (left, right)))
         )
 
@@ -81,7 +129,7 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
                 inside = arith.AndIOp(ys.inside, xs.inside).result
                 total = inner[0]
                 for (y, weight), (z, other) in itertools.product(ys.pixels, xs.pixels):
-                    term = s.mul(b.widen(b.extract(x, [image, channel, y, z])), s.mul(weight, other))
+                    term = s.mul(b.widen(regions.element(image, channel, [y, z])), s.mul(weight, other))
                     term = s.select(inside, term, s.const(0))
                     total = s.maximum(total, term) if greatest else s.add(total, term)
                 return [total]
@@ -95,8 +143,8 @@ def lower_roi_align(op: graph.RoiAlignOp, operands: Operands, b: LinalgBuilder) 
             total = s.div(total, arith.SIToFPOp(s.type, b.from_index(count)).result)
         return b.narrow(s.select(none, s.const(0), total), result.dtype)
 
-    out = b.empty(result.dtype, sizes)
-    return b.generic([batch_indices, *[boxes] * 4], out, [[region], *corners, dims(*range(4))], 0, body)
+    out = b.empty(result.dtype, regions.loops)
+    return regions.result(b.generic([batch_indices, *[boxes] * 4], out, [[region], *corners, dims(*range(4))], 0, body))
 
 
 class Sample:

@@ -126,24 +126,51 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     if mode == "constant":
         return padded(b, x, result.dtype, low, high, attributes["value"])
 
-    def body(*_: ir.Value) -> ir.Value:
-        return b.extract(x, [source_place(b, i, mode, low[i], high[i], x) for i in range(result.rank)])
+    sizes = [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)]
+    is_padded = low[-1] or high[-1]
+    stretches = stretches_of_last(low[-1], high[-1], x.type.shape[-1]) if is_padded else [(0, sizes[-1], True)]
+    out = b.empty(result.dtype, sizes)
+    for start, count, inside in stretches:
 
-    return b.elementwise([], result.dtype, [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)], body, exact=True)
+        def body(*_: ir.Value, start: int = start, inside: bool = inside) -> ir.Value:
+            *outer, last = (b.here(i) for i in range(result.rank))
+            places = [source_place(b, here, mode, low[i], high[i], x.type.shape[i]) for i, here in enumerate(outer)]
+            if inside:
+                along = arith.AddIOp(last, b.index(start - low[-1])).result
+            else:
+                along = source_place(b, arith.AddIOp(last, b.index(start)).result, mode, low[-1], high[-1], x.type.shape[-1])
+            return b.extract(x, [*places, along])
+
+        made = b.generic([], b.empty(result.dtype, [*sizes[:-1], count]), [dims(*range(result.rank))], 0, body)
+        out = b.insert(made, out, [*[0] * (result.rank - 1), start])
+    return out
 
 
-def source_place(b: LinalgBuilder, dim: int, mode: str, low: int, high: int, x: ir.Value) -> ir.Value:
-    """Where along `dim` the element of the padded tensor at the current loop's place comes from."""
-    here = b.here(dim)
+def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, Size, bool]]:
+    """The stretches of the last dimension of a padded tensor: where they begin, how many elements, whether these are the operand's in a row.
+
+    Neighbours there are neighbours in the operand too, so that these are read as vectors; beside them each element has a place of its own.
+    """
+    end = low + size + high
+    first, last = max(low, 0), min(low + size, end)
+    if first >= last:
+        return [(0, end, False)]
+    return [(a, c - a, inside) for a, c, inside in ((0, first, False), (first, last, True), (last, end, False)) if a < c]
+
+
+def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: int, size: int) -> ir.Value:
+    """Where along a dimension of `size` the element at place `here` of the padded tensor comes from."""
     if not low and not high:
         return here
-    size = x.type.shape[dim]
     if mode == "edge":
         inside = arith.MaxSIOp(arith.SubIOp(here, b.index(low)).result, b.index(0)).result
         return arith.MinSIOp(inside, b.index(size - 1)).result
     period = max(1, size if mode == "wrap" else 2 * (size - 1))
     forward = arith.AddIOp(here, b.index(-low % period)).result
-    turned: ir.Value = arith.RemUIOp(forward, b.index(period)).result
+    if low + size + high + -low % period <= 2 * period:  # then unsigned wrap-around says whether to go one period back
+        turned: ir.Value = arith.MinUIOp(forward, arith.SubIOp(forward, b.index(period)).result).result
+    else:
+        turned = arith.RemUIOp(forward, b.index(period)).result
     if mode == "wrap":
         return turned
     mirrored: ir.Value = arith.MinUIOp(turned, arith.SubIOp(b.index(period), turned).result).result

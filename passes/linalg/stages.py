@@ -103,7 +103,7 @@ def _covers(root: Structured) -> bool:
 
 def _continues(root: Structured, op: Structured) -> bool:
     """Whether `op` is element-wise in place over the root's output, readable from the root's register tile."""
-    if op.is_fill or not op.is_elementwise or op.scalar_op is not None or len(root.outputs) != 1:
+    if op.is_fill or not op.is_elementwise or op.scalar_op is not None or op.reads or op.loops or len(root.outputs) != 1:
         return False
     out = root.outputs[0]
     return (

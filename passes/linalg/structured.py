@@ -5,7 +5,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
 from stepwell.dialects.core.types import sizes_text
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -14,7 +14,11 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.views import strides
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
+CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 VECTOR_DIALECTS = ("arith", "math")
+READS = ("tensor.extract", "memref.load")  # of an element at a place that the body computes
+LOOP = "scf.for"
+WITHOUT_VALUE = ("linalg.yield", "scf.yield")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
 COMBINERS = {
     "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul", "arith.maximumf": "maximumf", "arith.minimumf": "minimumf",
@@ -93,6 +97,16 @@ class Access:
         if steps[-1] == 1 and not any(steps[:-1]) and self._last_stride == 1:
             return "vector"
         return "strided"
+
+    def step(self, dim: int) -> int | None:
+        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it; None where they do not."""
+        steps = self.coefficients(dim)
+        return steps[-1] if steps and not any(steps[:-1]) and self._last_stride == 1 else None
+
+    def is_gathered(self, dim: int) -> bool:
+        """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
+        step = self.step(dim)
+        return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
 class Structured:
@@ -262,20 +276,84 @@ class Structured:
         rounds = 0
         for loop in (o.operation for o in self.body.operations):
             if loop.name == "scf.for":
-                low, high, step = (_known_index(loop.operands[i]) for i in range(3))
+                low, high, step = (known_index(loop.operands[i]) for i in range(3))
                 rounds += len(range(low, high, step)) if low is not None and high is not None and step else 0
         return max(1, rounds)
 
     @cached_property
+    def inner_ops(self) -> list[ir.Operation]:
+        """The ops of the body, and those of loops inside of it behind the loop that they are in."""
+        found: list[ir.Operation] = []
+        waiting = [o.operation for o in reversed(list(self.body.operations))]
+        while waiting:
+            op = waiting.pop()
+            found.append(op)
+            if op.name == LOOP:
+                waiting += [o.operation for o in reversed(list(op.regions[0].blocks[0].operations))]
+        return found
+
+    @cached_property
     def scalar_op(self) -> str | None:
         """The name of an op in the body that has no form on vectors; None if there is none."""
-        names = [o.operation.name for o in self.body.operations]
-        return next((n for n in names if n.split(".")[0] not in VECTOR_DIALECTS and n not in ("linalg.yield", "linalg.index")), None)
+        known = ("linalg.index", LOOP, *WITHOUT_VALUE, *READS)
+        return next((o.name for o in self.inner_ops if o.name.split(".")[0] not in VECTOR_DIALECTS and o.name not in known), None)
+
+    @cached_property
+    def reads(self) -> list[ir.Operation]:
+        """The ops of the body that read an element at a place that it computes."""
+        return [op for op in self.inner_ops if op.name in READS]
+
+    @cached_property
+    def loops(self) -> list[ir.Operation]:
+        """The loops inside of the body."""
+        return [op for op in self.inner_ops if op.name == LOOP]
+
+    def read_kind(self, read: ir.Operation, dim: int) -> str:
+        """How one of `reads` moves along `dim`: as `Access.kind` says."""
+        moves = self._moves(dim)
+        *outer, last = [moves.get(index, "scalar") for index in list(read.operands)[1:]] or ["scalar"]
+        if any(kind != "scalar" for kind in outer):
+            return "strided"
+        contiguous = last == "vector" and last_stride(read.operands[0].type) == 1 and str(read.results[0].type) not in ("i1", "index")
+        return last if last == "scalar" or contiguous else "strided"
+
+    def _moves(self, dim: int) -> dict[ir.Value, str]:
+        """For each value of the body how it changes along `dim`: "scalar" (not at all), "vector" (an index that grows by one), else "strided"."""
+        if dim not in self._moving:
+            made: dict[ir.Value, str] = {}
+            for argument, access in zip(self.body.arguments, self.accesses, strict=True):
+                made[argument] = "scalar" if not access.is_shaped or access.kind(dim) == "scalar" else "strided"
+            for op in self.inner_ops:
+                kinds = [made.get(v, "scalar") for v in op.operands]
+                if op.name == LOOP:
+                    counter, *carried = op.regions[0].blocks[0].arguments
+                    made[counter], kind = "scalar" if set(kinds[:3]) == {"scalar"} else "strided", "strided"
+                    made.update((value, kind) for value in carried)
+                elif op.name == "linalg.index":
+                    kind = "vector" if ir.IntegerAttr(op.attributes["dim"]).value == dim else "scalar"
+                elif all(k == "scalar" for k in kinds) and not len(op.regions):
+                    kind = "scalar"
+                elif (op.name == "arith.addi" and set(kinds) == {"scalar", "vector"}) or (op.name == "arith.subi" and kinds == ["vector", "scalar"]):
+                    kind = "vector"
+                else:
+                    kind = "strided"
+                made.update((result, kind) for result in op.results)
+            self._moving[dim] = made
+        return self._moving[dim]
+
+    @cached_property
+    def _moving(self) -> dict[int, dict[ir.Value, str]]:
+        return {}
 
     def why_not_vector(self, dim: int) -> str | None:
         """Why `dim` cannot be vectorised; None if it can."""
         if self.scalar_op is not None:
             return f"the body contains '{self.scalar_op}'"
+        for read in self.reads:
+            if self.read_kind(read, dim) == "strided":
+                return f"the body contains '{read.name}' of elements that are not neighbours along it"
+        if any(self._moves(dim).get(bound) not in ("scalar", None) for loop in self.loops for bound in list(loop.operands)[:3]):
+            return f"the body contains an '{LOOP}' whose rounds depend on it"
         for access in self.outputs:
             if isinstance(access.element_type, ir.IndexType):
                 return f"elements of type {access.element_type} have no vectors in memory"
@@ -327,11 +405,6 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
         return None
     return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
 
-
-def _known_index(value: ir.Value) -> int | None:
-    """The number that a value of type index is known to be."""
-    made = defining_op(value)
-    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

@@ -233,7 +233,8 @@ class NestEmitter(LoopNest):
         if not access.is_shaped:
             return access.value
         kind = access.kind(self.nest.vector) if self.nest.vector >= 0 and width > 1 else "scalar"
-        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane))
+        step = access.step(self.nest.vector) if kind == "strided" else None
+        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane), step)
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
         """Ask for the lines of a vector that the innermost summed loop loads some rounds later; past its end, for what lies behind."""
@@ -269,8 +270,8 @@ class NestView:
         if not access.is_shaped:
             return access.value
         kind = access.kind(self.vector) if self.vector >= 0 and self.width > 1 else "scalar"
-        nest = self.nest
-        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across))
+        nest, step = self.nest, access.step(self.vector) if kind == "strided" else None
+        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across), step)
 
     def index(self, dim: int) -> ir.Value:
         inner = ir.AffineMap.get(len(self.nest.ivs), 0, self.nest.point_exprs(self.point))

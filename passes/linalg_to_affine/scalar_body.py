@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 
-from stepwell.dialects.core.mlir import defining_op, ir, vector
+from stepwell.dialects.core.mlir import defining_op, ir, scf, vector
 from stepwell.passes.framework.rewriting import clone_into
-from stepwell.passes.linalg.structured import Structured, may_contract
+from stepwell.passes.linalg.structured import LOOP, READS, WITHOUT_VALUE, Structured, may_contract
 
 
 def as_vector(value: ir.Value, width: int) -> ir.Value:
@@ -27,13 +27,23 @@ def emit_body(
     that it makes of a loop, so that results would depend on which iterations a thread is given.
     """
     values: dict[ir.Value, ir.Value] = {a: v for a, v in zip(op.body.arguments, arguments, strict=True) if v is not None}
+    return _emit_block(op, op.body, values, width, index, fma)
+
+
+def _emit_block(
+    op: Structured, block: ir.Block, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
+) -> list[ir.Value]:
+    """Emit the body, or that of a loop inside of it, with the values that it reads replaced; returns what it yields."""
     here = ir.InsertionPoint.current
     contracted = op.contracted if fma else {}
     products = {product for product, _ in contracted.values()}
-    for inner in op.body.operations:
+    for inner in block.operations:
         operation = inner.operation
-        if operation.name == "linalg.yield":
+        if operation.name in WITHOUT_VALUE:
             return [values.get(v, v) for v in operation.operands]
+        if operation.name == LOOP and width > 1:
+            _emit_loop(op, operation, values, width, index, fma)
+            continue
         result = operation.results[0]
         if operation.name == "linalg.index":
             values[result] = index(ir.IntegerAttr(operation.attributes["dim"]).value)
@@ -48,6 +58,9 @@ def emit_body(
         if result in contracted and contracted[result][0] not in values:
             name, operands = "math.fma", [values.get(v, v) for v in contracted[result][1]]
         vectorised = any(isinstance(v.type, ir.VectorType) for v in operands)
+        if vectorised and name in READS:
+            values[result] = neighbours(operation, operands, width)
+            continue
         if not vectorised and not decided:
             clone_into(operation, values, here)
             continue
@@ -56,7 +69,27 @@ def emit_body(
         results = [ir.VectorType.get([width], r.type) if vectorised else r.type for r in operation.results]
         new = ir.Operation.create(name, results=results, operands=operands, attributes=attributes, loc=operation.location)
         values.update(zip(operation.results, new.results, strict=True))
-    raise AssertionError("a structured op's body ends in linalg.yield")
+    raise AssertionError("a structured op's body and its loops end in a yield")
+
+
+def _emit_loop(
+    op: Structured, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
+) -> None:
+    """A loop of the body whose rounds are the same for all lanes, and which hands on vectors."""
+    low, high, step, *carried = [values.get(v, v) for v in loop.operands]
+    new = scf.ForOp(low, high, step, [as_vector(v, width) for v in carried])
+    block = loop.regions[0].blocks[0]
+    values.update(zip(block.arguments, [new.induction_variable, *new.inner_iter_args], strict=True))
+    with ir.InsertionPoint(new.body):
+        scf.YieldOp([as_vector(v, width) for v in _emit_block(op, block, values, width, index, fma)])
+    values.update(zip(loop.results, new.results, strict=True))
+
+
+def neighbours(read: ir.Operation, operands: Sequence[ir.Value], width: int) -> ir.Value:
+    """The elements that a read finds in all lanes: its last index grows by one from each to the next."""
+    memory, *outer, last = operands
+    kind = ir.VectorType.get([width], read.results[0].type)
+    return vector.LoadOp(kind, memory, [*outer, vector.extract(last, [], [0])]).result
 
 
 def _without_contraction(fastmath: ir.Attribute) -> ir.Attribute:

@@ -232,7 +232,10 @@ class CostModel:
         kind = access.kinds[vector] if vector >= 0 and width > 1 else "scalar"
         if kind == "scalar":
             return 1.0
-        return self.vectors(width, access.bytes) if kind == "vector" else 2.0 * width  # each is loaded and put in its place
+        if kind == "vector":
+            return self.vectors(width, access.bytes)
+        apart = access.close.get(vector, width)
+        return 2.0 * width if apart >= width else self.vectors(width, access.bytes) * (2.0 * apart - 1)  # loaded and put in their places
 
     def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
         """The loops of a nest of more than one round, outermost first: dimension, how much of it one round of what is around reaches, rounds."""
@@ -295,6 +298,7 @@ class _Reach:
         self.widening = widening  # instructions that the body needs to widen what it loaded
         self.bytes = element_bits(access.element_type) // 8
         self.kinds = {d: access.kind(d) for d in range(dims)} | {-1: "scalar"}
+        self.close = {d: abs(access.step(d) or 0) for d, kind in self.kinds.items() if kind == "strided" and not access.is_gathered(d)}
         self.moving = frozenset(d for d, kind in self.kinds.items() if kind != "scalar")
 
     def moves_alike(self, dim: int, other: int) -> bool:

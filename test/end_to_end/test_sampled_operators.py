@@ -46,6 +46,8 @@ def deformed(x: np.ndarray, w: np.ndarray, offset: np.ndarray, mask: np.ndarray 
         ((1, 4, 6, 8), (3, 4, 2, 3), {"offset_group": 2, "dilations": [2, 3], "pads": [1, 2, 1, 2], "kernel_shape": [2, 3]}, True),
         ((2, 2, 9), (2, 2, 3), {"pads": [1, 1]}, False),
         ((1, 2, 3, 4, 3), (2, 1, 2, 2, 2), {"group": 2}, True),
+        ((2, 19, 4, 5), (3, 19, 2, 2), {"pads": [1, 0, 1, 1]}, True),
+        ((1, 32, 5), (2, 16, 3), {"group": 2, "offset_group": 2}, False),
     ],
 )
 def test_deformed_convolution(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], masked: bool, dtype: Any) -> None:
@@ -81,11 +83,13 @@ BOXES = np.array([[0, 0, 9, 9], [1.3, 2.6, 4.1, 7.7], [-3, -2, 20, 4], [5, 5, 5,
 @pytest.mark.parametrize("mode", ["avg", "max"])
 @pytest.mark.parametrize("samples", [0, 2])
 @pytest.mark.parametrize(("transformation", "opset"), [("half_pixel", 22), ("output_half_pixel", 16), (None, 10)])
-def test_regions(mode: str, samples: int, transformation: str | None, opset: int) -> None:
+@pytest.mark.parametrize("channels", [3, 8, 21])
+def test_regions(mode: str, samples: int, transformation: str | None, opset: int, channels: int) -> None:
+    """Many channels are computed in vectors, and what is left of them one by one."""
     attributes = {"output_height": 3, "output_width": 2, "sampling_ratio": samples, "spatial_scale": 0.7, "mode": mode}
     if transformation is not None:
         attributes["coordinate_transformation_mode"] = transformation
-    inputs = {"x": floats(2, 3, 8, 9), "rois": BOXES, "batch": np.array([0, 1, 1, 0, 1])}
+    inputs = {"x": floats(2, channels, 8, 9), "rois": BOXES, "batch": np.array([0, 1, 1, 0, 1])}
     single = node("RoiAlign", ["x", "rois", "batch"], **attributes)
     reference = node("RoiAlign", ["x", "rois", "batch"], **{**attributes, "coordinate_transformation_mode": transformation or "output_half_pixel"})
     proto = model([reference], inputs, {"y": floats(1, 1, 1, 1)}, opset=22)

@@ -10,7 +10,7 @@ from stepwell.importer.rules.heads import attend, heads_apart, heads_together, l
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
 from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type
-from stepwell.importer.rules.slicing import split_axis
+from stepwell.importer.rules.slicing import split_axis, with_new_axes
 
 
 @onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
@@ -88,7 +88,7 @@ def group_query_attention(
                 raise ModelError(f"position_ids must be [{batch}, {queries}], got {type_of(position_ids)}")
         else:
             places_of_tables = places
-        cos, sin = (b.gather(cache, places_of_tables, axis=0) for cache in (cos_cache, sin_cache))
+        cos, sin = (with_new_axes(b, b.gather(cache, places_of_tables, axis=0), [1]) for cache in (cos_cache, sin_cache))
         q, k = (rotated(b, x, cos, sin, bool(rotary_interleaved)) for x in (q, k))
     elif position_ids is not None:
         raise UnsupportedError("position_ids without do_rotary are not supported; supported: to leave them out")

@@ -7,9 +7,9 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
-from stepwell.importer.rules.slicing import slice_axis, with_new_axes
+from stepwell.importer.rules.slicing import reshaped, slice_axis, with_new_axes
 
 
 def heads_apart(b: ImportBuilder, x: Value, heads: int) -> Value:
@@ -95,19 +95,22 @@ def grouped(b: ImportBuilder, mask: Value, shared: int, group: int) -> Value:
 
 
 def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
-    """The rotary embedding (Su et al., "RoFormer", 2021) of `x` (batch, heads, sequence, size) by angles (batch or 1, sequence, pairs).
+    """The rotary embedding (Su et al., "RoFormer", 2021) of heads, the last dimension of `x`, by angles that broadcast to it, one for each pair.
 
     The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
     """
-    dims, pairs = static_dims(x, "its input"), static_dims(cos, "the cosines")[-1]
-    if type_of(sin) != type_of(cos) or 2 * pairs > dims[3]:
-        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {dims[3]} elements")
-    turned, rest = slice_axis(b, x, 3, 0, 2 * pairs), slice_axis(b, x, 3, 2 * pairs, dims[3] - 2 * pairs)
-    split = b.reshape(turned, shape=(*dims[:3], pairs, 2) if interleaved else (*dims[:3], 2, pairs))
-    axis = 4 if interleaved else 3
-    real, imaginary = (b.reshape(slice_axis(b, split, axis, i, 1), shape=(*dims[:3], pairs)) for i in (0, 1))
-    c, s = (with_new_axes(b, table, [1]) for table in (cos, sin))
-    parts = [b.sub(b.mul(real, c), b.mul(imaginary, s)), b.add(b.mul(imaginary, c), b.mul(real, s))]
-    joined = b.concat([with_new_axes(b, part, [axis]) for part in parts], axis=axis)
-    out = b.reshape(joined, shape=(*dims[:3], 2 * pairs))
-    return out if 2 * pairs == dims[3] else b.concat([out, rest], axis=3)
+    shape, pairs = type_of(x).shape, type_of(cos).shape[-1]
+    size, last = shape[-1], len(shape) - 1
+    if size is None or pairs is None:
+        raise UnsupportedError(f"heads of unknown size ({type_of(x)}) are not supported; supported: sizes known at compile time")
+    if type_of(sin) != type_of(cos) or 2 * pairs > size:
+        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size} elements")
+    step = 2 if interleaved else 1
+    real, imaginary = (slice_axis(b, x, last, i if interleaved else i * pairs, pairs, step) for i in (0, 1))
+    parts = [b.sub(b.mul(real, cos), b.mul(imaginary, sin)), b.add(b.mul(imaginary, cos), b.mul(real, sin))]
+    if interleaved:
+        side_by_side = b.concat([with_new_axes(b, part, [last + 1]) for part in parts], axis=last + 1)
+        parts = [reshaped(b, side_by_side, (*shape[:-1], 2 * pairs))]
+    if 2 * pairs < size:
+        parts.append(slice_axis(b, x, last, 2 * pairs, size - 2 * pairs))
+    return b.concat(parts, axis=last) if len(parts) > 1 else parts[0]

@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
+from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.slicing import split_axis, with_new_axes
 
@@ -192,40 +192,3 @@ def unpacked(b: ImportBuilder, x: Value, heads: int, count: int) -> list[Value]:
     if have != heads or parts != count:
         raise ModelError(f"a packed input must be (batch, sequence, {heads}, {count}, size), got {type_of(x)}")
     return [b.reshape(part, shape=(batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]
-
-
-@onnx_rule("RotaryEmbedding", since=1, domain=MICROSOFT)
-def rotary_embedding(
-    b: ImportBuilder,
-    x: Value,
-    position_ids: Value,
-    cos_cache: Value,
-    sin_cache: Value,
-    *,
-    interleaved: int = 0,
-    is_packed_batching: int = 0,
-    num_heads: int = 0,
-    rotary_embedding_dim: int = 0,
-    scale: float = 1.0,
-) -> Value:
-    refuse(is_packed_batching=is_packed_batching)
-    if scale != 1.0:
-        raise UnsupportedError(f"scale={scale} is not supported; supported: 1")
-    dims, half = static_dims(x, "its input"), static_dims(cos_cache, "the cache")[-1]
-    if rotary_embedding_dim and (rotary_embedding_dim != 2 * half or not num_heads):
-        raise ModelError(f"rotary_embedding_dim={rotary_embedding_dim} needs num_heads and caches of {rotary_embedding_dim // 2} columns, got {half}")
-    if len(dims) == 3:
-        heads = num_heads if rotary_embedding_dim or num_heads else dims[2] // (2 * half)
-        check_heads(heads, dims[2])
-    elif len(dims) != 4:
-        raise ModelError(f"its input must be (batch, sequence, hidden) or (batch, heads, sequence, size), got {type_of(x)}")
-    by_head = heads_apart(b, x, heads) if len(dims) == 3 else x
-    sequence = static_dims(by_head, "its input")[2]
-    places = type_of(position_ids).shape
-    if places == (1,):  # of the first token
-        position_ids = b.reshape(b.add(position_ids, b.literal(np.arange(sequence))), shape=(1, sequence))
-    elif places not in ((dims[0], sequence), (1, sequence)):
-        raise ModelError(f"position_ids must be [1] or [{dims[0]}, {sequence}], got {type_of(position_ids)}")
-    cos, sin = (b.gather(cache, position_ids, axis=0) for cache in (cos_cache, sin_cache))
-    out = rotated(b, by_head, cos, sin, bool(interleaved))
-    return heads_together(b, out) if len(dims) == 3 else out

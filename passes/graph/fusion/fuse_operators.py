@@ -9,13 +9,13 @@ from stepwell.dialects.core.mlir import create_operation, defining_op, ir
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
-from stepwell.dialects.graph.shape import TransposeOp
+from stepwell.dialects.graph.shape import ConcatOp, TransposeOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import Sliced, read_in_slices, read_once
+from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_in_slices, read_once
 from stepwell.passes.graph.matching import is_used
 from stepwell.passes.graph.narrow_products import read_narrow
 
@@ -25,7 +25,7 @@ ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
 
 @dataclass(eq=False)
 class Group:
-    """Ops that become one kernel. Only the tail, the last of them in program order, has users outside."""
+    """Ops that become one kernel. Only the tail, the last of them in program order, has users outside, except for views (see `is_view`)."""
 
     root: ir.Operation
     tail: ir.Operation
@@ -56,12 +56,17 @@ class Grouping:
             if self.category[op] == Fusion.INJECTIVE and op not in self.group_of:
                 group = self._new(op)
                 self._grow(group)
-                self._absorb(group, [value for member in group.members for value in member.operands], type_of(group.tail.results[0]).shape)
+                read = [value for member in group.members for value in member.operands]
+                self._absorb(group, read, type_of(group.tail.results[0]).shape, views=producers)
                 self._end_with_pad(group)
         for op in self.ops:
-            if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of:
+            if producers and self.category[op] == Fusion.OPAQUE and isinstance(op.opview, ConcatOp):
+                self._take_parts(self._new(op))
+        for op in self.ops:
+            if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of and not self._is_spread(op):
+                self._leave_alone(op)
                 group = self._new(op)
-                if op.name == TransposeOp.OPERATION_NAME:
+                if isinstance(op.opview, TransposeOp):
                     self._end_with_pad(group)
 
     def groups(self) -> list[Group]:
@@ -142,12 +147,15 @@ class Grouping:
                 return False
         return True
 
-    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...]) -> None:
-        """Add the element-wise ops that make `pending`, and those before them, if only the group uses them; all must have one known shape."""
+    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...], *, views: bool = False) -> None:
+        """Add the element-wise ops that make `pending`, and those before them, if only the group uses them; all must have one known shape.
+
+        With `views` also ops that only say where elements are read.
+        """
         while pending and None not in shape:
             value = pending.pop()
             op = defining_op(value)
-            if op is None or self.category.get(op) != Fusion.INJECTIVE or op in self.group_of:
+            if op is None or (views and self._take_view(group, op)) or self.category.get(op) != Fusion.INJECTIVE or op in self.group_of:
                 continue
             reason = self._why_outside(group, op, value, shape)
             if reason is None:
@@ -155,6 +163,39 @@ class Grouping:
                 pending.extend(op.operands)
             else:
                 self.state.decline(NAME, op, reason)
+
+    def _take_view(self, group: Group, op: ir.Operation) -> bool:
+        """Add an op that only says where elements are read, if this is one; other groups may have it too, as nothing is computed for that."""
+        taken = op in self.position and op not in self.group_of and len(group.members) < self.max_ops and is_view(op)
+        if taken:
+            group.members.add(op)
+        return taken
+
+    def _is_spread(self, op: ir.Operation) -> bool:
+        """Whether all users of an op have it in their groups, so that nothing needs the op itself."""
+        groups = [self.group_of.get(use.owner.operation) for use in op.results[0].uses]
+        return bool(groups) and all(group is not None and op in group.members for group in groups)
+
+    def _leave_alone(self, op: ir.Operation) -> None:
+        """Take an op that is a kernel of its own out of all groups: they read what it makes."""
+        for use in op.results[0].uses:
+            if use.owner.operation in self.group_of:
+                self.group_of[use.owner.operation].members.discard(op)
+
+    def _take_parts(self, group: Group) -> None:
+        """Add the groups of element-wise ops that make operands of a concatenation: they write them where they belong."""
+        for value in group.root.operands:
+            op = defining_op(value)
+            maker = None if op is None or self._take_view(group, op) else self.group_of.get(op)
+            if maker is None or maker.tail != op or {self.category[maker.root], self.category[op]} != {Fusion.INJECTIVE}:
+                continue
+            if not all(use.owner.operation == group.root for use in value.uses):
+                self.state.decline(NAME, maker.tail, NoMatch("it is not computed with the concatenation that reads it: it has another user"))
+            elif len(group.members) + len(maker.members) > self.max_ops:
+                reason = f"it is not computed with the concatenation that reads it: there would be more than max-ops={self.max_ops} ops"
+                self.state.decline(NAME, maker.tail, NoMatch(reason))
+            else:
+                self._join(group, list(maker.members))
 
     def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[int | None, ...]) -> NoMatch | None:
         """Why an element-wise op that makes `value`, an operand of the group, cannot be part of it; None if it can."""
@@ -221,8 +262,20 @@ def belongs_inside(constant: TensorType) -> bool:
     return constant.elements == 1 or (not is_float(constant.dtype) and constant.elements <= LITERAL_ELEMENTS)
 
 
+def own_copy(op: ir.Operation, members: Sequence[ir.Operation]) -> ir.Operation:
+    """A copy of an op that only these ops use."""
+    copy = clone_into(op, {}, ir.InsertionPoint(op))
+    for use in list(op.results[0].uses):
+        if use.owner.operation in members:
+            use.owner.operands[use.operand_number] = copy.results[0]
+    return copy
+
+
 def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
-    """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it."""
+    """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it, and
+    ops before the tail that others use too."""
+    shared = {op for op in members if op != tail and not all(use.owner.operation in members for result in op.results for use in result.uses)}
+    members = [own_copy(op, members) if op in shared else op for op in members]
     inside = {result for op in members for result in op.results}
     constants: dict[ir.Value, ir.Operation] = {}
     inputs: dict[ir.Value, None] = {}
@@ -264,6 +317,9 @@ class FuseOperators(Pass):
     group, or follow a transposition. Every other op is a group of its own, except ops that compute nothing: constants, parameters,
     reshapes, contiguous concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
 
+    Element-wise ops read through slices and transpositions that leave whole rows together, and concatenations that move their operands have the
+    element-wise groups that make these write them where they belong (`producers`).
+
     A root also takes the producers of its data, if nothing else uses them and nothing is computed twice (`producers`):
 
     - element-wise ops before a reduction, or before a pooling whose windows do not overlap; they end up in its loops;
@@ -302,5 +358,5 @@ class FuseOperators(Pass):
         state.count(f"{self.name}.groups", len(groups))
         state.count(f"{self.name}.ops", sum(len(members) for members, _ in groups))
         for op in grouping.ops:
-            if op.name == "graph.constant" and not is_used(op.results[0]):
+            if (op.name == "graph.constant" or is_view(op)) and not is_used(op.results[0]):
                 op.erase()

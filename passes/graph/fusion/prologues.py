@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
+from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
+from stepwell.dialects.graph.shape import TransposeOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.fusion.categories import category
 
 DEPTHWISE = ("graph.blocked_depthwise_conv",)
+ROW = 16  # elements that lie together from which on they are read where they are: in shorter rows, arithmetic would be in short vectors too
 CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
 
 
@@ -20,6 +23,16 @@ class Sliced:
 
     operand: ir.Value
     makers: tuple[str, ...]
+
+
+def is_view(op: ir.Operation) -> bool:
+    """Whether an op only says where elements are read, and leaves whole rows of them together: a slice or a transposition."""
+    view = op.opview
+    if not isinstance(view, (SliceOp, TransposeOp)) or not type_of(view.result).is_static:
+        return False
+    shape, values = type_of(view.result).shape, view.attribute_values()
+    stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)
+    return stays and (shape[-1] or 0) >= ROW
 
 
 def read_once(root: ir.Operation) -> ir.Value | NoMatch:

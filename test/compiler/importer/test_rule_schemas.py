@@ -261,17 +261,12 @@ CALLS: list[tuple[str, int, Sequence[TensorType | None], dict[str, Any], int, di
     ("NegativeLogLikelihoodLoss", 13, SCORES, {}, 1, {"reduction": "sum", "ignore_index": 2}),
     ("SoftmaxCrossEntropyLoss", 13, SCORES, {}, 2, {"reduction": "sum", "ignore_index": 2}),
     (
-        "RotaryEmbedding", 23, [TensorType(F32, (2, 4, 3, 8)), *[TensorType(F32, (7, 4))] * 2, TensorType(I64, (2, 3))], {}, 1,
-        {"interleaved": 1, "rotary_embedding_dim": 4},
-    ),
-    (
         "CausalConvWithState", 27, [TensorType(F32, s) for s in ((2, 4, 7), (4, 1, 3), (4,), (2, 4, 2))], {}, 2, {"activation": "silu"},
     ),
     (
         "LinearAttention", 27, [TensorType(F32, s) for s in ((2, 3, 16), (2, 3, 16), (2, 3, 12), (2, 2, 8, 6), (2, 3, 2), (2, 3, 2))],
         {"q_num_heads": 2, "kv_num_heads": 2}, 2, {"scale": 0.3, "update_rule": "gated", "q_num_heads": 4, "kv_num_heads": 1},
     ),
-    ("RotaryEmbedding", 23, [TensorType(F32, (2, 3, 32)), *[TensorType(F32, (2, 3, 4))] * 2], {"num_heads": 4}, 1, {"num_heads": 2}),
 ]  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Aligned buffers and the weight arena."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,10 @@ def test_large_transposed_arrays_are_copied_right(shape: tuple[int, ...], order:
     np.testing.assert_array_equal(backwards, array[::-1, :, ::2])
     stretched = dense(np.broadcast_to(array[:1], array.shape))
     np.testing.assert_array_equal(stretched, np.broadcast_to(array[:1], array.shape))
+
+
+def test_addresses_are_those_that_arrays_declare(tmp_path: Path) -> None:
+    numbers = np.arange(24, dtype=np.int16).reshape(4, 6)
+    mapped = np.memmap(tmp_path / "numbers", np.int16, "w+", shape=(5,))
+    arrays = [numbers, numbers[1:, 2], numbers[::-1], numbers.T, np.array(3.0), np.empty((0, 4)), np.matrix(numbers), mapped, mapped[2:]]
+    assert [address(array) for array in arrays] == [array.__array_interface__["data"][0] for array in arrays]

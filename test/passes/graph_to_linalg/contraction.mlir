@@ -155,3 +155,17 @@ func.func private @rows_inside(%x: tensor<1x6x9x8xf32>, %w: tensor<6x1x4x3xf32>,
   %r = "graph.conv"(%x, %w) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 6 : i64} : (tensor<1x6x9x8xf32>, tensor<6x1x4x3xf32>) -> tensor<1x6x6x6xf32>
   return %r : tensor<1x6x6x6xf32>
 }
+
+// -----
+
+// A single column is a vector, along which vectors run, and so is what comes out.
+// CHECK: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d0, d1, d2)>
+// CHECK: #[[V:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d2)>
+// CHECK-LABEL: func.func private @column
+// CHECK: %[[COLUMN:.*]] = tensor.collapse_shape %arg1 {{.*}} : tensor<4x1xf32> into tensor<4xf32>
+// CHECK: %[[Y:.*]] = linalg.generic {indexing_maps = [#[[X]], #[[V]], #{{.*}}]{{.*}} ins(%arg0, %[[COLUMN]] : tensor<2x3x4xf32>, tensor<4xf32>)
+// CHECK: tensor.expand_shape %[[Y]] {{.*}} : tensor<2x3xf32> into tensor<2x3x1xf32>
+func.func private @column(%x: tensor<2x3x4xf32>, %w: tensor<4x1xf32>, %o: tensor<2x3x1xf32>) -> tensor<2x3x1xf32> attributes {stepwell.kernel} {
+  %r = "graph.matmul"(%x, %w) : (tensor<2x3x4xf32>, tensor<4x1xf32>) -> tensor<2x3x1xf32>
+  return %r : tensor<2x3x1xf32>
+}

@@ -29,7 +29,9 @@ def magnitude(mnemonic: str, x: np.ndarray, w: np.ndarray, **attributes: Any) ->
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_matmul(dtype: str) -> None:
-    for a, b in [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((7, 1, 4), (4, 5)), ((2, 3, 4), (1, 4, 1)), ((1, 3, 4), (2, 4, 2))]:
+    pairs = [((3, 4), (4, 5)), ((2, 1, 3, 4), (6, 4, 5)), ((7, 1, 4), (4, 5)), ((2, 3, 4), (1, 4, 1)), ((1, 3, 4), (2, 4, 2))]
+    columns = [((3, 4), (4, 1)), ((3, 2, 4), (4, 1)), ((1, 4), (4, 1)), ((3, 4), (2, 4, 1)), ((2, 1, 3, 4), (3, 4, 1)), ((3, 1), (1, 1))]
+    for a, b in [*pairs, *columns]:
         x, y = values(dtype, *a), values(dtype, *b)
         check_op("matmul", [x, y], terms=4, scale=magnitude("matmul", x, y))
 
@@ -38,6 +40,8 @@ def test_matmul_with_dynamic_dimensions() -> None:
     x, y = values("f32", 2, 3, 4), values("f32", 2, 4, 5)
     types = [TensorType("f32", (None, None, 4)), TensorType("f32", (None, None, None))]
     check_op("matmul", [x, y], types=types, terms=4, scale=magnitude("matmul", x, y))
+    column, types = values("f32", 2, 4, 1), [TensorType("f32", (None, None, 4)), TensorType("f32", (None, None, 1))]
+    check_op("matmul", [x, column], types=types, terms=4, scale=magnitude("matmul", x, column))
 
 
 def test_narrow_floats_are_multiplied_and_summed_wide() -> None:

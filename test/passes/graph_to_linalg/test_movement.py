@@ -197,3 +197,13 @@ def test_resize_does_not_spread_infinity() -> None:
     x = values("f32", 1, 2, 3, 4)
     x[0, 1, 1, 1] = np.inf
     check_op("resize", [x], terms=16, ulps=4, scale=10.0, **case)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("row", [1, 3, 8, 37])
+def test_rows_are_gathered_in_vectors_and_what_is_left_of_them_one_by_one(dtype: str, row: int) -> None:
+    x = values(dtype, 5, 4, row)
+    moves("gather", [x, np.array([3, -1, 0, -5, 2, 2])], axis=0)
+    moves("gather", [x, np.array([[-4, 3], [1, 1]])], axis=1)
+    moves("gather_nd", [x, np.array([[4, -1], [-5, 0], [2, 2]])], batch_dims=0)
+    moves("gather_nd", [x, np.array([[[1]], [[0]], [[-1]], [[3]], [[-4]]])], batch_dims=1)

@@ -418,3 +418,81 @@ func.func @padded_and_read(%x: tensor<2x3x4xf32>) -> (tensor<2x6x3xf32>, tensor<
   %1 = "graph.pad"(%0) {low = array<i64: 0, 1, 0>, high = array<i64: 0, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<2x4x3xf32>) -> tensor<2x6x3xf32>
   return %1, %0 : tensor<2x6x3xf32>, tensor<2x4x3xf32>
 }
+
+// -----
+
+// Element-wise ops read through slices and transpositions that keep whole rows, in each kernel that needs them; a concatenation that moves its
+// operands has the kernels that make them write them where they belong. Nothing is only copied, and what others use too is computed once.
+// CHECK-LABEL: func.func @views
+// CHECK: "graph.fused"
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.slice"
+// CHECK-NEXT: "graph.sub"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.transpose"
+// CHECK-NEXT: "graph.slice"
+// CHECK-NEXT: "graph.slice"
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.concat"
+// CHECK-NEXT: "graph.yield"
+// CHECK-NOT: graph.
+// CHECK: return
+// OFF-LABEL: func.func @views
+// OFF: "graph.transpose"
+// OFF-NEXT: "graph.yield"
+// OFF: "graph.slice"
+// OFF-NEXT: "graph.yield"
+// OFF: "graph.concat"
+// OFF-NEXT: "graph.yield"
+func.func @views(%x: tensor<3x2x40xf32>, %t: tensor<2x3x20xf32>) -> (tensor<3x2x60xf32>, tensor<3x2x20xf32>) {
+  %turned = "graph.transpose"(%t) {perm = array<i64: 1, 0, 2>} : (tensor<2x3x20xf32>) -> tensor<3x2x20xf32>
+  %a = "graph.slice"(%x) {starts = array<i64: 0, 0, 0>, sizes = array<i64: 3, 2, 20>, steps = array<i64: 1, 1, 1>}
+    : (tensor<3x2x40xf32>) -> tensor<3x2x20xf32>
+  %b = "graph.slice"(%x) {starts = array<i64: 0, 0, 20>, sizes = array<i64: 3, 2, 20>, steps = array<i64: 1, 1, 1>}
+    : (tensor<3x2x40xf32>) -> tensor<3x2x20xf32>
+  %e = "graph.exp"(%a) : (tensor<3x2x20xf32>) -> tensor<3x2x20xf32>
+  %p = "graph.mul"(%turned, %a) : (tensor<3x2x20xf32>, tensor<3x2x20xf32>) -> tensor<3x2x20xf32>
+  %q = "graph.mul"(%turned, %b) : (tensor<3x2x20xf32>, tensor<3x2x20xf32>) -> tensor<3x2x20xf32>
+  %d = "graph.sub"(%e, %b) : (tensor<3x2x20xf32>, tensor<3x2x20xf32>) -> tensor<3x2x20xf32>
+  %c = "graph.concat"(%p, %q, %e) {axis = 2 : i64} : (tensor<3x2x20xf32>, tensor<3x2x20xf32>, tensor<3x2x20xf32>) -> tensor<3x2x60xf32>
+  return %c, %d : tensor<3x2x60xf32>, tensor<3x2x20xf32>
+}
+
+// -----
+
+// Short rows, and elements that lie apart, are copied first: arithmetic on them would be in short vectors, or in none.
+// CHECK-LABEL: func.func @no_views
+// CHECK: "graph.slice"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.slice"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.transpose"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.add"
+// What something else needs as a copy is read there.
+// CHECK: "graph.transpose"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.reduce_sum"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK-NEXT: ^bb0
+// CHECK-NEXT: "graph.mul"
+// CHECK-NEXT: "graph.yield"
+// CHECK: return
+func.func @no_views(%x: tensor<40x40xf32>, %y: tensor<40x8xf32>, %z: tensor<20x2x20xf32>) -> (tensor<40x8xf32>, tensor<40x20xf32>, tensor<40x40xf32>,
+    tensor<2x20x20xf32>, tensor<2x20xf32>) {
+  %a = "graph.slice"(%x) {starts = array<i64: 0, 4>, sizes = array<i64: 40, 8>, steps = array<i64: 1, 1>} : (tensor<40x40xf32>) -> tensor<40x8xf32>
+  %b = "graph.slice"(%x) {starts = array<i64: 0, 1>, sizes = array<i64: 40, 20>, steps = array<i64: 1, 2>} : (tensor<40x40xf32>) -> tensor<40x20xf32>
+  %t = "graph.transpose"(%x) {perm = array<i64: 1, 0>} : (tensor<40x40xf32>) -> tensor<40x40xf32>
+  %p = "graph.add"(%a, %y) : (tensor<40x8xf32>, tensor<40x8xf32>) -> tensor<40x8xf32>
+  %q = "graph.exp"(%b) : (tensor<40x20xf32>) -> tensor<40x20xf32>
+  %r = "graph.exp"(%t) : (tensor<40x40xf32>) -> tensor<40x40xf32>
+  %u = "graph.transpose"(%z) {perm = array<i64: 1, 0, 2>} : (tensor<20x2x20xf32>) -> tensor<2x20x20xf32>
+  %v = "graph.reduce_sum"(%u) {axes = array<i64: 2>, keepdims = false} : (tensor<2x20x20xf32>) -> tensor<2x20xf32>
+  %w = "graph.mul"(%u, %u) : (tensor<2x20x20xf32>, tensor<2x20x20xf32>) -> tensor<2x20x20xf32>
+  return %p, %q, %r, %w, %v : tensor<40x8xf32>, tensor<40x20xf32>, tensor<40x40xf32>, tensor<2x20x20xf32>, tensor<2x20xf32>
+}

@@ -1,0 +1,107 @@
+"""The pass that takes zero points out of integer products, so that these read bytes as the target's fastest instruction wants them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import GraphBuilder, MatmulOp
+from stepwell.dialects.graph.value_range import ANY, Range
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.centred import BYTES, WIDE, centred, erase_unused, known_numbers, rate, smallest
+from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.narrow_products import is_integer_product, kind_of
+from stepwell.passes.graph.ranges import ranges
+
+HALF = 128  # how far apart the signed and the unsigned byte of the same bits, but for the first, are
+
+
+@register_pass("separate-zero-points", level="graph", optional=True)
+@dataclass
+class SeparateZeroPoints(Pass):
+    """Multiply bytes as they are stored, or with their sign turned, and take the zero point's part off the product.
+
+    rewrite: matmul(x - z, w)  ->  matmul(x', w) - z' * sums(w)    where w is known, and sums(w) is the sum of each column
+
+    x' is x with z' = z, or x - 128 as i8 with z' = z - 128, or x + 128 as ui8 with z' = z + 128: what an intrinsic of the target takes that
+    multiplies more in an instruction than the one for x - z, which has nine bits. Sums wrap around in i32 as they did, so the result is the same
+    to the bit. This is the arithmetic of gemmlowp (Jacob et al., "Quantization and Training of Neural Networks for Efficient
+    Integer-Arithmetic-Only Inference", 2018).
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            ops = ops_below(function)
+            products = [o for o in ops if is_integer_product(o.opview)]
+            if KernelInfo(function).is_kernel or not products:
+                continue
+            separating = _Separating(state, ranges(ops, state.weights))
+            for inner in products:
+                declined = separating.rewrite(inner)
+                if declined is None:
+                    state.count(self.name)
+                    state.did(self.name, inner, "multiplies bytes without their zero point, which is taken off the result")
+                else:
+                    state.decline(self.name, inner, declined)
+            erase_unused(separating.replaced)
+
+
+@dataclass
+class _Separating:
+    """One run on a function."""
+
+    state: PassState
+    known: dict[ir.Value, Range]
+    turned: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
+    replaced: list[ir.Operation] = field(default_factory=list)
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        """Take the zero point out of a product; None if done, else why not."""
+        if not isinstance(op.opview, MatmulOp) or type_of(op.results[0]).dtype != WIDE:
+            return NoMatch(f"it is not a matrix product in {WIDE}")
+        lhs, rhs = op.operands
+        found, weight = centred(lhs, self.state.weights), known_numbers(rhs, self.state.weights)
+        if found is None:
+            return NoMatch("its left operand is not made of bytes")
+        source, zero = found.source, found.zero
+        sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
+        if sizes and sizes[-1] != 1:
+            return NoMatch("its zero point has another value for each of the numbers that are summed")
+        kind = None if weight is None or not weight.size else smallest(weight.min().item(), weight.max().item())
+        if weight is None or kind is None:
+            return NoMatch("its right operand is not known at compile time, or does not fit bytes or 16 bits")
+        now = smallest(*self.known.get(lhs, ANY))
+        before = 0.0 if now is None else rate(now, kind, self.state.target)
+        best = max(BYTES, key=lambda dtype: (rate(kind_of(dtype), kind, self.state.target), dtype == type_of(source).dtype))
+        if rate(kind_of(best), kind, self.state.target) <= before:
+            return NoMatch("the target has no faster instruction for its bytes without their zero point")
+        with ir.InsertionPoint(op), op.location:
+            b = GraphBuilder(self.state.weights)
+            shift = 0 if best == type_of(source).dtype else HALF if best == "ui8" else -HALF
+            product = b.matmul(b.cast(self.turn(b, source, shift, best), to=WIDE, saturate=True), rhs)
+            taken = self.taken(b, zero, shift, weight.astype(np.int64).sum(axis=-2, keepdims=True), rhs)
+            op.results[0].replace_all_uses_with(product if taken is None else b.sub(product, taken))
+        self.replaced.append(op)
+        return None
+
+    def turn(self, b: GraphBuilder, source: ir.Value, shift: int, dtype: str) -> ir.Value:
+        """Bytes plus `shift`, as bytes of the other sign."""
+        if not shift:
+            return source
+        if (source, dtype) not in self.turned:
+            wide = b.cast(source, to=WIDE, saturate=True)
+            self.turned[source, dtype] = b.cast(b.add(wide, b.literal(np.array(shift, np.int32))), to=dtype, saturate=True)
+        return self.turned[source, dtype]
+
+    def taken(self, b: GraphBuilder, zero: "ir.Value | np.ndarray", shift: int, sums: np.ndarray, weight: ir.Value) -> Any:
+        """What to take off the product: the zero point, moved by `shift`, times the sums of columns; None if that is nothing."""
+        if isinstance(zero, np.ndarray):
+            both = ((zero + shift) * sums).astype(np.int32)  # modulo 2**32, as products are summed
+            return new_weight(b, weight, both) if both.any() else None
+        moved = zero if not shift else b.add(zero, b.literal(np.array(shift, np.int32)))
+        return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))

@@ -1,0 +1,116 @@
+"""The pass that makes matrix products of convolutions of bytes, which a target's instructions for bytes compute fastest."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import ConvOp, GraphBuilder
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.centred import WIDE, Centred, centred, erase_unused, known_numbers, rate, smallest
+from stepwell.passes.graph.matching import new_weight, producer
+
+CHANNELS = 16  # of an image from which on they are worth copying for each tap
+
+
+@register_pass("unfold-convolutions", level="graph", optional=True)
+@dataclass
+class UnfoldConvolutions(Pass):
+    """Compute convolutions of bytes as matrix products, of the bytes that each place of the result depends on.
+
+    rewrite: conv(pad(x - z), w)  ->  transpose(matmul(columns(x) - z, w'))      where z is known, and w is known or made of bytes
+
+    columns(x) has a row for each place, with the channels of the taps one after the other (Chellapilla, Puri and Simard, "High Performance
+    Convolutional Neural Networks for Document Processing", 2006); they are bytes, and outside of the image they are z. Pointwise convolutions
+    need no copy but the one that puts channels last. Done where the target has an intrinsic for bytes.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            convolutions = [o for o in ops_below(function) if isinstance(o.opview, ConvOp) and type_of(o.results[0]).dtype == WIDE]
+            if KernelInfo(function).is_kernel:
+                continue
+            replaced = []
+            for inner in convolutions:
+                found = self._product(inner, state)
+                if isinstance(found, NoMatch):
+                    state.decline(self.name, inner, found)
+                else:
+                    inner.results[0].replace_all_uses_with(found)
+                    replaced.append(inner)
+                    state.count(self.name)
+                    state.did(self.name, inner, "computed as the product of a matrix with a row for each place")
+            erase_unused(replaced)
+
+    def _product(self, op: ir.Operation, state: PassState) -> ir.Value | NoMatch:
+        """What computes the same as a convolution; or why nothing does."""
+        values, (x, w) = op.opview.attribute_values(), op.operands
+        pad = producer(x, "pad")
+        low = high = (0,) * type_of(x).rank
+        if pad is not None:
+            padding = pad.attribute_values()
+            low, high = padding["low"], padding["high"]
+            if padding["mode"] != "constant" or padding["value"] != 0 or any(p < 0 for p in (*low, *high)):
+                return NoMatch("what pads its image is something else than zeros")
+        image, kernel = centred(x if pad is None else pad.x, state.weights), type_of(w)
+        if image is None or not isinstance(image.zero, np.ndarray) or image.zero.size != 1:
+            return NoMatch("its image is not made of bytes with one known zero point")
+        if not all(type_of(value).is_static for value in (x, w, op.results[0])) or 0 in (*kernel.shape, *type_of(op.results[0]).shape):
+            return NoMatch("it is empty, or has sizes that are known at run time only")
+        if values["group"] != 1 or any(values["pads"]) or kernel.static_shape[1] < CHANNELS:
+            return NoMatch(f"it has groups, or fewer than {CHANNELS} channels")
+        numbers = known_numbers(w, state.weights)
+        weight: np.ndarray | Centred | None = centred(w, state.weights) if numbers is None else numbers
+        if weight is None or (isinstance(weight, Centred) and _elements(weight.zero) != 1):
+            return NoMatch("its weights are neither known nor bytes with one zero point")
+        kind = "s16" if numbers is None else smallest(numbers.min().item(), numbers.max().item())
+        if kind is None or rate("u8", kind, state.target) == rate("s8", kind, state.target) == 0:
+            return NoMatch("the target has no instruction for products of its bytes")
+        with ir.InsertionPoint(op), op.location:
+            return _unfolded(GraphBuilder(state.weights), op, image, weight, (low, high))
+
+
+def _elements(zero: np.ndarray | ir.Value) -> int:
+    return zero.size if isinstance(zero, np.ndarray) else type_of(zero).elements
+
+
+def _unfolded(
+    b: GraphBuilder, op: ir.Operation, image: Centred, weight: np.ndarray | Centred, pads: tuple[Sequence[int], Sequence[int]]
+) -> ir.Value:
+    """The product, turned back to the layout of the convolution."""
+    shape, kernel, values = type_of(op.results[0]).static_shape, type_of(op.operands[1]).static_shape, op.opview.attribute_values()
+    rank, places, zero = len(shape), shape[2:], image.zero
+    assert isinstance(zero, np.ndarray)
+    last = b.transpose(image.source, perm=(0, *range(2, rank), 1))
+    low, high = ([p[0], *p[2:], p[1]] for p in pads)
+    if any(low) or any(high):
+        last = b.pad(last, low=low, high=high, mode="constant", value=float(zero.item()))
+    parts = []
+    for tap in np.ndindex(*kernel[2:]):
+        starts = [0, *(t * d for t, d in zip(tap, values["dilations"], strict=True)), 0]
+        parts.append(b.slice(last, starts=starts, sizes=[shape[0], *places, kernel[1]], steps=[1, *values["strides"], 1]))
+    columns = parts[0] if len(parts) == 1 else b.concat(parts, axis=rank - 1)
+    depth = prod(kernel[1:])
+    lhs = _difference(b, b.reshape(columns, shape=(shape[0] * prod(places), depth)), zero)
+    order = (*range(2, rank), 1, 0)  # the rows of the weights as the columns are: by taps, then by channels
+    if isinstance(weight, Centred):
+        rhs = _difference(b, b.reshape(b.transpose(weight.source, perm=order), shape=(depth, shape[1])), weight.zero)
+    else:
+        rhs = new_weight(b, op.operands[1], np.ascontiguousarray(weight.transpose(order).reshape(depth, shape[1]).astype(np.int32)))
+    apart = b.reshape(b.matmul(lhs, rhs), shape=(shape[0], *places, shape[1]))
+    turned: ir.Value = b.transpose(apart, perm=(0, rank - 1, *range(1, rank - 1)))
+    return turned
+
+
+def _difference(b: GraphBuilder, source: ir.Value, zero: np.ndarray | ir.Value) -> ir.Value:
+    """Bytes less one zero point, in i32."""
+    wide: ir.Value = b.cast(source, to=WIDE, saturate=True)
+    if isinstance(zero, np.ndarray):
+        return b.sub(wide, b.literal(zero.astype(np.int32).reshape(()))) if zero.any() else wide
+    return b.sub(wide, b.reshape(zero, shape=()))

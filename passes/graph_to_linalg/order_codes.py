@@ -1,0 +1,87 @@
+"""Elements as integers that order as they do, and the search for the first of them."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.core.types import is_float, is_unsigned
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+
+
+@dataclass
+class Codes:
+    """Elements of a type as integers of as many bits: the greatest one, without a sign, comes first in the order.
+
+    NaN is greater than all other floats, or, where it `wins`, the first in the order that begins with the least as well.
+    """
+
+    b: LinalgBuilder
+    dtype: str
+    largest: bool
+    nan_wins: bool = False
+
+    @property
+    def bits(self) -> int:
+        """Of a code."""
+        width: int = element(self.dtype).width
+        return width
+
+    @property
+    def kind(self) -> str:
+        """The type of codes."""
+        return f"i{self.bits}"
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """The code of an element."""
+        b = self.b
+        top, ones = b.scalar(1 << (self.bits - 1), self.kind), b.scalar(-1, self.kind)
+        if not is_float(self.dtype):
+            code = value if is_unsigned(self.dtype) else arith.xori(value, top)
+            return code if self.largest else arith.xori(code, ones)
+        s, wide = Scalars(b, self.dtype), b.widen(value)
+        code = arith.bitcast(element(self.kind), value)
+        code = s.select(s.compare("eq", wide, s.const(0)), b.scalar(0, self.kind), code)  # zeros are equal, whatever their signs
+        sign = arith.shrsi(code, b.scalar(self.bits - 1, self.kind))
+        code = arith.xori(code, arith.ori(sign, top))
+        code = code if self.largest else arith.xori(code, ones)
+        return s.select(s.compare("ne", wide, wide), ones if self.largest or self.nan_wins else b.scalar(0, self.kind), code)
+
+
+def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) -> ir.Value:
+    """The index along `axis` of what is first in the order, of equal ones the first, or the `last`; i64, without that dimension.
+
+    Along the dimension that is contiguous, two folds whose lanes lie along it: the greatest code, then the least index that has it. Along
+    another one, a single fold of both.
+    """
+    b, rank, size, kind = codes.b, x.type.rank, x.type.shape[axis], codes.kind
+    others = [i for i in range(rank) if i != axis]
+    sizes, out = [b.size(x, i) for i in others], dims(*range(rank - 1))
+    source = dims(*(rank - 1 if i == axis else others.index(i) for i in range(rank)))
+    index = "i32" if not x.type.is_dynamic_dim(axis) and size < 1 << 31 else "i64"
+    greatest = b.filled(0, kind, sizes)
+
+    def here() -> ir.Value:
+        return b.from_index(b.here(rank - 1), index)
+
+    if axis == rank - 1:
+        beyond = b.scalar(-1 if last else size if index == "i32" else (1 << 63) - 1, index)
+        most = b.generic([x], greatest, [source, out], 1, lambda value, so_far: arith.maxui(so_far, codes.of(value)))
+        start = b.fill(beyond, b.empty(index, sizes))
+        nearer = arith.maxsi if last else arith.minsi
+
+        def found(value: ir.Value, best: ir.Value, so_far: ir.Value) -> ir.Value:
+            same = arith.cmpi(arith.CmpIPredicate.eq, codes.of(value), best)
+            return nearer(so_far, arith.select(same, here(), beyond))
+
+        place = b.generic([x, most], start, [source, out, out], 1, found)
+    else:
+        # The first element is better than none.
+        predicate = arith.CmpIPredicate.uge if last else arith.CmpIPredicate.ugt
+
+        def fold(value: ir.Value, best: ir.Value, place: ir.Value) -> list[ir.Value]:
+            code = codes.of(value)
+            better = arith.cmpi(predicate, code, best)
+            return [arith.select(better, code, best), arith.select(better, here(), place)]
+
+        place = b.generics([x], [greatest, b.filled(0, index, sizes)], [source, out, out], 1, fold)[1]
+    return b.elementwise([place], "i64", sizes, lambda v: v if index == "i64" else arith.extsi(element("i64"), v))
