@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_same_dtype
     from stepwell.dialects.graph.numerics import widened
     from stepwell.dialects.interpreter import Interpreter, meaning, signless
-    from stepwell.dialects.sched.schedule_info import ScheduleInfo
+    from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
     from stepwell.dialects.support.errors import (
         CodegenError,
         ElementTypeError,
@@ -132,7 +132,7 @@ _LAZY = {
     # What IR says beside its ops (docs/levels.md)
     "stepwell.dialects.core.module_info": "ModuleInfo ValueInfo",
     "stepwell.dialects.core.kernel_info": "KernelInfo",
-    "stepwell.dialects.sched.schedule_info": "ScheduleInfo",
+    "stepwell.dialects.sched.schedule_info": "LoopInfo ScheduleInfo",
     # Weights
     "stepwell.dialects.core.weights": "WeightTable",
     # Targets and pipelines
@@ -186,6 +186,7 @@ __all__ = [
     "KernelInfo",
     "Layout",
     "LinalgBuilder",
+    "LoopInfo",
     "Lowered",
     "ModuleInfo",
     "MovesData",

@@ -117,9 +117,9 @@ def page(found: "Iterable[Result]", before: str = "") -> str:
 
 def listed(dtypes: Sequence[str]) -> str:
     """Element types in their usual order."""
-    from stepwell.dialects.core.dtypes import DTYPES
+    from stepwell.dialects.core.dtypes import STORED
 
-    return " ".join(sorted(dtypes, key=list(DTYPES).index))
+    return " ".join(sorted(dtypes, key=STORED.index))
 
 
 if __name__ == "__main__":

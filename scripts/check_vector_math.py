@@ -21,6 +21,7 @@ import numpy as np
 from stepwell.codegen.objects import split_module
 from stepwell.codegen.pool import compile_units
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.target.description import Target
 from stepwell.driver.pipeline import Pipeline
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS, Expansion
 from stepwell.passes.framework.registry import PassState
@@ -69,11 +70,11 @@ def function_text(name: str, op: str, width: int, operands: int, element: str = 
 """
 
 
-def lower(functions: str, disable: Sequence[str] = ()) -> ir.Module:
-    """Functions at level affine as the llvm dialect."""
+def lower(functions: str, disable: Sequence[str] = (), target: Target | None = None) -> ir.Module:
+    """Functions at level affine as the llvm dialect, for a target or for any machine."""
     with make_context(), ir.Location.file("vector-math.mlir", 1, 1):
         module = ir.Module.parse(f"func.func @main() {{\n  return\n}}\n{functions}")
-        PassRunner(PassState()).run(module, Pipeline.default().without(disable).stage("llvm").text)
+        PassRunner(PassState(target=target)).run(module, Pipeline.default().without(disable).stage("llvm").text)
         return module
 
 
@@ -85,11 +86,11 @@ def operand_count(expansion: Expansion) -> int:
 class Compiled:
     """Ops of the math dialect as functions on arrays of f32 of any length."""
 
-    def __init__(self, expansions: Iterable[Expansion], widths: Sequence[int], *, disable: Sequence[str] = ()) -> None:
+    def __init__(self, expansions: Iterable[Expansion], widths: Sequence[int], *, disable: Sequence[str] = (), target: Target | None = None) -> None:
         self._operands = {short(e.op): operand_count(e) for e in expansions}
         names = [(f"{name}_{width}", name, width) for name in self._operands for width in widths]
         text = "".join(function_text(symbol, f"math.{name}", width, self._operands[name]) for symbol, name, width in names)
-        self.code: LoadedCode = load(compile_units(split_module(lower(text, disable))), [symbol for symbol, _, _ in names])
+        self.code: LoadedCode = load(compile_units(split_module(lower(text, disable, target))), [symbol for symbol, _, _ in names])
 
     def __call__(self, name: str, width: int, *operands: Array) -> Array:
         """`name` on f32 operands of one length, computed `width` lanes at a time."""

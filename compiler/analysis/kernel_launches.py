@@ -10,7 +10,7 @@ from stepwell.dialects.support.errors import IRError
 from stepwell.passes.bufferize.kernels import memref_bytes
 from stepwell.passes.framework.rewriting import find_function, functions
 
-_SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape")
+_SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape", "builtin.unrealized_conversion_cast")
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,9 @@ class Worker:
             known = {int(s): s.name for s in signal.Signals}
             how = f"by {known.get(-code, f'signal {-code}')}"
         self._log.seek(0)
-        lines = self._log.read().decode(errors="replace").strip().splitlines()[-5:]
+        lines = self._log.read().decode(errors="replace").strip().splitlines()
+        fatal = next((i for i, line in enumerate(lines) if line.startswith("LLVM ERROR")), len(lines))
+        lines = lines[fatal : fatal + 5] or lines[-5:]
         return f"{how}, having said:\n  " + "\n  ".join(lines) if lines else how
 
     def close(self) -> None:

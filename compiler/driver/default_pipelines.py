@@ -3,9 +3,9 @@
 CPU = """
 graph-opt(
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
-  check-indices, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
+  check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, convert-layout, canonicalize, use-winograd,
+  attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, unfold-convolutions, separate-zero-points, narrow-products,
   check-lowerable, limit-concats, fuse-operators, outline-kernels
 ),
@@ -18,12 +18,12 @@ affine(bufferize, func.func(lower-to-affine), canonicalize, cse),
 llvm(
   bare-arguments,
   per-function(
-    expand-math, select-bounds, lower-affine, boolean-vectors, convert-scf-to-openmp,
+    expand-math, select-bounds, lower-affine, boolean-vectors, bf16-as-integers, convert-scf-to-openmp,
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.
     convert-math-to-libm, convert-vector-to-llvm, expand-strided-metadata, lower-affine, arith-expand{include-bf16=true},
-    finalize-memref-to-llvm, convert-arith-to-llvm,
+    finalize-memref-to-llvm, convert-arith-to-llvm, convert-ub-to-llvm,
     // Functions before OpenMP, whose conversion would give them descriptors.
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}, convert-openmp-to-llvm, convert-cf-to-llvm, convert-index-to-llvm,
     reconcile-unrealized-casts, canonicalize, cse, pack-arguments,

@@ -40,6 +40,8 @@ def aligned_empty(size: int) -> np.ndarray:
 def address(array: np.ndarray) -> int:
     """The address of an array's first element."""
     # An array's C struct has it first, after what every object begins with: to read it takes a tenth of the time of asking for the interface.
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"an array is expected, got {type(array).__name__}, which owns no memory that stays")
     return _pointer_at(id(array) + _HEAD).value or 0 if _IS_FIRST else _declared_address(array)
 
 

@@ -234,7 +234,7 @@ class _BooleanBinding(_Binding):
     def fit(self, array: Any) -> np.ndarray:
         fitting = super().fit(array)
         codes = fitting.view(np.uint8)
-        return codes != 0 if codes.max(initial=0) > 1 else fitting
+        return np.asarray(codes != 0) if codes.max(initial=0) > 1 else fitting  # of a scalar array it is no array
 
 
 def as_array(what: str, info: TensorInfo, value: Any) -> np.ndarray:

@@ -294,6 +294,12 @@ def defining_op(value: ir.Value) -> ir.Operation | None:
     return None if isinstance(owner, ir.Block) else owner.operation
 
 
+def known_index(value: ir.Value) -> int | None:
+    """The number that a value of type index is known to be."""
+    made = defining_op(value)
+    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
+
+
 def users(value: ir.Value) -> list[ir.Operation]:
     """The operations that use `value`, one entry per use."""
     return [use.owner.operation for use in value.uses]

@@ -3,6 +3,7 @@
 from stepwell.dialects.graph.attention import AttentionOp
 from stepwell.dialects.graph.base import Graph, GraphOp, op_class, op_classes
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, BlockedLrnOp, MaskedOp, RelayoutOp
+from stepwell.dialects.graph.bordered_conv import BorderedConvOp
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
@@ -64,6 +65,7 @@ from stepwell.dialects.graph.logic import (
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
 from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
+from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.random_bits import RandomBitsOp
 from stepwell.dialects.graph.recurrence import GruOp, LstmOp, RnnOp
@@ -137,6 +139,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
-    "BlockedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "WinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
+    "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
+    "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

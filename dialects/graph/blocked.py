@@ -58,7 +58,7 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> InferredTypes:
+    def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> TensorType:
         expect_dtype("x", x, FLOATS)
         expect_same_dtype(x=x, w=w)
         spatial = len(strides)

@@ -1,11 +1,11 @@
-"""The schedule of a structured op: the nest of its own loops, and the loops that it is fused in."""
+"""The schedule of a structured op: the nest of its own loops, and the loops that it is fused in; and of loops around such ops."""
 
 from collections.abc import Iterator
 
-from stepwell.dialects.core.attribute_kinds import Kind, filled_in
+from stepwell.dialects.core.attribute_kinds import FLAG, Kind, filled_in
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import Carried, Carrier
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, known_index
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.dialects.sched.fused_loops import FusedLoop, complaint
 from stepwell.dialects.sched.nest import NestKnobs
@@ -68,3 +68,35 @@ class ScheduleInfo(Carrier):
             for field, kind in ((ScheduleInfo.nest, NestAttr), (ScheduleInfo.fused, FusedAttr)):
                 if name != field.name and isinstance(self.attributes[name], kind):
                     yield f"a {field.kind.expected.removeprefix('a ')} is the attribute '{field.name}', not '{name}'"
+
+
+class LoopInfo(Carrier):
+    """How the rounds of a loop around structured ops run."""
+
+    on, what = ("scf.for",), "a loop (scf.for)"
+
+    is_parallel: Carried[bool] = Carried("sched.parallel", FLAG, False)
+    """Whether they run on threads: each writes only parts of what the loop carries that no other round reads or writes."""
+
+    @property
+    def rounds(self) -> int | None:
+        """How many there are; None unless the loop counts from 0 to a constant in steps of 1."""
+        low, high, step = (known_index(self.op.operands[i]) for i in range(3))
+        return high if low == 0 and step == 1 else None
+
+    @staticmethod
+    def parallel_around(op: ir.Operation) -> ir.Operation | None:
+        """The loop around an op whose rounds run on threads; None if there is none."""
+        while (parent := op.parent) is not None:
+            op = parent.operation
+            if op.name in LoopInfo.on and LoopInfo(op).is_parallel:
+                return op
+        return None
+
+    def problems(self) -> Iterator[str]:
+        if self.is_parallel:
+            wrong = "a loop whose rounds run on threads must"
+            if self.rounds is None:
+                yield f"{wrong} count from 0 to a constant in steps of 1"
+            if LoopInfo.parallel_around(self.op) is not None:
+                yield f"{wrong} not be inside another one"

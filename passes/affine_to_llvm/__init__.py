@@ -1,5 +1,23 @@
 """Lowering from affine to the llvm dialect."""
 
-from stepwell.passes.affine_to_llvm import bare_arguments, boolean_vectors, expand_math, limit_unrolling, pack_arguments, select_bounds, set_target
+from stepwell.passes.affine_to_llvm import (
+    bare_arguments,
+    bf16_as_integers,
+    boolean_vectors,
+    expand_math,
+    limit_unrolling,
+    pack_arguments,
+    select_bounds,
+    set_target,
+)
 
-__all__ = ["bare_arguments", "boolean_vectors", "expand_math", "limit_unrolling", "pack_arguments", "select_bounds", "set_target"]
+__all__ = [
+    "bare_arguments",
+    "bf16_as_integers",
+    "boolean_vectors",
+    "expand_math",
+    "limit_unrolling",
+    "pack_arguments",
+    "select_bounds",
+    "set_target",
+]

@@ -19,11 +19,11 @@ def element_type(kind: ir.Type) -> ir.Type:
     return ir.VectorType(kind).element_type if isinstance(kind, ir.VectorType) else kind
 
 
-def lanes(kind: ir.Type) -> Shape | NoMatch:
-    """The lanes of a scalar or vector type."""
+def lanes(kind: ir.Type, features: frozenset[str] = frozenset()) -> Shape | NoMatch:
+    """The lanes of a scalar or vector type, on a target with these instruction sets."""
     if isinstance(kind, ir.VectorType) and kind.scalable:
         return NoMatch("its number of lanes is not known")
-    return Shape(kind)
+    return Shape(kind, features)
 
 
 def widening_pattern(name: str) -> Pattern:
@@ -44,12 +44,14 @@ def widening_pattern(name: str) -> Pattern:
     return Pattern(f"widen-{name.removeprefix('math.')}", name, widen)
 
 
-def pattern_of(name: str, prefix: str, function: Callable[..., Floats], elements: tuple[type[ir.Type], ...]) -> Pattern:
+def pattern_of(
+    name: str, prefix: str, function: Callable[..., Floats], elements: tuple[type[ir.Type], ...], features: frozenset[str] = frozenset()
+) -> Pattern:
     """rewrite: math.f(x) -> function(x), for lanes of `elements`"""
 
     def expand(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         kind = op.operation.results[0].type
-        shape = lanes(kind)
+        shape = lanes(kind, features)
         if isinstance(shape, NoMatch):
             return shape
         if not isinstance(element_type(kind), elements):
@@ -99,10 +101,11 @@ def splat_constant(value: ir.Value) -> float | None:
 
 
 @cache
-def _patterns(expansions: tuple[Expansion, ...], *, libm: bool) -> tuple[Pattern, ...]:
-    """The patterns that expand functions, by these expansions or by calls of the system's libm."""
+def _patterns(expansions: tuple[Expansion, ...], features: frozenset[str], *, libm: bool) -> tuple[Pattern, ...]:
+    """The patterns that expand functions for a target with these instruction sets, by these expansions or by calls of the system's libm."""
     kinds = (ir.F32Type, ir.F64Type) if libm else (ir.F64Type,)
-    polynomials = () if libm else (expand_constant_power, *(pattern_of(e.op, "expand", e.function, (ir.F32Type,)) for e in expansions))
+    by_us = (pattern_of(e.op, "expand", e.function, (ir.F32Type,), features) for e in expansions)
+    polynomials = () if libm else (expand_constant_power, *by_us)
     return (
         expand_rsqrt,
         *(widening_pattern(e.op) for e in expansions),
@@ -123,4 +126,5 @@ class ExpandMath(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         libm = self.libm or not state.machine.vector_maths
-        state.count(self.name, apply_patterns(op, _patterns(tuple(EXPANSIONS.values()), libm=libm), state))  # with those of plugins
+        patterns = _patterns(tuple(EXPANSIONS.values()), state.machine.features, libm=libm)  # with those of plugins
+        state.count(self.name, apply_patterns(op, patterns, state))

@@ -11,7 +11,7 @@ from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
-from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic
+from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic, memref_bytes
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions
@@ -82,6 +82,7 @@ class _MainBuilder:
         self.module, self.main, self.kernels, self.plan, self.state = module, main, kernels, plan, state
         self.views: dict[tuple[Any, int, str], ir.Value] = {}
         self.arguments: list[ir.Value] = []
+        self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
         self.inputs = [a for a in main.arguments if isinstance(a.type, ir.RankedTensorType)]
 
     def build(self, ip: ir.InsertionPoint) -> None:
@@ -156,8 +157,10 @@ class _MainBuilder:
             return view
         kind, index = place
         argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
-        if offset:
-            raise PassError(f"@main's {kind} {index} cannot be written {offset} bytes in")
+        if offset or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
+            if argument not in self.parted:
+                self.parted[argument] = as_bytes(argument)
+            return memref.ViewOp(memref_type, self.parted[argument], arith.ConstantOp(ir.IndexType.get(), offset).result, []).result
         return argument if argument.type == memref_type else reshaped(argument, memref_type)
 
 
@@ -168,6 +171,14 @@ def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
     for i in range(len(shape) - 2, -1, -1):
         strides[i] = strides[i + 1] * shape[i + 1]
     return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, strides).result
+
+
+def as_bytes(value: ir.Value) -> ir.Value:
+    """The bytes of a contiguous memref: as descriptors and as pointers the two are the same."""
+    kind = value.type
+    flat = reshaped(value, ir.MemRefType.get([element_count(kind)], kind.element_type))
+    bytes_ = ir.MemRefType.get([memref_bytes(kind)], ir.IntegerType.get_signless(8))
+    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[bytes_], operands=[flat]).results[0]
 
 
 def element_count(tensor_type: Any) -> int:

@@ -29,7 +29,6 @@ class Buffer:
     first: int = 1 << 60
     last: int = -1
     members: list[tuple["Buffer", int]] = field(default_factory=list)  # each with its offset
-    joined: bool = False  # the result of a concatenation: written piece by piece
     written: int = -1  # the launch from which on it holds data itself, whatever its members do
 
     def root(self) -> "tuple[Buffer, int]":
@@ -72,17 +71,6 @@ class Buffer:
                 low = found.pop().offset
             found.append(Piece(low, high - low, first))
         return tuple(found) if len(found) > 1 else ()
-
-    @property
-    def is_divided(self) -> bool:
-        """Whether it is written piece by piece, which cannot be done in an output."""
-        waiting = [self]
-        while waiting:
-            buffer = waiting.pop()
-            if buffer.joined:
-                return True
-            waiting += [member for member, _ in buffer.members]
-        return False
 
     @property
     def is_free_root(self) -> bool:
@@ -167,7 +155,6 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
 def _join(plan: Assignment, op: ir.Operation, launch: int) -> None:
     """Place a concatenation's operands in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
-    result.joined = True
     offset = 0
     for value in op.operands:
         buffer, inner = plan.values[value].root()
@@ -185,7 +172,7 @@ def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> No
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
         place = ("output", index)
-        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type) and not buffer.is_divided:
+        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type):
             buffer.place = place
         else:
             plan.copies.setdefault(result, []).append((value, Buffer(memref_bytes(value.type), place), 0))
@@ -204,7 +191,7 @@ def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir
             dead = source.last == position[op] and source.first < position[op]
             # The parts that lie in it (of a concatenation, or values that it overwrote) must not be read later either.
             others = [v for i, v in enumerate(op.operands) if i != index and v in plan.values and plan.values[v].root()[0] is source]
-            fits = source.size == target.size and source is not target and (target.root()[0].place == "workspace" or not source.is_divided)
+            fits = source.size == target.size and source is not target
             if dead and not others and source.is_free_root and fits:
                 source.put_into(target, 0)
                 plan.in_place += 1

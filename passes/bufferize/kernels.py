@@ -8,15 +8,16 @@ from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, 
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.fused_loops import FusedLoops
-from stepwell.passes.bufferize.packing import Lifetime, pack
+from stepwell.passes.bufferize.packing import Lifetime, aligned, pack
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
+from stepwell.passes.schedule.assign_schedules import default_schedule
 from stepwell.passes.schedule.nest import sums_in_blocks
-from stepwell.passes.schedule.schedulers import choose
 
 _BUFFERISE = (
     "builtin.module(canonicalize,"
@@ -93,7 +94,7 @@ def _copies_to_generics(kernel: Any, state: PassState) -> None:
             continue
         with ir.InsertionPoint(copy), copy.location:
             copied = copy_generic(source, target)
-        ScheduleInfo(copied).nest = choose(Structured(copied), state.target)
+        ScheduleInfo(copied).nest = default_schedule(Structured(copied), state.target)
         copy.erase()
 
 
@@ -121,19 +122,22 @@ def _take_scratch(kernel: Any) -> None:
         if not o.results[0].type.has_static_shape:
             raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
     loops = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation)))
-    lifetimes, slices = [], []
+    lifetimes, slices, owners = [], [], []
     for o in allocations:
-        size = memref_bytes(o.results[0].type)
+        size, users = memref_bytes(o.results[0].type), _users_through_views(o.results[0])
+        owner = owner_of(o, users)
         kept = loops.slice_of(o.results[0], size)
-        used = [*_users_through_views(o.results[0]), *loops.alive(o.results[0], kept)]
-        alive = [position[_top_level(u, block)] for u in used]
-        lifetimes.append(Lifetime(kept.bytes if kept else size, min(alive, default=0), max(alive, default=0)))
+        if owner is not None and kept is not None and kept.chunks > 1:
+            kept = None  # threads inside a thread's round share its copy, which then is whole
+        alive = [position[_top_level(u, block)] for u in (*users, *loops.alive(o.results[0], kept))]
+        copy = kept.bytes if kept else size
+        lifetimes.append(Lifetime(copy if owner is None else rounds_of(owner) * aligned(copy), min(alive, default=0), max(alive, default=0)))
         slices.append(kept)
+        owners.append(owner)
     places, total = _pack_chunks(lifetimes, slices)
     scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
-    for o, (offset, kept) in zip(allocations, places, strict=True):
-        with ir.InsertionPoint(o), o.location:
-            view = memref.ViewOp(o.results[0].type, scratch, arith.ConstantOp(ir.IndexType.get(), offset).result, [])
+    for o, owner, (offset, kept) in zip(allocations, owners, places, strict=True):
+        view = _view_of(o, scratch, offset, owner, kept.bytes if kept else memref_bytes(o.results[0].type))
         if kept:
             BufferInfo(view).slice = kept
         o.results[0].replace_all_uses_with(view.result)
@@ -142,6 +146,16 @@ def _take_scratch(kernel: Any) -> None:
         o.erase()
     set_signature(kernel)
     KernelInfo(kernel).scratch_bytes = total
+
+
+def _view_of(allocation: ir.Operation, scratch: ir.Value, offset: int, owner: ir.Operation | None, copy: int) -> Any:
+    """The view of scratch that replaces an allocation; inside the loop that owns it, that of a round's own copy, which has so many bytes."""
+    with ir.InsertionPoint(allocation) if owner is None else ir.InsertionPoint.at_block_begin(owner.regions[0].blocks[0]), allocation.location:
+        start = arith.ConstantOp(ir.IndexType.get(), offset).result
+        if owner is not None:
+            apart = arith.ConstantOp(ir.IndexType.get(), aligned(copy)).result
+            start = arith.addi(start, arith.muli(owner.regions[0].blocks[0].arguments[0], apart))
+        return memref.ViewOp(allocation.results[0].type, scratch, start, [])
 
 
 def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:

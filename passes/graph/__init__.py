@@ -10,11 +10,11 @@ from stepwell.passes.graph import (
     unfold_convolutions,
 )
 from stepwell.passes.graph.fusion import fuse_attention, fuse_operators, outline_kernels
-from stepwell.passes.graph.layout import convert_layout, pack_matmul, use_winograd
-from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants, remove_identities, simplify_algebra, use_products
+from stepwell.passes.graph.layout import convert_layout, pack_matmul, skip_padding, use_winograd
+from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants, remove_identities, simplify_algebra, use_products, use_sub_pixels
 
 __all__ = [
     "attach_target", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
     "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "pack_matmul", "remove_identities",
-    "separate_zero_points", "simplify_algebra", "unfold_convolutions", "use_products", "use_winograd",
+    "separate_zero_points", "simplify_algebra", "skip_padding", "unfold_convolutions", "use_products", "use_sub_pixels", "use_winograd",
 ]  # fmt: skip

@@ -2,15 +2,16 @@
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir, tensor
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
+from stepwell.dialects.graph.bordered_conv import BorderedConvOp, borders
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.contraction import contract
+from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
@@ -24,9 +25,38 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     problem = _dynamic(op)
     if problem is not None:
         return problem
-    (x, w), attributes, result = operands, op.attribute_values(), op.result_types()[0]
-    x = b.staged(x)
-    spatial, group, filters = len(attributes["strides"]), attributes["group"], w.type.shape
+    x, w = (widened(b, v, products_of(op)) for v in operands)
+    return _convolved(b, b.staged(x), w, op.result_types()[0], **op.attribute_values())
+
+
+@lowering(BorderedConvOp)
+def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """The same loops for each stretch of positions of each dimension, over the taps that reach the inside from there."""
+    problem = _dynamic(op)
+    if problem is not None:
+        return problem
+    x, w = (widened(b, v, products_of(op)) for v in operands)
+    attributes, result = op.attribute_values(), op.result_types()[0]
+    types, zeros = op.operand_types(), attributes.pop("zeros")
+    window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
+    x, out = b.staged(x), b.empty(result.dtype, result.static_shape)
+    for stretches in product(*(dim.stretches() for dim in borders(types[0], types[1], result, **window))):
+        mine = b.window(w, 2, [s.first for s in stretches], [s.taps for s in stretches])
+        begins, sizes = [], []
+        for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
+            begins.append(s.low * step + s.first * apart)
+            sizes.append((s.positions - 1) * step + (s.taps - 1) * apart + 1)
+        part = result.with_shape((*result.shape[:2], *(s.positions for s in stretches), result.shape[-1]))
+        made = _convolved(b, b.window(x, 2, begins, sizes), mine, part, **attributes)
+        out = b.insert(made, out, [0, 0, *(s.low for s in stretches), 0])
+    return out
+
+
+def _convolved(
+    b: LinalgBuilder, x: ir.Value, w: ir.Value, result: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int
+) -> ir.Value:
+    """The convolution of `x` with `w`."""
+    spatial, filters = len(strides), w.type.shape
     is_blocked = x.type.rank == 3 + spatial
     sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
     of_group = {"set": sets, "side": side_by_side, "m": filters[0] // group}
@@ -41,9 +71,8 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     def at(name: str) -> Any:
         return loop.get(name, zero)
 
-    strides, dilations = attributes["strides"], attributes["dilations"]
     window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
-    first = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
+    channel = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
     lane = [loop["side"] * filters[-2] + loop["lane"] if "side" in loop else loop["lane"]] if is_blocked else []
     if is_blocked and side_by_side == 1:
         x = b.first(x, [*x.type.shape[:-1], filters[-2]])  # a loop that is an index by itself must go over the whole dimension
@@ -53,7 +82,7 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
     w = b.reshape(w, merged, [*counts, *filters[1:]])
     images, _, *positions, block = result.static_shape
     sizes = [images, *counts, *positions, block]
-    total = contract(b, x, [loop["n"], first, *window, *lane], w, w_map, result.dtype, sizes, len(reductions))
+    total = contract(b, x, [loop["n"], channel, *window, *lane], w, w_map, result.dtype, sizes, len(reductions))
     return b.reshape(total, [[0], [1 + i for i in merged[0]], *([len(split) + 1 + i] for i in range(spatial + 1))], result.static_shape)
 
 

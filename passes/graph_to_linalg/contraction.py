@@ -1,6 +1,7 @@
 """Lowerings of contractions: multiply-accumulate generics that differ only in their indexing maps."""
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 from stepwell.dialects import graph
@@ -13,6 +14,8 @@ from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.reshaping import reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import spread
+
+OFTEN = 32  # times that an element of a contraction is read, from which on it is widened once and kept so
 
 
 def contract(
@@ -36,6 +39,19 @@ def contract(
     return narrowed(b, total, dtype)
 
 
+def widened(b: LinalgBuilder, value: ir.Value, products: int | None) -> ir.Value:
+    """An operand of a contraction of so many products, of narrow floats, in the type that they are multiplied in; as it is if it is read seldom.
+
+    To widen an element takes as long as to multiply it. A scalar that meets a vector is widened for each tile of registers that reads it.
+    """
+    kind = value.type
+    if not isinstance(kind.element_type, (ir.F16Type, ir.BF16Type)) or products is None or not kind.has_static_shape:
+        return value
+    if products < OFTEN * prod(kind.shape):
+        return value
+    return b.staged(b.elementwise([value], "f32", b.sizes(value), lambda x: x))
+
+
 @lowering(graph.MatmulOp)
 def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """Loops: batch dimensions, rows, columns; then the summed dimension."""
@@ -45,7 +61,8 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
     for i, size in enumerate(result.shape):
         sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
         sizes.append(size if size is not None else _dynamic_size(b, sides, i - rank))
-    return matrix_product(b, operands[0], operands[1], result.dtype, sizes)
+    products = products_of(op)
+    return matrix_product(b, widened(b, operands[0], products), widened(b, operands[1], products), result.dtype, sizes)
 
 
 def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
@@ -56,6 +73,12 @@ def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, s
     row, column, summed = dims(rank - 2, rank - 1, rank)
     batches = [b.broadcast_map(v, [*sizes[:-2], *v.type.shape[-2:]])[:-2] for v in (lhs, rhs)]
     return contract(b, lhs, [*batches[0], row, summed], rhs, [*batches[1], summed, column], dtype, sizes, 1)
+
+
+def products_of(op: graph.GraphOp) -> int | None:
+    """How many products a contraction of known sizes adds up; None if a size is not known."""
+    types, result = op.operand_types(), op.result_types()[0]
+    return int(op.flops(*types, result=result, **op.attribute_values())) // 2 if all(t.is_static for t in (*types, result)) else None
 
 
 def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
@@ -71,12 +94,17 @@ def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype
 
 @lowering(graph.PackedMatmulOp)
 def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension."""
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension.
+
+    Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
+    whole vector. An element of bf16 takes a shift.
+    """
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):
         return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
     *rows, panel, column, summed = dims(*range(result.rank + 1))
-    return contract(b, operands[0], [*rows, summed], operands[1], [panel, summed, column], result.dtype, list(result.static_shape), 1)
+    x, w = (widened(b, v, products_of(op)) for v in operands)
+    return contract(b, x, [*rows, summed], w, [panel, summed, column], result.dtype, list(result.static_shape), 1)
 
 
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:
@@ -98,7 +126,8 @@ def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Val
     def index(position: Any, tap: Any, dim: int) -> Any:
         return position * strides[dim] + tap * dilations[dim]
 
-    return convolve(b, operands[0], operands[1], result.dtype, attributes["group"], [b.size(operands[0], 0), *result.shape[1:]], index)
+    x, w = (widened(b, v, products_of(op)) for v in operands)
+    return convolve(b, x, w, result.dtype, attributes["group"], [b.size(operands[0], 0), *result.shape[1:]], index)
 
 
 @lowering(graph.ConvTransposeOp)
@@ -171,7 +200,8 @@ def convolve(
     filters, channels = sizes[1] // group, x.type.shape[1] // group
     names = ["n", *(["g"] if group > 1 else []), *(["f"] if group == 1 or filters > 1 else []), *(f"o{i}" for i in range(spatial))]
     parallel = len(names)
-    names += [*(["c"] if group == 1 or channels > 1 else []), *(f"k{i}" for i in range(spatial))]
+    by_channel = group > 1 and channels == 1  # vectors lie along columns: with rows innermost they are the same for the next window
+    names += [*(["c"] if group == 1 or channels > 1 else []), *(f"k{i}" for i in (reversed(range(spatial)) if by_channel else range(spatial)))]
     loop = {name: ir.AffineExpr.get_dim(i) for i, name in enumerate(names)}
 
     inner = {"g": group, "f": filters, "c": channels}

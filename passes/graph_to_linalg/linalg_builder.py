@@ -9,6 +9,7 @@ from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.types import is_compact, is_float, is_integer
 from stepwell.dialects.sched.dialect import BoundaryOp
+from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.passes.framework.registry import PassState
 
 Size: TypeAlias = "int | ir.Value"
@@ -182,6 +183,14 @@ class LinalgBuilder:
         kind = ir.RankedTensorType.get([static[axis]], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, where, dynamic, [], static_at, static, [1] * len(static)).result
 
+    def window(self, value: ir.Value, dim: int, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+        """The slice of `value` of these static sizes from `offsets` on along the dimensions from `dim` on, and whole along the others."""
+        have = list(value.type.shape)
+        if have[dim : dim + len(sizes)] == list(sizes):
+            return value
+        after = have[dim + len(sizes) :]
+        return self.part(value, [*[0] * dim, *offsets, *[0] * len(after)], [*have[:dim], *sizes, *after])
+
     def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
         """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
         have = self.sizes(value)
@@ -345,6 +354,14 @@ class LinalgBuilder:
         with ir.InsertionPoint(loop.body):
             scf.YieldOp(list(body(loop.induction_variable, list(loop.inner_iter_args))))
         return list(loop.results)
+
+    def independent(
+        self, rounds: int, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
+        """A loop of so many rounds that run on threads: each may write other parts of what is carried, and reads nothing that another one writes."""
+        results = self.loop(self.index(0), self.index(rounds), carried, body)
+        LoopInfo(results[0].owner).is_parallel = True
+        return results
 
     def branch(
         self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]

@@ -14,6 +14,8 @@ from stepwell.passes.graph_to_linalg.elementwise import clamp, elu, leaky_relu, 
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.linalg.structured import element_bits
+from stepwell.passes.schedule.sequences import chunks_on_threads
 
 Function: TypeAlias = Callable[[ir.Value], ir.Value]
 Read: TypeAlias = tuple[ir.Value, Sequence[Any]]
@@ -41,6 +43,19 @@ ACTIVATIONS: dict[str, Callable[[Scalars, ir.Value, float, float], ir.Value]] = 
 """What an activation function does to one element; their meanings are in the dialect's table of the same name."""
 
 
+@dataclass(frozen=True)
+class Piece:
+    """The part of a layer that one loop over the steps computes: neighbouring sequences in one direction."""
+
+    direction: Size
+    backward: bool | ir.Value
+    """Whether the loop goes from the last step to the first."""
+    first: Size
+    """The first sequence."""
+    rows: int
+    """How many sequences."""
+
+
 class Layer:
     """A layer being lowered: its sizes, and its operands as its steps read them."""
 
@@ -55,11 +70,13 @@ class Layer:
         self.projected = b.reshape(projected, [[0], [1], [2, 3]], sizes)
         self.weights, self.lengths = weights, lengths
 
-    def functions(self, direction: int) -> list[Function]:
-        """The activation functions of a direction, each of one element."""
+    def functions(self, direction: Size) -> list[Function]:
+        """The activation functions of a direction, each of one element; all directions have the same where it is not known which it is."""
+        return [partial(_apply, self.s, *chosen) for chosen in self._chosen(direction if isinstance(direction, int) else 0)]
+
+    def _chosen(self, direction: int) -> list[tuple[str, float, float]]:
         own = slice(direction * self.functions_of_one, (direction + 1) * self.functions_of_one)
-        chosen = zip(*(self.attributes[name][own] for name in ("activations", "alphas", "betas")), strict=True)
-        return [partial(_apply, self.s, name, alpha, beta) for name, alpha, beta in chosen]
+        return list(zip(*(self.attributes[name][own] for name in ("activations", "alphas", "betas")), strict=True))
 
     def clipped(self, x: ir.Value) -> ir.Value:
         """An element within the bounds of what goes into the gates' functions."""
@@ -69,41 +86,68 @@ class Layer:
     def run(self, initial: Sequence[ir.Value | None], step: Callable[["Step"], list[ir.Value]]) -> list[ir.Value]:
         """The results of the layer: what the steps give, and the last states.
 
-        `step` builds the ops of one step and returns the states after it, then what it gives.
+        `step` builds the ops of one step and returns the states after it, then what it gives. Directions and sequences do not depend on each
+        other. Where that pays, each direction, or a part of the batch, goes through all steps on a thread of its own; else one direction
+        follows the other, and large ops of a step run on threads by themselves.
         """
-        b = self.b
-        y = b.empty(self.dtype, [self.steps, len(self.directions), self.batch, self.hidden])
-        last: list[list[ir.Value]] = []
-        for direction, backward in enumerate(self.directions):
+        b, numbers = self.b, range(len(self.directions))
+        results = [b.empty(self.dtype, [self.steps, len(numbers), self.batch, self.hidden])]
+        results += [b.empty(self.dtype, [len(numbers), self.batch, self.hidden]) for _ in initial]
+        alike = all(self._chosen(direction) == self._chosen(0) for direction in numbers)
+        for group in [list(numbers)] if alike else [[direction] for direction in numbers]:
+            weights = self.weights.type.shape[1:]
+            chunks = chunks_on_threads(self.steps, len(group), self.batch, weights, element_bits(self.weights.type.element_type), b.state.machine)
+            if chunks:
 
-            def one(ivs: list[ir.Value], carried: list[ir.Value], direction: int = direction, backward: bool = backward) -> list[ir.Value]:
-                time = arith.subi(b.index(self.steps - 1), ivs[0]) if backward else ivs[0]
-                *before, y = carried
-                given = b.part(y, [time, direction, 0, 0], [self.batch, self.hidden])
-                *after, made = step(Step(self, direction, time, before, given))
-                return [*after, b.insert(made, y, [time, direction, 0, 0])]
+                def one(iv: ir.Value, carried: list[ir.Value], group: list[int] = group, chunks: int = chunks) -> list[ir.Value]:
+                    return self._sequences(self._piece(iv, group, chunks), initial, carried, step)
 
-            *states, y = b.loops([self.steps], [*(self._start(value, direction) for value in initial), y], one)
-            last.append(states)
-        return [y, *(self._together(list(states)) for states in zip(*last, strict=True))]
+                results = b.independent(len(group) * chunks, results, one)
+            else:
+                for direction in group:
+                    results = self._sequences(Piece(direction, self.directions[direction], 0, self.batch), initial, results, step)
+        return results
 
-    def _start(self, initial: ir.Value | None, direction: int) -> ir.Value:
-        """A state of a direction before its first step, in the type it is computed in."""
-        b, sizes = self.b, [self.batch, self.hidden]
+    def _piece(self, number: ir.Value, directions: Sequence[int], chunks: int) -> Piece:
+        """One of the pieces that these directions make with the batch in so many chunks: the first direction's chunks, then the next one's."""
+        b, rows = self.b, self.batch // chunks
+        if len(directions) == 1:
+            first = 0 if chunks == 1 else arith.muli(number, b.index(rows))
+            return Piece(directions[0], self.directions[directions[0]], first, rows)
+        direction = number if chunks == 1 else arith.divui(number, b.index(chunks))
+        first = 0 if chunks == 1 else arith.muli(arith.remui(number, b.index(chunks)), b.index(rows))
+        return Piece(direction, arith.cmpi(arith.CmpIPredicate.eq, direction, b.index(self.directions.index(True))), first, rows)
+
+    def _sequences(
+        self, piece: Piece, initial: Sequence[ir.Value | None], results: Sequence[ir.Value], step: Callable[["Step"], list[ir.Value]]
+    ) -> list[ir.Value]:
+        """The results of the layer with those of a piece written into them: a loop over the steps."""
+        b, sizes = self.b, [piece.rows, self.hidden]
+        y, *last = results
+
+        def one(ivs: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
+            time, (*before, y) = self._time(ivs[0], piece.backward), carried
+            place: list[Size] = [time, piece.direction, piece.first, 0]
+            *after, made = step(Step(self, piece, time, before, b.part(y, place, sizes)))
+            return [*after, b.insert(made, y, place)]
+
+        *states, y = b.loops([self.steps], [*(self._start(value, piece) for value in initial), y], one)
+        narrow = [v if self.dtype == self.s.dtype else b.elementwise([v], self.dtype, sizes, lambda x: x) for v in states]
+        return [y, *(b.insert(state, whole, [piece.direction, piece.first, 0]) for state, whole in zip(narrow, last, strict=True))]
+
+    def _time(self, round_: ir.Value, backward: bool | ir.Value) -> ir.Value:
+        """The place in the sequence of a round of the loop over the steps."""
+        if backward is False:
+            return round_
+        turned = arith.subi(self.b.index(self.steps - 1), round_)
+        return turned if backward is True else arith.select(backward, turned, round_)
+
+    def _start(self, initial: ir.Value | None, piece: Piece) -> ir.Value:
+        """A state of a piece before its first step, in the type it is computed in."""
+        b, sizes = self.b, [piece.rows, self.hidden]
         if initial is None:
             return b.filled(0, self.s.dtype, sizes)
-        return b.elementwise([b.part(initial, [direction, 0, 0], sizes)], self.s.dtype, sizes, lambda x: x)
-
-    def _together(self, states: list[ir.Value]) -> ir.Value:
-        """The last states of all directions as a result."""
-        b, sizes = self.b, [self.batch, self.hidden]
-        narrow = [v if self.dtype == self.s.dtype else b.elementwise([v], self.dtype, sizes, lambda x: x) for v in states]
-        if len(narrow) == 1:
-            return b.with_unit_dims(narrow[0], [0])
-        whole = b.empty(self.dtype, [len(narrow), *sizes])
-        for direction, value in enumerate(narrow):
-            whole = b.insert(value, whole, [direction, 0, 0])
-        return whole
+        return b.elementwise([b.part(initial, [piece.direction, piece.first, 0], sizes)], self.s.dtype, sizes, lambda x: x)
 
 
 def _apply(s: Scalars, name: str, alpha: float, beta: float, x: ir.Value) -> ir.Value:
@@ -112,32 +156,45 @@ def _apply(s: Scalars, name: str, alpha: float, beta: float, x: ir.Value) -> ir.
 
 @dataclass
 class Step:
-    """One step of one direction being built."""
+    """One step of a piece being built."""
 
     layer: Layer
-    direction: int
+    piece: Piece
     time: ir.Value
     """Its place in the sequence, an index."""
     states: list[ir.Value]
-    """Those before it, (batch, hidden) each."""
+    """Those before it, (rows, hidden) each."""
     given: ir.Value
     """What its result is written over."""
 
+    def functions(self) -> list[Function]:
+        """The activation functions, each of one element."""
+        return self.layer.functions(self.piece.direction)
+
     def inputs(self, first: int, count: int) -> list[Read]:
         """What the inputs of this step count for `count` gates from the `first` on."""
-        layer = self.layer
-        place: list[Size] = [self.time, 0, self.direction * layer.gates + first, 0]
-        return of_gates(layer.b.part(layer.projected, place, [layer.batch, count, layer.hidden]))
+        layer, piece, b = self.layer, self.piece, self.layer.b
+        gate: Size = first
+        if isinstance(piece.direction, int):
+            gate = piece.direction * layer.gates + first
+        else:
+            gate = arith.addi(arith.muli(piece.direction, b.index(layer.gates)), b.index(first))
+        return of_gates(b.part(layer.projected, [self.time, piece.first, gate, 0], [piece.rows, count, layer.hidden]))
 
     def products(self, state: ir.Value, first: int, count: int) -> list[Read]:
         """What a state counts for `count` gates from the `first` on: one product for all of them."""
         layer, b, (_, _, panels, depth, width) = self.layer, self.layer.b, self.layer.weights.type.shape
-        weights = b.part(layer.weights, [self.direction, first, 0, 0, 0], [count, panels, depth, width])
+        weights = b.part(layer.weights, [self.piece.direction, first, 0, 0, 0], [count, panels, depth, width])
         row, gate, panel, column, summed = dims(0, 1, 2, 3, 4)
-        sizes = [layer.batch, count, panels, width]
+        sizes = [self.piece.rows, count, panels, width]
         total = contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1)
-        whole = b.reshape(total, [[0], [1], [2, 3]], [layer.batch, count, panels * width])
-        return of_gates(b.first(whole, [layer.batch, count, layer.hidden]))
+        whole = b.reshape(total, [[0], [1], [2, 3]], [self.piece.rows, count, panels * width])
+        return of_gates(b.first(whole, [self.piece.rows, count, layer.hidden]))
+
+    def of_units(self, value: ir.Value, places: Sequence[Sequence[int]]) -> list[Read]:
+        """At each of some places behind the direction, a number for each unit of the state."""
+        b, hidden = self.layer.b, self.layer.hidden
+        return [(b.part(value, [self.piece.direction, *place, 0], [hidden]), dims(1)) for place in places]
 
     def end(self, reads: Sequence[Read], body: Callable[..., list[ir.Value]]) -> list[ir.Value]:
         """The states after the step, then what it gives, as one element-wise op.
@@ -146,7 +203,7 @@ class Step:
         is the first.
         """
         layer, b, s = self.layer, self.layer.b, self.layer.s
-        lengths = [] if layer.lengths is None else [(layer.lengths, dims(0))]
+        lengths = [] if layer.lengths is None else [(b.part(layer.lengths, [self.piece.first], [self.piece.rows]), dims(0))]
         inputs, maps = [list(column) for column in zip(*reads, *lengths, strict=True)]
         outs = [*self.states, self.given]
         time = arith.IndexCastOp(ir.IntegerType.get_signless(32), self.time).result if lengths else None
@@ -168,11 +225,6 @@ def of_gates(value: ir.Value) -> list[Read]:
     """A tensor (batch, gates, hidden) as an operand for each gate."""
     row, column = dims(0, 1)
     return [(value, [row, ir.AffineExpr.get_constant(gate), column]) for gate in range(value.type.shape[1])]
-
-
-def of_units(value: ir.Value, places: Sequence[Sequence[int]], hidden: int, b: LinalgBuilder) -> list[Read]:
-    """At each of some places of the leading dimensions, a number for each unit of the state."""
-    return [(b.part(value, [*place, 0], [hidden]), dims(1)) for place in places]
 
 
 def present(op: RecurrentOp, operands: Operands) -> list[Any]:
@@ -197,9 +249,9 @@ def lower_lstm(op: graph.LstmOp, operands: Operands, b: LinalgBuilder) -> Sequen
     s = layer.s
 
     def step(at: Step) -> list[ir.Value]:
-        f, g, out = layer.functions(at.direction)
-        places = [(at.direction, gate) for gate in range(3)]
-        reads = [*at.products(at.states[0], 0, 4), *at.inputs(0, 4), *([] if peepholes is None else of_units(peepholes, places, layer.hidden, b))]
+        f, g, out = at.functions()
+        held = [] if peepholes is None else at.of_units(peepholes, [[gate] for gate in range(3)])
+        reads = [*at.products(at.states[0], 0, 4), *at.inputs(0, 4), *held]
 
         def body(*values: ir.Value) -> list[ir.Value]:
             in_, output, forget, cell = (s.add(x, y) for x, y in zip(values[:4], values[4:8], strict=True))
@@ -232,7 +284,7 @@ def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence
         return [s.multiply_accumulate(update, h, s.mul(s.sub(s.const(1), update), candidate))]
 
     def step(at: Step) -> list[ir.Value]:
-        f, g = layer.functions(at.direction)
+        f, g = at.functions()
         x, [h] = at.inputs(0, 3), at.states
         if hidden_bias is not None:
 
@@ -242,10 +294,10 @@ def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence
                 candidate = g(layer.clipped(s.multiply_accumulate(reset, s.add(h_h, bias), h_x)))
                 return next_state(f(layer.clipped(s.add(z_h, z_x))), candidate, h)
 
-            return at.end([*at.products(h, 0, 3), *x, *of_units(hidden_bias, [(at.direction,)], layer.hidden, b)], whole)
+            return at.end([*at.products(h, 0, 3), *x, *at.of_units(hidden_bias, [[]])], whole)
 
         update, reset = at.products(h, 0, 2)
-        sizes = [layer.batch, layer.hidden]
+        sizes = [at.piece.rows, layer.hidden]
         reads = [reset, x[1], (h, dims(0, 1))]
         held = b.generic(
             [value for value, _ in reads],
@@ -272,7 +324,7 @@ def lower_rnn(op: graph.RnnOp, operands: Operands, b: LinalgBuilder) -> Sequence
     layer = Layer(op, projected, weights, lengths, b)
 
     def step(at: Step) -> list[ir.Value]:
-        [f] = layer.functions(at.direction)
+        [f] = at.functions()
         reads = [*at.products(at.states[0], 0, 1), *at.inputs(0, 1)]
         return at.end(reads, lambda z, x, _: [f(layer.clipped(layer.s.add(z, x)))])
 

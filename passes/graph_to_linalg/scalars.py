@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.mlir import arith, defining_op, ir, math
 from stepwell.dialects.core.types import is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype, element
 
@@ -102,12 +102,25 @@ class Scalars:
         zero, one = self.const(0), self.const(1)
         by_zero = self.compare("eq", y, zero)
         if self.is_unsigned:
-            quotient = arith.DivUIOp(x, self.select(by_zero, one, y)).result
-            return self.select(by_zero, zero, quotient)
+            return self.select(by_zero, zero, self._quotient(x, self.select(by_zero, one, y), y))
         by_minus_one = self.compare("eq", y, self.const(-1))
         safe = self.select(arith.OrIOp(by_zero, by_minus_one).result, one, y)
-        quotient = self.select(by_minus_one, self.neg(x), arith.DivSIOp(x, safe).result)
+        quotient = self.select(by_minus_one, self.neg(x), self._quotient(x, safe, y))
         return self.select(by_zero, zero, quotient)
+
+    def _quotient(self, x: ir.Value, safe: ir.Value, y: ir.Value) -> ir.Value:
+        """The quotient of integers by `safe`, which is `y` where that can be divided by.
+
+        Machines divide vectors of floats, not of integers. Where every integer is a float exactly, a quotient that is rounded to a float does not
+        reach the next integer: with p bits, x / y is at least 1 / y away from it, and the rounding less than 2^-p x / y. A known number is left
+        to LLVM, which multiplies instead.
+        """
+        made = defining_op(y)
+        if self.width > 32 or (made is not None and made.name == "arith.constant"):
+            return (arith.DivUIOp if self.is_unsigned else arith.DivSIOp)(x, safe).result
+        wide = ir.F64Type.get() if self.width == 32 else ir.F32Type.get()
+        to_float, to_integer = (arith.UIToFPOp, arith.FPToUIOp) if self.is_unsigned else (arith.SIToFPOp, arith.FPToSIOp)
+        return to_integer(self.type, arith.DivFOp(to_float(wide, x).result, to_float(wide, safe).result).result).result
 
     def rem(self, x: ir.Value, y: ir.Value) -> ir.Value:
         """What truncating division leaves, with the sign of `x`; integers give 0 for a division by zero."""
@@ -115,10 +128,10 @@ class Scalars:
             return arith.RemFOp(x, y).result
         one = self.const(1)
         trivial = self.compare("eq", y, self.const(0))
-        if self.is_unsigned:
-            return arith.RemUIOp(x, self.select(trivial, one, y)).result
-        trivial = arith.OrIOp(trivial, self.compare("eq", y, self.const(-1))).result
-        return arith.RemSIOp(x, self.select(trivial, one, y)).result
+        if not self.is_unsigned:
+            trivial = arith.OrIOp(trivial, self.compare("eq", y, self.const(-1))).result
+        safe = self.select(trivial, one, y)
+        return self.sub(x, self.mul(self._quotient(x, safe, y), safe))
 
     def call(self, function: Any, *operands: ir.Value) -> ir.Value:
         """An op of the math dialect."""

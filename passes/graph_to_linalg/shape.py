@@ -126,28 +126,90 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     if mode == "constant":
         return padded(b, x, result.dtype, low, high, attributes["value"])
 
-    def body(*_: ir.Value) -> ir.Value:
-        return b.extract(x, [source_place(b, i, mode, low[i], high[i], x) for i in range(result.rank)])
+    sizes = [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)]
+    is_padded = low[-1] or high[-1]
+    stretches = stretches_of_last(low[-1], high[-1], x.type.shape[-1]) if is_padded else [(0, sizes[-1], True)]
+    out = b.empty(result.dtype, sizes)
+    for start, count, inside in stretches:
 
-    return b.elementwise([], result.dtype, [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)], body, exact=True)
+        def body(*_: ir.Value, start: int = start, inside: bool = inside) -> ir.Value:
+            *outer, last = (b.here(i) for i in range(result.rank))
+            places = [source_place(b, here, mode, low[i], high[i], x.type.shape[i]) for i, here in enumerate(outer)]
+            if inside:
+                along = arith.AddIOp(last, b.index(start - low[-1])).result
+            else:
+                along = source_place(b, arith.AddIOp(last, b.index(start)).result, mode, low[-1], high[-1], x.type.shape[-1])
+            return b.extract(x, [*places, along])
+
+        made = b.generic([], b.empty(result.dtype, [*sizes[:-1], count]), [dims(*range(result.rank))], 0, body)
+        out = b.insert(made, out, [*[0] * (result.rank - 1), start])
+    return out
 
 
-def source_place(b: LinalgBuilder, dim: int, mode: str, low: int, high: int, x: ir.Value) -> ir.Value:
-    """Where along `dim` the element of the padded tensor at the current loop's place comes from."""
-    here = b.here(dim)
+def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, Size, bool]]:
+    """The stretches of the last dimension of a padded tensor: where they begin, how many elements, whether these are the operand's in a row.
+
+    Neighbours there are neighbours in the operand too, so that these are read as vectors; beside them each element has a place of its own.
+    """
+    end = low + size + high
+    first, last = max(low, 0), min(low + size, end)
+    if first >= last:
+        return [(0, end, False)]
+    return [(a, c - a, inside) for a, c, inside in ((0, first, False), (first, last, True), (last, end, False)) if a < c]
+
+
+def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: int, size: int) -> ir.Value:
+    """Where along a dimension of `size` the element at place `here` of the padded tensor comes from."""
     if not low and not high:
         return here
-    size = x.type.shape[dim]
     if mode == "edge":
         inside = arith.MaxSIOp(arith.SubIOp(here, b.index(low)).result, b.index(0)).result
         return arith.MinSIOp(inside, b.index(size - 1)).result
     period = max(1, size if mode == "wrap" else 2 * (size - 1))
     forward = arith.AddIOp(here, b.index(-low % period)).result
-    turned: ir.Value = arith.RemUIOp(forward, b.index(period)).result
+    if low + size + high + -low % period <= 2 * period:  # then unsigned wrap-around says whether to go one period back
+        turned: ir.Value = arith.MinUIOp(forward, arith.SubIOp(forward, b.index(period)).result).result
+    else:
+        turned = arith.RemUIOp(forward, b.index(period)).result
     if mode == "wrap":
         return turned
     mirrored: ir.Value = arith.MinUIOp(turned, arith.SubIOp(b.index(period), turned).result).result
     return mirrored if size > 1 else turned
+
+
+@lowering(graph.PixelShuffleOp)
+def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """One generic. Where all positions are kept, it has a loop over the phases of each dimension; else each position finds its phase."""
+    (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    if not op.operand_types()[0].is_static:
+        return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
+    strides, offsets, group, shape = attributes["strides"], attributes["offsets"], attributes["group"], result.static_shape
+    spatial, each = len(strides), shape[1] // group
+    # What is not asked for is cut off first, as far as it is whole positions of `x`.
+    low = [o // s for o, s in zip(offsets, strides, strict=True)]
+    kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, shape[2:], strides, low, strict=False)]
+    x = b.window(x, 2, low, kept)
+    offsets = [o % s for o, s in zip(offsets, strides, strict=True)]
+    whole = not any(offsets) and all(n == have * s for n, have, s in zip(shape[2:], x.type.shape[2:], strides, strict=False))
+    sizes = [*shape[:2], *((n for have, s in zip(x.type.shape[2:], strides, strict=False) for n in (have, s)) if whole else shape[2 : 2 + spatial])]
+    sizes += shape[2 + spatial :]
+    image, channel, *inner = dims(*range(len(sizes)))
+    if whole:
+        places, phases, block = inner[: 2 * spatial : 2], inner[1 : 2 * spatial : 2], inner[2 * spatial :]
+    else:
+        moved = [p + o for p, o in zip(inner, offsets, strict=False)]
+        places = [ir.AffineExpr.get_floor_div(p, s) for p, s in zip(moved, strides, strict=True)]
+        phases, block = [ir.AffineExpr.get_mod(p, s) for p, s in zip(moved, strides, strict=True)], inner[spatial:]
+    phase: Any = ir.AffineConstantExpr.get(0)
+    for p, s in zip(phases, strides, strict=True):
+        phase = phase * s + p
+    if group > 1:
+        first = ir.AffineExpr.get_floor_div(channel, each)
+        source = (first * math.prod(strides) + phase) * each + ir.AffineExpr.get_mod(channel, each)
+    else:
+        source = phase * each + channel
+    out = b.generic([x], b.empty(result.dtype, sizes), [[image, source, *places, *block], dims(*range(len(sizes)))], 0, lambda v, _: v)
+    return reshape_to(b, out, shape)
 
 
 @lowering(graph.SliceOp)

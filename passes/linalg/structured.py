@@ -5,7 +5,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
 from stepwell.dialects.core.types import sizes_text
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -14,6 +14,7 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.views import strides
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
+CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 VECTOR_DIALECTS = ("arith", "math")
 READS = ("tensor.extract", "memref.load")  # of an element at a place that the body computes
 LOOP = "scf.for"
@@ -96,6 +97,16 @@ class Access:
         if steps[-1] == 1 and not any(steps[:-1]) and self._last_stride == 1:
             return "vector"
         return "strided"
+
+    def step(self, dim: int) -> int | None:
+        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it; None where they do not."""
+        steps = self.coefficients(dim)
+        return steps[-1] if steps and not any(steps[:-1]) and self._last_stride == 1 else None
+
+    def is_gathered(self, dim: int) -> bool:
+        """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
+        step = self.step(dim)
+        return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
 class Structured:
@@ -265,7 +276,7 @@ class Structured:
         rounds = 0
         for loop in (o.operation for o in self.body.operations):
             if loop.name == "scf.for":
-                low, high, step = (_known_index(loop.operands[i]) for i in range(3))
+                low, high, step = (known_index(loop.operands[i]) for i in range(3))
                 rounds += len(range(low, high, step)) if low is not None and high is not None and step else 0
         return max(1, rounds)
 
@@ -394,11 +405,6 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
         return None
     return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
 
-
-def _known_index(value: ir.Value) -> int | None:
-    """The number that a value of type index is known to be."""
-    made = defining_op(value)
-    return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

@@ -63,11 +63,13 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
     """Have the ops that compute `value` in place start from `destination` instead of a tensor.empty.
 
     Views of the destination are built at the current insertion point, which must come before these ops. Gives NoMatch, with nothing
-    changed, if they do not start at a tensor.empty that nothing else uses.
+    changed, if they do not start at a tensor.empty that nothing else uses, in the block that they are in themselves.
     """
     while (start := None if value == destination else _start(value)) is not None:
         if use_count(start) != 1:
             return NoMatch("it is computed in memory of its own: what it writes over has another user")
+        if not _same_block(start, value):
+            return NoMatch("it is computed in memory of its own: what it writes over is made outside of its loop")
         value = start
     if value == destination:
         return None
@@ -98,6 +100,12 @@ def _start(value: ir.Value) -> ir.Value | None:
     if op.name not in ("linalg.generic", "linalg.fill", "scf.for"):  # their last operands correspond to the results
         return None
     return op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
+
+
+def _same_block(value: ir.Value, other: ir.Value) -> bool:
+    """Whether two values are made in one block, so that what is built at its top comes before both."""
+    op, second = defining_op(value), defining_op(other)
+    return op is None or second is None or op.block == second.block
 
 
 def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
@@ -150,17 +158,41 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
 
 
 def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
-    """Compute the source of an insert_slice in the slice itself, after moving up what initialises the destination."""
+    """Compute the source of an insert_slice in the slice itself.
+
+    What initialises the destination is moved up; where that depends on other computation, the source's is moved down to where it is inserted.
+    """
     source, into = insert.operands[0], insert.operands[1]
     if use_count(source) != 1 or not _starts_at_empty(source):
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
     offsets = list(insert.operands)[2:]
     moved = _hoist([into, *offsets], insert.block)
-    if moved is None:
-        return NoMatch("its source is computed in memory of its own and copied: what it is inserted into depends on other computation")
+    if moved is not None:
+        point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
+    else:
+        chain = _in_place(source)
+        if any(op.block != insert.block for op in chain):
+            return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
+        if any(len(op.results) > 1 for op in chain):
+            return NoMatch("its source is computed in memory of its own and copied: what computes it has other results, which may be used before")
+        for op in chain:  # of which each has one user, the next, so that it may wait for that
+            op.move_before(insert)
+        point = ir.InsertionPoint(chain[0])
     static = [list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")]
-    with ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block), insert.location:
+    with point, insert.location:
         return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, [], [], *static).result)
+
+
+def _in_place(value: ir.Value) -> list[ir.Operation]:
+    """The ops that compute a value one in place of the other, in order, the tensor.empty that they begin with first."""
+    found: list[ir.Operation] = []
+    while (op := defining_op(value)) is not None:
+        found.append(op)
+        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else _start(value)
+        if start is None:
+            break
+        value = start
+    return found[::-1]
 
 
 def _starts_at_empty(value: ir.Value) -> bool:
@@ -174,7 +206,7 @@ def _starts_at_empty(value: ir.Value) -> bool:
         start = _start(value)
         if start is None and op.name in ("tensor.collapse_shape", "tensor.expand_shape"):
             start = op.operands[0]
-        if start is None or use_count(start) != 1:
+        if start is None or use_count(start) != 1 or not _same_block(start, value):
             return False
         value = start
 

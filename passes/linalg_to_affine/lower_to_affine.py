@@ -8,9 +8,12 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
+from stepwell.dialects.sched.schedule_info import LoopInfo
+from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Access, Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
@@ -45,6 +48,23 @@ class LowerToAffine(Pass):
                 for member in reversed(found[i].members):
                     member.operation.erase()
             state.count("nests", len(indices))
+        for loop in parallel_loops(op):
+            _on_threads(loop)
+
+
+def _on_threads(loop: ir.Operation) -> None:
+    """rewrite: scf.for %i = 0 to n {sched.parallel} { … } -> affine.parallel (%i) = (0) to (n) { … }"""
+    if len(loop.results):
+        raise PassError(f"{LoopInfo(loop).where}: rounds that run on threads cannot hand anything from one to the next, this loop carries values")
+    with ir.InsertionPoint(loop), loop.location:
+        dealt = parallel_loop([Segment(0, rounds_of(loop), 1)])
+    body, block = loop.regions[0].blocks[0], dealt.regions[0].blocks[0]
+    with ir.InsertionPoint(block), loop.location:
+        end = affine.AffineYieldOp([])
+    body.arguments[0].replace_all_uses_with(block.arguments[0])
+    for inner in [o.operation for o in body.operations][:-1]:
+        inner.move_before(end.operation)
+    loop.erase()
 
 
 class _Lowering:

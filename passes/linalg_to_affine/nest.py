@@ -167,9 +167,11 @@ class NestEmitter(LoopNest):
         found: dict[tuple[int, str], ir.Value] = {}
         for n, access in enumerate(self.root.inputs if width > 1 and not self.lanes_reduce else ()):
             dim = turned_dim(access, self.nest) if access.used and n not in self.known else None
-            counts = {p[dim] for p in points} if dim is not None and dim in points[-1] else set()
-            for first in [p for p in points if counts and p[dim] == 0]:
-                for segment in vector_segments(len(counts), width):
+            if dim is None or dim not in points[-1]:
+                continue
+            count = len({p[dim] for p in points})
+            for first in [p for p in points if p[dim] == 0]:
+                for segment in vector_segments(count, width):
                     for low in range(segment.low, segment.high, segment.step) if segment.step > 1 else ():
                         self._turn(found, n, {**first, dim: low}, dim, segment.step, width)
         return found
@@ -180,8 +182,11 @@ class NestEmitter(LoopNest):
         keys = [(n, str(self.address(access, {**first, dim: first[dim] + i}))) for i in range(count)]
         if keys[0] in found:  # points that differ only in dimensions along which the input does not move
             return
-        rows = [load(self.memory(access), "vector", count, self.ivs, lambda _, at=lane: self.address(access, first, at)) for lane in range(width)]
-        found.update(zip(keys, transposed(rows), strict=True))
+
+        def row(lane: int) -> ir.Value:
+            return load(self.memory(access), "vector", count, self.ivs, lambda _: self.address(access, first, lane))
+
+        found.update(zip(keys, transposed([row(lane) for lane in range(width)]), strict=True))
 
     def _blocks(self, use: Use, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         """As `_step`, by an intrinsic, which takes in several iterations at once."""
@@ -228,7 +233,8 @@ class NestEmitter(LoopNest):
         if not access.is_shaped:
             return access.value
         kind = access.kind(self.nest.vector) if self.nest.vector >= 0 and width > 1 else "scalar"
-        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane))
+        step = access.step(self.nest.vector) if kind == "strided" else None
+        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane), step)
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
         """Ask for the lines of a vector that the innermost summed loop loads some rounds later; past its end, for what lies behind."""
@@ -264,8 +270,8 @@ class NestView:
         if not access.is_shaped:
             return access.value
         kind = access.kind(self.vector) if self.vector >= 0 and self.width > 1 else "scalar"
-        nest = self.nest
-        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across))
+        nest, step = self.nest, access.step(self.vector) if kind == "strided" else None
+        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across), step)
 
     def index(self, dim: int) -> ir.Value:
         inner = ir.AffineMap.get(len(self.nest.ivs), 0, self.nest.point_exprs(self.point))

@@ -8,21 +8,58 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import dense_value
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
-from stepwell.passes.linalg.structured import Access
+from stepwell.passes.linalg.structured import CLOSE, Access
 
 FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
 
 
-def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any]) -> ir.Value:
-    """Load from a memref: a scalar, a vector of successive elements, or a vector put together from single ones."""
+def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: Callable[[int], Any], step: int | None = None) -> ir.Value:
+    """Load from a memref: a scalar, a vector of successive elements, or a vector put together from others.
+
+    `address` says where each lane is; with `step`, so many elements of one row apart.
+    """
     element = ir.MemRefType(source.type).element_type
     if kind == "scalar":
         return affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(0))).result
     vector_type = ir.VectorType.get([width], element)
     if kind == "vector":
         return affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(address(0))).result
+    if step is not None and step and abs(step) <= CLOSE and abs(step) < width:
+        rows = [affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(where)).result for where in _stretches(address, step, width)]
+        return _picked(rows, step, width)
     lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result
+
+
+def _stretches(address: Callable[[int], Any], step: int, width: int) -> list[Any]:
+    """Addresses of vectors that cover the elements of a row from the lowest lane to the highest, and nothing beyond."""
+    lowest = address(0 if step > 0 else width - 1)
+    return [_further(lowest, start) for start in _starts(abs(step), width)]
+
+
+def _starts(step: int, width: int) -> list[int]:
+    return [min(j * width, (step - 1) * (width - 1)) for j in range(step)]
+
+
+def _further(where: Any, elements: int) -> Any:
+    *rows, last = where.results
+    return ir.AffineMap.get(where.n_dims, where.n_symbols, [*rows, last + elements])
+
+
+def _picked(rows: list[ir.Value], step: int, width: int) -> ir.Value:
+    """The lanes that lie `step` elements apart in a row, of the vectors that `_stretches` loads: each in turn gives those that it has."""
+    apart, starts = abs(step), _starts(abs(step), width)
+    places = [apart * (lane if step > 0 else width - 1 - lane) for lane in range(width)]
+    source = [min(place // width, apart - 1) for place in places]
+    first, *others = rows
+    mask = [place if of == 0 else 0 for place, of in zip(places, source, strict=True)]
+    if not others:
+        return vector.ShuffleOp(first, first, mask).result
+    found = first
+    for j, row in enumerate(others, 1):
+        mask = [width + place - starts[j] if of == j else kept for place, of, kept in zip(places, source, mask, strict=True)]
+        found, mask = vector.ShuffleOp(found, row, mask).result, list(range(width))
+    return found
 
 
 def index_value(expr: Any, ivs: list[ir.Value], width: int) -> ir.Value:

@@ -31,6 +31,7 @@ OVERLAP = 0.1  # of a transfer that is not hidden
 TILE_START = 8.0  # cycles to begin and end a register tile beside its stores
 LOOP_START = 3.0  # cycles to begin one of the summed loops inside of it
 FOLD = 1.0  # cycles to halve the lanes of one accumulator once
+LINE = 64.0  # bytes of a cache line
 WRITTEN_OUT = 8  # rounds of an innermost loop around a register tile that LLVM writes out
 UNROLLED = 32  # rounds of all summed loops that LLVM writes out
 AHEAD = 4  # registers for loads that run ahead of their use, where each vector is used once
@@ -72,11 +73,12 @@ class CostModel:
         self.op, self.target = op, target
         self.sizes = op.sizes
         self.reductions = op.reduction_dims
-        self.inputs = [_Reach(a, len(self.sizes)) for a in op.inputs if a.used and a.is_shaped]
+        widened = widenings(op)
+        self.inputs = [_Reach(a, len(self.sizes), widened.count(n)) for n, a in enumerate(op.inputs) if a.used and a.is_shaped]
         self.outputs = [_Reach(a, len(self.sizes)) for a in op.outputs]
         self.vector_bytes = target.vector_bits // 8
         self.uses = available(op, target)
-        self.arithmetic, self.widening = body_cost(op, target.fma)
+        self.arithmetic = body_cost(op, target.fma)
         self.bytes = max(a.bytes for a in (*self.inputs, *self.outputs))
         self.capacities = [c * FILL for c in target.caches.per_core]
 
@@ -138,6 +140,24 @@ class CostModel:
                 count *= step
         return count
 
+    def loaded(self, access: "_Reach", tile: Steps, width: int, vector: int) -> float:
+        """Loads through an access for a tile in a round of the summed loops, on average.
+
+        Vectors of windows that move by single elements mostly lie across two lines of a cache, and take two loads. Where the windows of a tile
+        overlap from round to round of the innermost summed loop, and LLVM writes that out, a vector is kept for all windows that it is in, if
+        there is room for it.
+        """
+        count = self.loads(access, tile) * self.load(access, width, vector)
+        if vector < 0 or not any(access.moves_alike(vector, d) for d in self.reductions):
+            return count
+        count *= 1 + min(1.0, width * access.bytes / LINE)
+        inner = next((d for d in reversed(self.reductions) if self.sizes[d] > 1), vector)
+        along = next((d for d in tile if access.moves_alike(d, inner)), None)
+        kept = (prod(tile.values()) * len(self.outputs) + self.loads(access, tile)) * self.vectors(width, self.bytes) + 2
+        if along is None or self.sizes[inner] > WRITTEN_OUT or kept > self.target.vector_registers:
+            return count
+        return count / tile[along] * (tile[along] + self.sizes[inner] - 1) / self.sizes[inner]
+
     def compute(self, nest: Nest) -> float:
         """Cycles of arithmetic and loads over the whole iteration space."""
         full = self.tile_steps(nest)
@@ -180,8 +200,8 @@ class CostModel:
         for rounds, w in parts:
             vectors, times = self.vectors(w, self.bytes), rounds * summed
             if use is None:
-                loads = sum(self.loads(a, tile) * self.load(a, w, vector) for a in self.inputs)
-                widened = self.widening * sum(self.loads(a, tile) for a in self.inputs) * vectors
+                loads = sum(self.loaded(a, tile, w, vector) for a in self.inputs)
+                widened = sum(self.loads(a, tile) * a.widening * (1 if a.kinds[vector] == "scalar" else vectors) for a in self.inputs)
                 arithmetic = points * vectors * self.arithmetic + widened
             else:
                 loads, arithmetic = self.block(use, tile, w, vector)
@@ -212,7 +232,10 @@ class CostModel:
         kind = access.kinds[vector] if vector >= 0 and width > 1 else "scalar"
         if kind == "scalar":
             return 1.0
-        return self.vectors(width, access.bytes) if kind == "vector" else 2.0 * width  # each is loaded and put in its place
+        if kind == "vector":
+            return self.vectors(width, access.bytes)
+        apart = access.close.get(vector, width)
+        return 2.0 * width if apart >= width else self.vectors(width, access.bytes) * (2.0 * apart - 1)  # loaded and put in their places
 
     def loops(self, nest: Nest) -> list[tuple[int, int, int]]:
         """The loops of a nest of more than one round, outermost first: dimension, how much of it one round of what is around reaches, rounds."""
@@ -270,11 +293,18 @@ class CostModel:
 class _Reach:
     """An access in plain numbers."""
 
-    def __init__(self, access: Access, dims: int) -> None:
+    def __init__(self, access: Access, dims: int, widening: int = 0) -> None:
         self.access = access
+        self.widening = widening  # instructions that the body needs to widen what it loaded
         self.bytes = element_bits(access.element_type) // 8
         self.kinds = {d: access.kind(d) for d in range(dims)} | {-1: "scalar"}
+        self.close = {d: abs(access.step(d) or 0) for d, kind in self.kinds.items() if kind == "strided" and not access.is_gathered(d)}
         self.moving = frozenset(d for d, kind in self.kinds.items() if kind != "scalar")
+
+    def moves_alike(self, dim: int, other: int) -> bool:
+        """Whether the access moves along two dimensions in the same way."""
+        steps = self.access.coefficients(dim)
+        return any(steps) and None not in steps and steps == self.access.coefficients(other)
 
     @cached_property
     def _results(self) -> list[tuple[int, list[tuple[int, int]]]]:
@@ -295,7 +325,7 @@ class _Reach:
             extent = min(extent, size)
             total *= extent
         # Single elements of lines, where the innermost dimension of the operand is not walked.
-        return total / extent * max(extent * self.bytes, min(64, self._results[-1][0] * self.bytes)) if self._results else self.bytes
+        return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes
 
 
 def room(op: Structured, vector: int, registers: int) -> int:
@@ -318,19 +348,24 @@ def widths(size: int, width: int) -> list[tuple[int, int]]:
     return [(segment.rounds, segment.step) for segment in vector_segments(size, width)]
 
 
-def body_cost(op: Structured, fma: bool) -> tuple[float, float]:
-    """Instructions of the body for one vector of results, and those that widen what was loaded."""
+def body_cost(op: Structured, fma: bool) -> float:
+    """Instructions of the body for one vector of results, without those that widen inputs."""
     if op.is_fill:
-        return 0.0, 0.0
-    arithmetic, widening = 0.0, 0.0
+        return 0.0
+    arithmetic = -float(len(widenings(op)))
     names = [o.operation.name for o in op.body.operations]
     for name in names:
-        if name in WIDENING:
-            widening += 1.0
-        elif name.startswith("math."):
+        if name.startswith("math."):
             arithmetic += SLOW.get(name, EXPANDED)
         elif name.startswith("arith.") and name != "arith.constant":
             arithmetic += SLOW.get(name, 1)
-    if fma and "arith.mulf" in names and "arith.addf" in names:
-        arithmetic -= 1
-    return arithmetic, widening / max(1, len(op.inputs))
+    return arithmetic - 1 if fma and "arith.mulf" in names and "arith.addf" in names else arithmetic
+
+
+def widenings(op: Structured) -> list[int]:
+    """The numbers of the inputs that the body widens, once for each time."""
+    if op.is_fill:
+        return []
+    arguments = list(op.body.arguments)[: len(op.inputs)]
+    operands = [o.operation.operands[0] for o in op.body.operations if o.operation.name in WIDENING]
+    return [n for operand in operands for n, argument in enumerate(arguments) if operand == argument]

@@ -33,8 +33,9 @@ def best_parallel_vector(op: Structured) -> int:
     """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost of the best, or -1."""
     candidates = [d for d in op.parallel_dims if op.sizes[d] > 1 and op.can_vectorise(d)]
 
-    def rank(dim: int) -> tuple[int, int]:
-        return (sum(a.kind(dim) == "strided" for a in op.inputs if a.used and a.is_shaped), -dim)
+    def rank(dim: int) -> tuple[int, int, int]:
+        read = [a for a in op.inputs if a.used and a.is_shaped]
+        return (sum(a.is_gathered(dim) for a in read), sum(a.kind(dim) == "strided" for a in read), -dim)
 
     return min(candidates, key=rank, default=-1)
 
@@ -67,7 +68,7 @@ def lying_across(op: Structured, vector: int) -> int | None:
     """
     if vector < 0 or op.reduction_dims:
         return None
-    gathered = [a for a in op.inputs if a.used and a.is_shaped and str(a.element_type) != "i1" and a.kind(vector) == "strided"]
+    gathered = [a for a in op.inputs if a.used and a.is_shaped and a.is_gathered(vector)]
     across = [(d, element_bits(a.element_type)) for a in gathered for d in op.parallel_dims if d != vector and a.kind(d) == "vector"]
     found = [d for d, bits in across if min(op.sizes[d], op.sizes[vector]) * bits >= SMALLEST_REGISTER]
     return max(found, key=lambda d: (found.count(d), op.sizes[d]), default=None)
@@ -77,11 +78,13 @@ def lying_across(op: Structured, vector: int) -> int | None:
 def reduction(op: Structured, target: Target | None) -> Nest:
     """Vectors along the output where the input is contiguous there too, else along a contiguous reduction, lanes folded at the end."""
     vector = best_parallel_vector(op)
-    if vector < 0 or any(a.kind(vector) == "strided" for a in op.inputs if a.used and a.is_shaped):
+    if vector < 0 or any(a.is_gathered(vector) for a in op.inputs if a.used and a.is_shaped):
         inside = [d for d in op.reduction_dims if op.can_vectorise(d) and op.sizes[d] > 1 and contiguous_inputs(op, d)]
         vector = max(inside, key=lambda d: op.sizes[d], default=vector)
     lanes = lanes_of(op, target)
-    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+    # One row of accumulators waits for itself; of a long row, four vectors of them leave a small part as a remainder.
+    vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
+    width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
     return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
 
 

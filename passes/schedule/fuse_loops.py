@@ -8,7 +8,7 @@ from math import prod
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.fused_loops import FusedLoop
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
@@ -24,12 +24,12 @@ class FuseLoops(Pass):
 
     rewrite: %0 = generic(…); generic ins(%0, %w, …)  ->  the same with {sched.fused = #sched.fused<[{loop = "l2", dim = 2, step = 14, …}]>} on both
 
-    One contraction of the kernel leads: the one with the most to do, the last if several have as much. Its loops are tiled, and the other
-    stages are computed inside them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It does not matter what the
-    others are: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of Winograd's
-    convolution, a softmax between two products. A loop of the leader can be fused if all others go over what is handed on in step with it, and
-    if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond
-    a core's own cache; those whose rounds leave the leader's register tile a few rows at most are left out:
+    One contraction of the kernel leads: the one with the most to do, the last if several have as much; in a kernel without any, some stage. Its
+    loops are tiled, and the other stages are computed inside them, a slice at a time (Halide's `compute_at`: Ragan-Kelley et al., PLDI 2013). It
+    does not matter what the others are: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of
+    Winograd's convolution, a softmax between two products. A loop of the leader can be fused if all others go over what is handed on in step with
+    it, and if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond a
+    core's own cache; those whose rounds leave the register tile of a contraction a few rows at most are left out:
 
     - a slice at a time: what the stages hand on stays in the cache, and what does not move along a loop is read again in each of its rounds;
     - all at once: what is handed on is written and read once, and so is everything else.
@@ -45,7 +45,7 @@ class FuseLoops(Pass):
         leader = leader_of(group)
         if leader is None:
             if group.edges:
-                state.decline(self.name, op, NoMatch("none of its ops that hand something on is a contraction, which could lead"))
+                state.decline(self.name, op, NoMatch("none of its ops that hand something on has loops"))
             return
 
         def decline(reason: str) -> None:
@@ -61,8 +61,14 @@ class FuseLoops(Pass):
         if not plans:
             decline("its stages have no loop in common over what they hand on")
             return
-        room = Room(*state.machine.caches.per_core[1:], self._chunks(group, state))
-        plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
+        chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, state)
+        first, second, last = state.machine.caches.per_core
+        # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
+        for cache in (second,) if leader.root.kind == "contraction" else (first, second):
+            room = Room(cache, last, chunks)
+            plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
+            if steps:
+                break
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
         elif state.decisions is not None:
@@ -106,10 +112,11 @@ class Room:
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
-    """The contraction with the most to do among the stages that hand something on; the last if several have as much."""
+    """The contraction with the most to do among the stages that hand something on, or else the stage; the last if several have as much."""
     linked = {stage for edge in group.edges for stage in (edge.producer, edge.reader)}
-    contractions = [stage for stage in group.stages if stage in linked and stage.root.kind == "contraction"]
-    return max(reversed(contractions), key=lambda stage: prod(stage.root.extents), default=None)
+    able = [stage for stage in group.stages if stage in linked]
+    contractions = [stage for stage in able if stage.root.kind == "contraction"]
+    return max(reversed(contractions or able), key=lambda stage: prod(stage.root.extents), default=None)
 
 
 def moving(group: FusionGroup, leader: Stage) -> list[Access]:
@@ -213,7 +220,9 @@ class Plan:
                         yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
 
     def _reuse(self, steps: Steps) -> int:
-        """How many iterations of the leader in one round take one of its operands from registers where others load it."""
+        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""
+        if self.leader.root.kind != "contraction":
+            return 1
         root, taken = self.leader.root, {axis.leader: step for axis, step in steps.items()}
         reads = [read for read in root.inputs if read.used and read.is_shaped]
         shared = [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]

@@ -76,7 +76,7 @@ def turned_dim(access: Access, nest: NestKnobs) -> int | None:
 
     The tile reads such an input along that dimension and transposes it in registers.
     """
-    if nest.vector < 0 or not access.is_shaped or str(access.element_type) == "i1" or access.kind(nest.vector) != "strided":
+    if nest.vector < 0 or not access.is_shaped or not access.is_gathered(nest.vector):
         return None
     return next((d for d, count in enumerate(nest.unroll) if count > 1 and d != nest.vector and access.kind(d) == "vector"), None)
 

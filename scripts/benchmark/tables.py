@@ -103,7 +103,7 @@ def _show_behind(out: Console, c: Comparison) -> None:
         for value, name in low:
             ours = c.statistic(name, "stepwell", threads)
             short = ", most of it the call" if ours is not None and ours.value < LEAST_SHOWN else ""
-            out.print(f"  {value:.2f} of {c.best_peer(name, threads)}: {name} ({c.cases[name].origin}{short})")
+            out.print(f"  {value:.2g} of {c.best_peer(name, threads)}: {name} ({c.cases[name].origin}{short})")
 
 
 def _microseconds(statistic: Statistic | None) -> str:

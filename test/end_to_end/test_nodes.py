@@ -9,12 +9,14 @@ import time
 import check_nodes
 import numpy as np
 import pytest
-from importing import check_native, floats, ints, node
+from importing import check_native, floats, ints, model, node
+from onnx import numpy_helper
 from random_graphs import singles
-from random_graphs.singles import ASIDE, WRONG, Combination, Result, combinations, compared, examine, results
+from random_graphs.singles import ASIDE, WRONG, Case, Combination, Result, combinations, compared, examine, results, set_aside
 from watchdog import Watchdog
 
-from stepwell.dialects.core.dtypes import DTYPES
+import stepwell
+from stepwell.dialects.core.dtypes import STORED
 
 SECONDS = 40.0
 STEP = 37  # coprime to the number of element types and of operators, so that a walk by it meets all of them
@@ -40,8 +42,8 @@ def test_all_types_of_all_versions_are_there() -> None:
     there = set(combinations())
     assert len(there) > 3000
     assert {Combination("Add", version, "f32") for version in (1, 6, 7, 13, 14)} <= there
-    assert {c.dtype for c in there} == set(DTYPES)
-    assert {op for ops, *_ in ASIDE for op in ops} <= {c.op for c in there}
+    assert {c.dtype for c in there} == set(STORED)
+    assert {op for aside in ASIDE for op in aside.ops} <= {c.op for c in there}
 
 
 def test_a_wrong_result_is_seen() -> None:
@@ -52,10 +54,38 @@ def test_a_wrong_result_is_seen() -> None:
     case = singles.case_of(net, net.nodes[0], net.made[0])
     (result,) = net.made[0]
     right = {result.name: result.array}
-    assert compared(case, right, "") == ("right", "")
+    assert compared(case, right, None) == ("right", "")
     other = result.array.copy()
     other.reshape(-1)[-1] += 1e-3
-    assert compared(case, {result.name: other}, "")[0] == "wrong"
+    assert compared(case, {result.name: other}, None)[0] == "wrong"
+
+
+def test_where_the_evaluator_is_known_to_differ_others_are_asked() -> None:
+    """By the attributes and operands of a node, not by its operator alone."""
+    one, two = (node("ConvTranspose", ["x", "w"], group=group) for group in (1, 2))
+    combination = Combination("ConvTranspose", 11, "f32")
+    assert set_aside(combination, one, False) is None
+    aside = set_aside(combination, two, False)
+    assert aside is not None
+    assert aside.runtime
+    plain, lengths = node("GRU", ["x", "w", "r"]), node("GRU", ["x", "w", "r", "", "n"])
+    assert set_aside(Combination("GRU", 22, "f64"), plain, False) is None
+    assert set_aside(Combination("GRU", 22, "f64"), lengths, False) is not None
+
+
+def test_a_result_that_neither_of_the_others_has_is_seen() -> None:
+    """Where the evaluator is set aside, ONNX Runtime has to have it."""
+    w, x = floats(2, 1, 2, seed=1), floats(1, 2, 5)
+    made = node("ConvTranspose", ["x", "w"], group=2)
+    proto = model([made], {"x": x}, {"y": floats(1, 2, 6)}, {"w": w}, opset=11)
+    right = stepwell.compile(proto, cache=False).run({"x": x})
+    case = Case(proto.SerializeToString(), {"x": x})
+    aside = set_aside(Combination("ConvTranspose", 11, "f32"), made, False)
+    assert compared(case, right, None)[0] == "right"  # ONNX Runtime, as the evaluator differs
+    assert compared(case, right, aside)[0] == "right"
+    proto.graph.node[0].attribute[0].i = 1  # another meaning than what was run
+    proto.graph.initializer[0].CopyFrom(numpy_helper.from_array(floats(2, 2, 2, seed=1), "w"))
+    assert compared(Case(proto.SerializeToString(), {"x": x}), right, aside)[0] == "wrong"
 
 
 def test_what_is_refused_is_said() -> None:

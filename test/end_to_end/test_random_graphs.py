@@ -3,20 +3,22 @@
 These are always the same graphs, as many as fit into a fixed time; scripts/fuzz.py runs others for as long as one likes.
 """
 
+import itertools
 import time
 from pathlib import Path
 from typing import Any
 
 import fuzz
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
 from importing import context, floats, ints, model, node
-from onnx import numpy_helper
-from random_graphs import campaign, examination, families  # noqa: F401  (the table of operators)
+from onnx import helper, numpy_helper
+from random_graphs import campaign, examination, families, runtime  # noqa: F401  (the table of operators)
 from random_graphs.campaign import Campaign, graph
 from random_graphs.examination import Limits, examine
-from random_graphs.net import Case, Net
+from random_graphs.net import Case, Net, undefined
 from random_graphs.operators import OPERATORS, grow
 from random_graphs.shrinking import shrink
 from watchdog import Watchdog
@@ -30,11 +32,10 @@ SEEDS = range(20_000, 20_150)
 # Operators that we import and no random graph has, each with the reason.
 LEFT_OUT = {
     **dict.fromkeys(("If", "Loop", "Scan", "SequenceMap"), "control flow: whole graphs in graphs"),
-    **dict.fromkeys(("NonZero",), "the size of its result depends on data"),
     **dict.fromkeys(("Upsample", "Scatter"), "gone from newer opsets: test_rule_versions.py"),
-    **dict.fromkeys(("BitCast", "TensorScatter", "STFT", "SwiGLU", "CausalConvWithState", "LinearAttention"), "the suite's cases"),
-    **dict.fromkeys(("Bernoulli", "DynamicQuantizeLinear"), "random or quantised"),
-    **dict.fromkeys(("ConvInteger", "MatMulInteger"), "test_narrow_products.py"),
+    **dict.fromkeys(
+        ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"), "random: test_random_values.py"
+    ),
 }
 
 
@@ -96,6 +97,21 @@ def test_integers_and_moved_data_have_to_be_the_same() -> None:
         off.flat[1] = np.nextafter(off.flat[1], np.float32(9))
         assert f"output {name}" in limits.problem({name: off})
         assert "is float64" in limits.problem({name: off.astype(np.float64)})
+
+
+def test_the_last_place_near_0_does_not_count_where_numbers_are_computed() -> None:
+    """The mean of a denormal and of padding that does not count is this number or its neighbour; of what was only moved, it is this number."""
+    nodes = [node("AveragePool", ["x"], ["a"], kernel_shape=[2], pads=[1, 1]), node("Identity", ["x"], ["i"])]
+    x = np.float32([[[2.0**-149, 2.0**-148, 3]]])
+    proto = model(nodes, {"x": x}, {"a": floats(1, 1, 4), "i": x})
+    limits = Limits(import_model(proto, context()), case_of(proto, {"x": x}), winograd=False)
+    right = limits.bounds(3, False).base
+    assert limits.problem({"a": np.nextafter(right["a"], np.float32([[[9, 9, 0, 3]]]))}) == ""
+    for place in range(3):
+        off = x.copy()
+        off[0, 0, place] = np.nextafter(off[0, 0, place], np.float32(9))
+        assert "output i" in limits.problem({"i": off})
+    assert "output a" in limits.problem({"a": right["a"] + np.float32(1e-6)})
 
 
 def test_where_a_comparison_may_go_either_way_it_does_not_count() -> None:
@@ -173,6 +189,53 @@ def test_an_operator_that_is_asked_for_is_there() -> None:
             net.opset = 21
             grow(net, name)
         assert any(node.op_type == name for net in nets for node in net.nodes)
+
+
+def test_axes_are_counted_from_the_end_where_the_opset_knows_that() -> None:
+    """Before opset 11 an axis below 0 is no valid ONNX, which its inference takes for another one."""
+    below = {opset: set[bool]() for opset in (9, 13)}
+    for opset, name, seed in itertools.product(below, ("Unsqueeze", "Concat", "ReduceMax", "ArgMax", "Flatten"), range(12)):
+        net = Net(seed)
+        net.opset = opset
+        grow(net, name)
+        named = [n for n in net.nodes if n.op_type == name]
+        axes = [helper.get_attribute_value(a) for n in named for a in n.attribute if a.name in ("axis", "axes")]
+        below[opset] |= {axis < 0 for value in axes for axis in (value if isinstance(value, list) else [value])}
+    assert below == {9: {False}, 13: {False, True}}
+
+
+def test_elements_that_are_only_stored_are_compared_by_their_bits() -> None:
+    """NaN of a type of 8 bits is one number among others, and a zero is not the other."""
+    x = np.array([0x7F, 0x80, 0x01, 0x38], np.uint8).view(ml_dtypes.float8_e4m3fn)
+    proto = model([node("Reshape", ["x", "s"])], {"x": x}, {"y": x}, {"s": ints(4)})
+    limits = Limits(import_model(proto, context()), case_of(proto, {"x": x}), winograd=False)
+    assert limits.problem({"y": x}) == ""
+    for place in range(4):
+        off = x.view(np.uint8).copy()
+        off[place] ^= 0x80 if place else 0x01
+        assert f"output y: [{place}]" in limits.problem({"y": off.view(x.dtype)})
+
+
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, np.float16, np.bool_])
+def test_onnxruntime_is_asked_for_types_that_numpy_has_not(dtype: type) -> None:
+    x, scalar = np.array([[0, 1, -2.5], [np.nan, 3, 1.5]]).astype(dtype), np.array(1.5).astype(dtype)
+    nodes = [node("Transpose", ["x"], ["t"]), node("Identity", ["c"], ["y"]), node("Reshape", ["s", "whole"], ["z"])]
+    proto = model(nodes, {"x": x, "s": scalar}, {"t": x.T, "y": x, "z": scalar}, {"c": x, "whole": ints()})
+    got = runtime.run(proto.SerializeToString(), {"x": x, "s": scalar})
+    for name, want in (("t", x.T), ("y", x), ("z", scalar)):
+        assert got[name].shape == want.shape
+        assert got[name].dtype == x.dtype
+        np.testing.assert_array_equal(got[name].astype(np.float32), want.astype(np.float32))
+
+
+def test_a_node_that_onnxruntime_is_known_to_have_otherwise_is_not_asked_about() -> None:
+    """By what it is given: sequences of no steps, the threshold that is not given."""
+    lengths, x = np.array([2, 0], np.int32), floats(2, 2, 3)
+    assert undefined("GRU", [x, x, x, None, lengths], {}) != ""
+    assert undefined("GRU", [x, x, x, None, lengths + 1], {}) == ""
+    activations = ["LeakyRelu", "thresholdedrelu"]
+    assert undefined("GRU", [x, x, x], {"activations": activations, "activation_alpha": [0.5]}) != ""
+    assert undefined("GRU", [x, x, x], {"activations": activations, "activation_alpha": [0.5, 0.5]}) == ""
 
 
 def test_shrinking_keeps_what_fails() -> None:

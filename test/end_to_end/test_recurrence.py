@@ -1,5 +1,6 @@
 """LSTM, GRU and RNN in native code: every attribute and input against the formulas of ONNX, one sequence at a time, and ONNX Runtime."""
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from op_sweep import pairwise
 
 import stepwell
 from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
+from stepwell.dialects.target.registry import resolve
+from stepwell.passes.graph_to_linalg import recurrence
 
 Array = np.ndarray
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -215,7 +218,12 @@ FACTORS = {
 ROWS = [row for seed in range(2) for row in pairwise(FACTORS, seed)]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(str(getattr(v, "__name__", v)).replace(" ", "") for v in row.values()))
+def named(row: dict[str, Any]) -> str:
+    """A row's values, as the name of a test."""
+    return "-".join(str(getattr(v, "__name__", v)).replace(" ", "") for v in row.values())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
 def test_layers(row: dict[str, Any]) -> None:
     kept = {name: value for name, value in row.items() if name not in ("constant", "outputs")}
     made = layer(**kept)
@@ -293,6 +301,41 @@ def test_lengths_are_read_when_it_runs(op: str) -> None:
 @pytest.mark.parametrize("op", GATES)
 def test_a_layer_whose_products_run_on_threads(op: str, threads: int) -> None:
     check(layer(op, (4, 3, 24, 200), direction="bidirectional", initial=True), threads=threads)
+
+
+PIECES = {
+    "op": tuple(GATES), "sizes": ((5, 4, 3, 20), (4, 8, 7, 33), (3, 12, 5, 16)), "direction": ("forward", "reverse", "bidirectional"),
+    "layout": (0, 1), "lengths": (False, True), "initial": (False, True), "own": (0, 1, 2), "functions": (-1, 0), "clip": (None, 0.4),
+    "dtype": (np.float32, np.float64, np.float16, ml_dtypes.bfloat16), "chunks": (1, 2, 4), "threads": (1, 2, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", list(pairwise(PIECES, 0)), ids=named)
+def test_pieces_of_a_layer_on_threads(row: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However a layer is cut into directions and chunks of the batch, which each go through all steps on a thread."""
+    kept = {name: value for name, value in row.items() if name not in ("chunks", "threads")}
+    made = layer(**kept)
+    both, alike = row["direction"] == "bidirectional", row["functions"] < 0
+    chunks = row["chunks"] if both and alike else max(row["chunks"], 2)
+    monkeypatch.setattr(recurrence, "chunks_on_threads", lambda *_: chunks)
+    lowered = str(stepwell.lower(made.proto(22, ["Y"], WEIGHTS), "linalg").module)
+    assert lowered.count("sched.parallel") == (1 if alike or not both else 2), "directions with other functions have other code"
+    check(made, threads=row["threads"], cache=False)
+
+
+def test_pieces_where_they_pay() -> None:
+    """Two cores share both directions, or the batch; one core does not, nor is a short layer cut."""
+    for sizes, direction, cores, loops in (
+        ((50, 8, 40, 128), "bidirectional", 2, 1), ((50, 8, 40, 128), "forward", 2, 1), ((50, 8, 40, 128), "bidirectional", 1, 0),
+        ((50, 1, 40, 128), "forward", 2, 0), ((2, 2, 4, 8), "bidirectional", 2, 0),
+    ):  # fmt: skip
+        target = dataclasses.replace(resolve("x86-64-v3"), cores=cores)
+        lowered = stepwell.lower(layer("LSTM", sizes, direction=direction).proto(14, ["Y"], WEIGHTS), "affine", target=target)
+        assert str(lowered.snapshots["linalg"]).count("sched.parallel") == loops
+        assert str(lowered.module).count("sched.parallel") == 0
+    again = [layer("GRU", (30, 8, 16, 64), direction="bidirectional", lengths=True, initial=True, seed=seed) for seed in range(2)]
+    for made in again:
+        check(made, 14, threads=2)
 
 
 @pytest.mark.parametrize("op", GATES)

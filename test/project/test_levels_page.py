@@ -1,7 +1,7 @@
 """docs/levels.md: its attributes are those of the code, in the IR of the levels that it says, written and read by the files that it names."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import stepwell
 from stepwell.dialects.core.carried import Carried, carriers
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.graph.control import ControlInfo
+from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.instrumentation import Instrumentation
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.passes.framework.pipeline import Step
@@ -72,7 +73,11 @@ SETS = {  # how else a field is set than by an assignment to it
     "name": r"ValueInfo\(name=",
     "byte_count": r"ValueInfo\(byte_count=",
 }
-READS = {"name": r"ValueInfo\.names\(", "results": r"KernelInfo\(.*\.(results|first_destination)\b|info\.results\b"}
+READS = {
+    "name": r"ValueInfo\.names\(",
+    "results": r"KernelInfo\(.*\.(results|first_destination)\b|info\.results\b",
+    "is_parallel": r"\.is_parallel\b|LoopInfo\.parallel_around\(",
+}
 
 
 def test_the_page_names_files_that_write_and_read_them() -> None:
@@ -85,16 +90,17 @@ def test_the_page_names_files_that_write_and_read_them() -> None:
 
 
 def everything() -> onnx.ModelProto:
-    """Kernels in shared loops, with scratch, in place, with two results; and an index that only a run has."""
+    """Kernels in shared loops, with scratch, in place, with two results, in rounds on threads; and an index that only a run has."""
     nodes = [
         node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), node("Relu", ["a"], ["b"]),
         node("Conv", ["b", "u"], ["c"], pads=[1, 1, 1, 1]), node("Add", ["c", "x"], ["d"]),
         node("GlobalAveragePool", ["d"], ["p"]), node("Flatten", ["p"], ["f"]),
         node("TopK", ["f", "k"], ["v", "i"]), node("Gather", ["f", "j"], ["g"], axis=1),
+        node("RNN", ["s", "m", "r"], ["", "h"], direction="bidirectional", hidden_size=64),
     ]  # fmt: skip
-    inputs = {"x": floats(1, 64, 56, 56), "j": ints(2)}
-    weights = {"w": floats(64, 64, 3, 3), "u": floats(64, 64, 3, 3, seed=1), "k": ints(3)}
-    return model(nodes, inputs, {"v": floats(1, 3), "i": ints(1, 3).reshape(1, 2), "g": floats(1, 1)}, weights)
+    inputs = {"x": floats(1, 64, 56, 56), "j": ints(2), "s": floats(50, 8, 4)}
+    weights = {"w": floats(64, 64, 3, 3), "u": floats(64, 64, 3, 3, seed=1), "k": ints(3), "m": floats(2, 64, 4), "r": floats(2, 64, 64)}
+    return model(nodes, inputs, {"v": floats(1, 3), "i": ints(1, 3).reshape(1, 2), "g": floats(1, 1), "h": floats(2, 8, 64)}, weights)
 
 
 def unresolved() -> onnx.ModelProto:
@@ -111,7 +117,7 @@ def unresolved() -> onnx.ModelProto:
 @cache
 def texts() -> dict[str, list[str]]:
     """IR of each level."""
-    lowered = stepwell.lower(everything(), LEVELS[-1], target="x86-64-v3")
+    lowered = stepwell.lower(everything(), LEVELS[-1], target=replace(resolve("x86-64-v3"), cores=2))
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
     found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
     return found

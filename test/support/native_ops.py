@@ -27,7 +27,7 @@ from stepwell.passes.graph.layout.use_winograd import ERRORS
 THREADS = (1, 2)
 RANKS = (0, 1, 2, 3, 4)
 ORDERS = 8  # different ones of the rows, so that the first of one op are not like those of the next
-REWRITES = ("simplify-algebra", "fold-batch-norm", "use-products", "convert-layout", "use-winograd", "pack-matmul")
+REWRITES = ("simplify-algebra", "fold-batch-norm", "use-sub-pixels", "use-products", "convert-layout", "use-winograd", "skip-padding", "pack-matmul")
 WINOGRAD = max(ERRORS.values()) / 1e-6  # how many times as much as the direct method, whose error is 1e-6 of the scale, its rounds
 
 

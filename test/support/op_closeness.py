@@ -14,7 +14,10 @@ from stepwell.dialects.core.types import FLOATS, from_numpy
 from stepwell.dialects.graph import op_class, winograd
 from stepwell.dialects.graph.inference import no_arithmetic
 
-SUMS = ("conv", "conv_transpose", "blocked_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum", "avg_pool", "col2im")
+SUMS = (
+    "conv", "conv_transpose", "blocked_conv", "bordered_conv", "blocked_depthwise_conv", "matmul", "packed_matmul", "reduce_sum", "cumsum",
+    "avg_pool", "col2im",
+)  # fmt: skip
 RECURRENT = ("gru", "lstm", "rnn")
 ADDS_UP = (
     *SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",

@@ -279,9 +279,16 @@ def diagonal(b: ImportBuilder, k: Value | None, rows: int, columns: int) -> Valu
 @onnx_rule("ReverseSequence", since=10)
 def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
     dims = static_dims(x, "a sequence")
+    if len(dims) < 2:
+        raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     batch, time = normalized_axis(batch_axis, len(dims), "batch_axis"), normalized_axis(time_axis, len(dims), "time_axis")
-    place = counting(b, dims[time], time, len(dims))
-    length = b.with_shape(b.convert(lengths, "i64"), [dims[batch] if i == batch else 1 for i in range(len(dims))])
+    if {batch, time} != {0, 1}:
+        raise ModelError(f"batch_axis and time_axis must be 0 and 1 in some order, got {batch_axis} and {time_axis}")
+    place = counting(b, dims[time], time, 2)
+    length = b.with_shape(b.convert(lengths, "i64"), [dims[batch] if i == batch else 1 for i in range(2)])
     mirrored = b.sub(b.sub(length, place), b.literal(np.array(1, np.int64)))
-    indices = from_the_start(b, length, dims[time], b.select(b.less(place, length), mirrored, place))
-    return b.gather_elements(x, b.expand(indices, shape=dims), axis=time)
+    turned = from_the_start(b, length, dims[time], b.select(b.less(place, length), mirrored, place))
+    if time == 1:
+        return b.gather_nd(x, with_new_axes(b, turned, [2]), batch_dims=1)
+    both = [b.expand(places, shape=dims[:2]) for places in (turned, counting(b, dims[batch], batch, 2))]
+    return b.gather_nd(x, b.concat([with_new_axes(b, places, [2]) for places in both], axis=2), batch_dims=0)

@@ -72,11 +72,11 @@ def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, i
         for i in range(dims[-1])
     ]
     order = [*(i for i in range(len(dims) - 1) if i != axis), axis]
-    angles = 2 * np.pi * np.outer(np.arange(taken), np.arange(made)) / size * (1 if inverse else -1)
+    steps = np.outer(np.arange(taken), np.arange(made)) * (1 if inverse else -1) % size
     weights = np.full((taken, 1), 1 / size if inverse else 1.0)
     if whole:  # all frequencies but the first and the middle one count twice
         weights[1 : (size + 1) // 2] *= 2
-    cosines, sines = (b.literal(table * weights) for table in (np.cos(angles), np.sin(angles)))
+    cosines, sines = (b.literal(part[steps] * weights) for part in roots_of_unity(size))
     real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # f64, so that rounding errors stay as small as with an FFT
     results = [b.matmul(real, cosines)] if whole else [b.matmul(real, cosines), b.matmul(real, sines)]
     if imaginary:
@@ -86,3 +86,13 @@ def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, i
     shape = (*dims[:axis], made, *dims[axis + 1 : -1], 1)
     made_parts = [b.with_shape(b.transposed(b.convert(result, type_of(x).dtype), back), shape) for result in results]
     return b.concat(made_parts, axis=len(dims) - 1) if len(made_parts) > 1 else made_parts[0]
+
+
+def roots_of_unity(size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The cosines and sines of that many equal parts of a turn, each of an angle of at most an eighth of a turn: quarters of a turn are exact."""
+    places = np.arange(size)
+    quarters = (8 * places + size) // (2 * size)
+    angles = (4 * places - quarters * size) / size * (np.pi / 2)
+    cosine, sine = np.cos(angles), np.sin(angles)
+    ways = quarters % 4 == np.arange(4)[:, np.newaxis]
+    return np.select(list(ways), [cosine, -sine, -cosine, sine]) + 0.0, np.select(list(ways), [sine, cosine, -sine, -cosine]) + 0.0

@@ -11,6 +11,7 @@ ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in 
 ROUNDER_BITS = 0x4B400000
 BIAS = 127
 SIGN = -(1 << 31)
+SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
 
 
 def nearest(x: Floats, factor: float = 1.0) -> tuple[Ints, Floats]:
@@ -24,16 +25,21 @@ def power_of_two(n: Ints) -> Floats:
     return ((n + BIAS) << 23).as_float()
 
 
-def scaled(x: Floats, n: Ints) -> Floats:
-    """`x * 2^n` for x around 1 and |n| < 250: in two steps, of which only the last one may overflow, or round."""
+def scaled(x: Floats, n: Ints, same: Floats) -> Floats:
+    """`x * 2^n`, rounded once, for x around 1 and |n| < 250: by an instruction, or in two steps, of which only the last may overflow or round.
+
+    `same` is n as floats.
+    """
+    if x.shape.features >= SCALES:
+        return x.scaled(n, same)
     half = n >> 1
     return x * power_of_two(half) * power_of_two(n - half)
 
 
-def split(x: Floats) -> tuple[Ints, Floats]:
-    """`k, r` with `x = k ln 2 + r`, |r| <= ln(2) / 2, for |x| < 200."""
+def split(x: Floats) -> tuple[Ints, Floats, Floats]:
+    """`k`, the same as floats, and `r` with `x = k ln 2 + r`, |r| <= ln(2) / 2, for |x| < 200."""
     k, multiple = nearest(x, c.LOG2_E[0])
-    return k, fma(multiple, -c.LN2[1], fma(multiple, -c.LN2[0], x))
+    return k, multiple, fma(multiple, -c.LN2[1], fma(multiple, -c.LN2[0], x))
 
 
 def exp_small(r: Floats) -> Floats:
@@ -49,8 +55,8 @@ def expm1_small(r: Floats) -> Floats:
 @expands("math.exp", ulps=1.1)
 def exp(x: Floats) -> Floats:
     """`2^k e^r` with `x = k ln 2 + r`."""
-    k, r = split(x.at_most(89.0).at_least(-104.0))
-    return scaled(exp_small(r), k)
+    k, same, r = split(x.at_most(89.0).at_least(-104.0))
+    return scaled(exp_small(r), k, same)
 
 
 def exp2_small(r: Floats) -> Floats:
@@ -63,13 +69,13 @@ def exp2(x: Floats) -> Floats:
     """`2^k 2^r` with the integer k nearest to x."""
     x = x.at_most(129.0).at_least(-151.0)
     k, multiple = nearest(x)
-    return scaled(exp2_small(x - multiple), k)
+    return scaled(exp2_small(x - multiple), k, multiple)
 
 
 @expands("math.expm1", ulps=1.5)
 def expm1(x: Floats) -> Floats:
     """`2^k (e^r - 1) + (2^k - 1)` with `x = k ln 2 + r`; x itself where that is the nearest."""
-    k, r = split(x.at_most(89.0).at_least(-18.0))
+    k, _, r = split(x.at_most(89.0).at_least(-18.0))
     half = power_of_two(k - 1)  # of 2^k, which may overflow before its product does
     result = fma(half, expm1_small(r), half - 0.5) * 2.0
     return (abs(x) < 2.0**-25).choose(x, result)
@@ -81,7 +87,7 @@ def tanh(x: Floats) -> Floats:
     magnitude = abs(x)
     square = magnitude * magnitude
     near = fma(magnitude * square, polynomial(square, c.TANH), magnitude)
-    k, r = split(magnitude.at_most(9.1) * 2.0)
+    k, _, r = split(magnitude.at_most(9.1) * 2.0)
     far = 1.0 - 2.0 / fma(power_of_two(k), exp_small(r), 1.0)
     return with_sign_of((magnitude < 0.625).choose(near, far), x)
 
@@ -96,7 +102,7 @@ def hyperbolic(x: Floats) -> tuple[Floats, Floats, Floats, Floats]:
 
     Then `sinh |x| = 4 ((a + b) sinh r + (a - b) cosh r)` and `cosh x = 4 ((a + b) cosh r + (a - b) sinh r)`.
     """
-    k, r = split(abs(x).at_most(89.6))
+    k, _, r = split(abs(x).at_most(89.6))
     a, b = power_of_two(k - 3), ((BIAS - 3 - k).at_least(0) << 23).as_float()  # b is 0 where it is too small to matter
     square = r * r
     return a + b, a - b, fma(r * square, polynomial(square, c.SINH), r), square * polynomial(square, c.COSH)

@@ -5,15 +5,21 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, TypeVar
 
-from stepwell.dialects.core.mlir import arith, ir, math, scf, vector
+from stepwell.dialects.core.mlir import arith, ir, llvm, math, scf, vector
 
 F = arith.CmpFPredicate
+SCALED = 16  # lanes that one instruction of AVX-512 scales by powers of two
+AS_EVER = 4  # how it rounds: as the machine is set
 
 
 class Shape:
-    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far."""
+    """What all values of one formula have in common: the lanes (a vector type's sizes, or none for a scalar) and the constants made so far.
 
-    def __init__(self, like: ir.Type) -> None:
+    `features` are the instruction sets that the target has, as LLVM spells them.
+    """
+
+    def __init__(self, like: ir.Type, features: frozenset[str] = frozenset()) -> None:
+        self.features = features
         self.sizes = list(ir.VectorType(like).shape) if isinstance(like, ir.VectorType) else None
         self._constants: dict[tuple[str, Any], ir.Value] = {}
         self.f32, self.f64 = self.of(ir.F32Type.get()), self.of(ir.F64Type.get())
@@ -208,6 +214,23 @@ class Floats(Lanes):
         """The greater of the two; NaN stays."""
         return (self < bound).choose(self.constant(bound), self)
 
+    def scaled(self, n: Ints, same: "Floats") -> "Floats":
+        """An f32 times 2^n, rounded once, on machines with AVX-512; `same` is n as floats, which is what their instruction takes."""
+        sizes = self.shape.sizes or [1]
+        register = min(sizes[0], SCALED)
+        if len(sizes) > 1 or register < 4 or sizes[0] % register:  # LLVM finds the instruction itself, after a conversion of n
+            return Floats(self.shape, llvm.call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value], [], []))
+        kind, mask = ir.VectorType.get([register], ir.F32Type.get()), ir.IntegerType.get_signless(max(register, 8))
+        rest = [self.shape.constant(kind, 0.0), arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # what no lane takes; all lanes
+        if register == SCALED:
+            rest.append(arith.ConstantOp(ir.IntegerType.get_signless(32), AS_EVER).result)
+        name, whole = f"llvm.x86.avx512.mask.scalef.ps.{32 * register}", self.value
+        for first in range(0, sizes[0], register):
+            part = [register_of(v, first, register) for v in (self.value, same.value)]
+            made = llvm.call_intrinsic(kind, name, [*part, *rest], [], [])
+            whole = made if sizes[0] == register else vector.InsertStridedSliceOp(made, whole, [first], [1]).result
+        return Floats(self.shape, whole)
+
     def bits(self) -> Ints:
         """An f32's bits."""
         return Ints(self.shape, arith.BitcastOp(self.shape.i32, self.value).result)
@@ -219,6 +242,14 @@ class Floats(Lanes):
     def narrow(self) -> "Floats":
         """An f64 rounded to f32."""
         return self._new(arith.TruncFOp(self.shape.f32, self.value))
+
+
+def register_of(value: ir.Value, first: int, count: int) -> ir.Value:
+    """`count` lanes of a vector from the one numbered `first` on."""
+    if list(ir.VectorType(value.type).shape) == [count]:
+        return value
+    kind = ir.VectorType.get([count], ir.VectorType(value.type).element_type)
+    return vector.ExtractStridedSliceOp(kind, value, [first], [count], [1]).result
 
 
 def fma(x: Floats, y: Floats | float, z: Floats | float) -> Floats:

@@ -27,8 +27,8 @@ def power(x: Floats, y: Floats) -> Floats:
     magnitude = abs(x)
     exponent = (y.wide() * log2_wide(magnitude)).at_most(129.0).at_least(-151.0)
     multiple = (exponent + WIDE_ROUNDER) - WIDE_ROUNDER
-    k, _ = nearest(multiple.narrow())
-    result = scaled(exp2_small((exponent - multiple).narrow()), k)
+    k, same = nearest(multiple.narrow())
+    result = scaled(exp2_small((exponent - multiple).narrow()), k, same)
     integer = y.floor().equal(y)
     half = y * 0.5
     sign = (integer & half.floor().differs(half)).choose(x.bits() & SIGN, 0)

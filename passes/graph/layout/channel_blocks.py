@@ -13,7 +13,7 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.graph.layout.channel_layouts import FILLING, in_order, stretches, used_lanes
-from stepwell.passes.graph.matching import new_weight, stored
+from stepwell.passes.graph.matching import new_weight, producer, stored
 
 MOST_STRETCHES = 64  # a relayout in more pieces is not worth its code
 
@@ -80,6 +80,11 @@ class Layout(GraphBuilder):
         return BlockedValue(value if held is None else self.masked(value, self.literal(held)), lanes)
 
     def _pack(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue:
+        pad = producer(value, "pad")
+        if pad is not None and _only_around(**(around := pad.attribute_values())):
+            inside = self._pack(pad.x, lanes)
+            around = {**around, "low": (*around["low"], 0), "high": (*around["high"], 0)}
+            return BlockedValue(self.pad(inside.value, **around), lanes)
         shape, (blocks, width), used = type_of(value).static_shape, lanes.shape, used_lanes(lanes) or lanes.shape[1]
         value = self._filled(value, 1, blocks * used)
         value = self.reshape(value, shape=[shape[0], blocks, used, *shape[2:]])
@@ -116,6 +121,11 @@ class Layout(GraphBuilder):
     def weights_of(self, source: ir.Value, array: np.ndarray) -> ir.Value:
         """A weight computed from the one that `source` names."""
         return new_weight(self, source, np.ascontiguousarray(array))
+
+
+def _only_around(*, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> bool:
+    """Whether a pad puts zeros around the places alone: then its image can be brought into blocks without them."""
+    return mode == "constant" and value == 0 and not any((*low[:2], *high[:2]))
 
 
 Rule = Callable[[Any, "Layout"], BlockedValue | NoMatch]

@@ -7,7 +7,19 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, type_of
-from stepwell.dialects.graph import AvgPoolOp, ConcatOp, ConvOp, LrnOp, MaxPoolOp, PadOp, ReduceMaxOp, ReduceMinOp, ReduceSumOp, ReshapeOp
+from stepwell.dialects.graph import (
+    AvgPoolOp,
+    ConcatOp,
+    ConvOp,
+    LrnOp,
+    MaxPoolOp,
+    PadOp,
+    PixelShuffleOp,
+    ReduceMaxOp,
+    ReduceMinOp,
+    ReduceSumOp,
+    ReshapeOp,
+)
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
@@ -89,6 +101,19 @@ def _shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if image is None:
         return PLAIN
     return BlockedValue(image.value, np.where(image.lanes == FILLING, FILLING, np.argsort(moved[1])[image.lanes]))
+
+
+@layout_rule(PixelShuffleOp)
+def _pixel_shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
+    if b.packed(op.x) is None:
+        return PLAIN
+    values, channels = op.attribute_values(), type_of(op.result).static_shape[1]
+    if channels // values["group"] % b.block:
+        return NoMatch(f"the {channels // values['group']} channels of a phase do not fill whole blocks of {b.block}")
+    image = b.pack_as(op.x, in_order(type_of(op.x).static_shape[1], b.block, b.block))
+    if isinstance(image, NoMatch):
+        return image
+    return BlockedValue(b.pixel_shuffle(image.value, **values), in_order(channels, b.block, b.block))
 
 
 @layout_rule(MaxPoolOp, AvgPoolOp)

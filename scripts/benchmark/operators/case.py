@@ -13,7 +13,8 @@ from onnx import helper, numpy_helper
 from benchmark.results import TOLERANCE
 
 __all__ = [
-    "F16_TOLERANCE", "STEP_TOLERANCE", "Case", "Fill", "Tensor", "below", "constant", "distinct", "given", "graph", "integers", "mask",
+    "F16_TOLERANCE", "F64_TOLERANCE", "STEP_TOLERANCE", "Case",
+    "Fill", "Tensor", "below", "constant", "distinct", "given", "graph", "integers", "mask",
     "normal", "op", "positive", "uniform", "weight",
 ]  # fmt: skip
 
@@ -22,6 +23,8 @@ Fill = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 F16_TOLERANCE = 1e-2
 """For what is rounded to f16 on the way in some engines and not in others."""
+F64_TOLERANCE = 1e-11
+"""Some engine computes f64 in f32, which takes half the time."""
 STEP_TOLERANCE = 2e-2
 """For quantised results, which may be one step apart where sums are rounded in another order."""
 
@@ -182,7 +185,8 @@ def graph(
 def _tolerance(chosen: float | None, tensors: Mapping[str, Tensor]) -> float:
     if chosen is not None:
         return chosen
-    return F16_TOLERANCE if any(tensor.dtype == "float16" for tensor in tensors.values()) else TOLERANCE
+    types = {tensor.dtype for tensor in tensors.values()}
+    return F16_TOLERANCE if "float16" in types else F64_TOLERANCE if "float64" in types else TOLERANCE
 
 
 def _shape(tensors: Mapping[str, Tensor], note: str) -> str:

@@ -74,6 +74,13 @@ def test_killed_process_names_the_function(monkeypatch: pytest.MonkeyPatch) -> N
         compile_units(trivial(1), jobs=1)
 
 
+def test_what_llvm_says_comes_before_its_details(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["warning: something", "LLVM ERROR: Cannot select: a store", *(f"  operand {i}" for i in range(20)), "In function: f0"]
+    monkeypatch.setattr(pool, "_START", f"import os, sys; sys.stderr.write({chr(10).join(lines)!r}); sys.stderr.flush(); os.abort()")
+    with pytest.raises(CodegenError, match=r"ended by SIGABRT, having said:\s+LLVM ERROR: Cannot select: a store\s+operand 0"):
+        compile_units(trivial(1), jobs=1)
+
+
 def test_process_that_cannot_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool, "_START", "import nothing_like_this")
     with pytest.raises(CodegenError, match=r"(?s)@f0: the compiler process ended with status 1.*No module named 'nothing_like_this'"):

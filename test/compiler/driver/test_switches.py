@@ -57,8 +57,9 @@ def test_folding_and_fusion_are_off(network):
 def test_what_can_be_switched_off_and_what_strict_code_does_without():
     assert SWITCHES == {
         "simplify-algebra": "simplify-algebra", "fold-batch-norm": "fold-batch-norm", "check-indices": "check-indices",
-        "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
-        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "pack-matmul": "pack-matmul", "narrow-products": "narrow-products",
+        "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
+        "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
+        "narrow-products": "narrow-products",
         "separate-zero-points": "separate-zero-points", "unfold-convolutions": "unfold-convolutions",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "fuse-loops": "fuse-loops", "collapse-dimensions": "collapse-dimensions",

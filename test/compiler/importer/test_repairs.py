@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
@@ -195,6 +196,24 @@ def test_a_body_whose_declarations_only_our_inference_contradicts(tmp_path: Path
     weights = [weight("n", np.array(3)), weight("c", np.array(True)), weight("axes", np.array([1])), weight("a0", np.array([1]))]
     loop = [node("Unsqueeze", ["x", "a0"], ["z"]), node("Loop", ["n", "c", "z"], ["r"], body=body), node("Squeeze", ["r", "a0"])]
     agrees(made(loop, weights=weights), tmp_path, "'w' is tensor<2x1x3xf32>, but declared as tensor<5x3xf32>", want=[-X])
+
+
+@pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16])
+def test_an_operator_whose_own_definition_onnx_objects_to(kind: int) -> None:
+    """MeanVarianceNormalization takes these types, but its body in ONNX adds an f32; in another operator the same words are a fault of the model."""
+    x = floats(2, 3, 4, 5).astype(helper.tensor_dtype_to_np_dtype(kind))
+    sides = [[info(name, *x.shape, kind=kind)] for name in ("x", "y")]
+    model = helper.make_model(helper.make_graph([node("MeanVarianceNormalization", ["x"])], "g", *sides), opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    with pytest.warns(ModelWarning, match="ONNX's inference of types fails, Stepwell's own holds"):
+        (got,) = stepwell.compile(model)(x)
+    wide = x.astype(np.float64)
+    want = (wide - wide.mean((0, 2, 3), keepdims=True)) / (wide.std((0, 2, 3), keepdims=True) + 1e-9)
+    np.testing.assert_allclose(got.astype(np.float64), want, atol=2 * float(np.abs(want).max()) * ml_dtypes.finfo(x.dtype).eps)
+    model.graph.node[0].CopyFrom(helper.make_node("Add", ["x", "f"], ["y"]))
+    model.graph.input.append(info("f", 1))
+    with pytest.raises(ModelError, match="inconsistent type"):
+        stepwell.compile(model)
 
 
 def test_what_nobody_reads_is_not_loaded(tmp_path: Path) -> None:

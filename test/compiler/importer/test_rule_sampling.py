@@ -4,7 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from importing import check, floats, ints, node, rng
+from importing import check, floats, ints, model, node, rng
+
+import stepwell
+from stepwell.importer.rules.signals import roots_of_unity
 
 IMAGE, VOLUME = floats(2, 3, 5, 6), floats(1, 2, 3, 4, 5)
 
@@ -73,3 +76,24 @@ def test_stft(onesided: int) -> None:
     want = np.fft.rfft(frames, axis=2) if onesided else np.fft.fft(frames, axis=2)
     weights = {"step": np.array(4), "window": window, "length": np.array(6)}
     check(made, {"x": data}, weights, opset=17, expected=[np.stack([want.real, want.imag], axis=-1).astype(np.float32)])
+
+
+@pytest.mark.parametrize("size", [*range(1, 14), 700, 4093])
+def test_roots_of_unity_are_those_of_f64(size: int) -> None:
+    """Not the cosines of many turns: there the rounding of the angle counts that often."""
+    cosines, sines = roots_of_unity(size)
+    angles = np.arange(size, dtype=np.longdouble) * 8 * np.arctan(np.longdouble(1)) / size
+    assert np.abs(cosines - np.cos(angles)).max() < 2.3e-16
+    assert np.abs(sines - np.sin(angles)).max() < 2.3e-16
+    if size % 4 == 0:
+        np.testing.assert_array_equal(cosines[:: size // 4], [1, 0, -1, 0])
+        np.testing.assert_array_equal(sines[:: size // 4], [0, 1, 0, -1])
+
+
+def test_stft_of_two_samples_is_a_sum_and_a_difference() -> None:
+    """To the last bit: half a turn has no sine."""
+    data = rng(1).integers(-9, 9, (2, 9, 1)).astype(np.float32)
+    frames = np.stack([data[:, :-1, 0] + data[:, 1:, 0], data[:, :-1, 0] - data[:, 1:, 0]], axis=-1)
+    want = np.stack([frames, np.zeros_like(frames)], axis=-1)
+    proto = model([node("STFT", ["x", "step", "", "length"])], {"x": data}, {"y": want}, {"step": np.array(1), "length": np.array(2)}, opset=17)
+    np.testing.assert_array_equal(stepwell.compile(proto).run({"x": data})["y"], want)

@@ -1,5 +1,6 @@
-// RUN: stepwell-opt %s --expand-math --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --expand-math --target x86-64-v3 --split-input-file | FileCheck %s
 // RUN: stepwell-opt %s --expand-math=libm=true --split-input-file | FileCheck %s --check-prefix=LIBM
+// RUN: stepwell-opt %s --expand-math --target x86-64-v4 --split-input-file | FileCheck %s --check-prefix=SCALE
 
 // The argument is clamped, k is taken from the low bits of a float that has been rounded to an integer, and products are fused.
 // CHECK-LABEL: func.func @exponential
@@ -157,4 +158,18 @@ func.func @left(%x: vector<[4]xf32>, %y: f32) -> (vector<[4]xf32>, f32) {
   %0 = math.exp %x : vector<[4]xf32>
   %1 = math.cbrt %y : f32
   return %0, %1 : vector<[4]xf32>, f32
+}
+
+// -----
+
+// A result that may overflow or be subnormal is scaled in two steps; by one instruction where the target has it.
+// CHECK-LABEL: func.func @scaled
+// CHECK: arith.shrsi
+// CHECK-NOT: llvm.call_intrinsic
+// SCALE-LABEL: func.func @scaled
+// SCALE-NOT: arith.shrsi
+// SCALE: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.256"({{.*}}) : (vector<8xf32>, vector<8xf32>, vector<8xf32>, i8) -> vector<8xf32>
+func.func @scaled(%x: vector<8xf32>) -> vector<8xf32> {
+  %0 = math.exp %x : vector<8xf32>
+  return %0 : vector<8xf32>
 }

@@ -17,6 +17,10 @@ CASES: dict[str, tuple[list[NodeProto], np.ndarray]] = {
     "chosen by": ([node("Where", ["b", "x", "z"])], np.where(X <= 0.1, X[::-1], X)),
     "chosen by a row": ([node("Where", ["row", "x", "z"])], np.where(np.arange(67) % 3 == 0, X, X[::-1])),
     "turned round": ([node("Transpose", ["b"], perm=[2, 1, 0])], ~(X <= 0.1).transpose(2, 1, 0)),
+    "last dimensions turned round": ([node("Transpose", ["b"], perm=[0, 2, 1])], (~(X <= 0.1)).transpose(0, 2, 1)),
+    "every third, backwards": (
+        [node("Slice", ["b", "sixty", "before", "last", "minus3"], ["c"]), node("Not", ["c"])], (X <= 0.1)[..., 60::-3]
+    ),
     "joined": ([node("Concat", ["b", "row3"], axis=1)], np.concatenate([~(X <= 0.1), np.tile(np.arange(67) % 3 == 0, (3, 1, 1))], 1)),
     "any": ([node("ReduceMax", ["b", "last"], keepdims=0)], (~(X <= 0.1)).any(axis=2)),
     "all of a column": ([node("ReduceMin", ["b", "first"], keepdims=0)], (~(X <= 0.1)).all(axis=0)),
@@ -31,7 +35,7 @@ def test_booleans_in_vectors(name: str, target: str) -> None:
     nodes, want = CASES[name]
     row = np.arange(67) % 3 == 0
     inputs = {"x": X, "z": X[::-1].copy(), "b": ~(X <= 0.1), "row": row, "row3": np.tile(row, (3, 1, 1))}
-    weights = {"last": np.array([2]), "first": np.array([0])}
+    weights = {name: np.array([n]) for name, n in {"last": 2, "first": 0, "sixty": 60, "before": -1000, "minus3": -3}.items()}
     used = {i for made in nodes for i in made.input}
     given = {k: v for k, v in inputs.items() if k in used}
     proto = model(nodes, given, {"y": want}, {k: v for k, v in weights.items() if k in used})

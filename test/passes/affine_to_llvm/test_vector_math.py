@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import check_vector_math as measuring
@@ -14,8 +15,10 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell.codegen.objects import split_module
 from stepwell.codegen.pool import compile_units
+from stepwell.dialects.target.registry import resolve
 from stepwell.options import LIBM
 from stepwell.passes.affine_to_llvm.vector_math import EXPANSIONS
+from stepwell.passes.affine_to_llvm.vector_math.exponential import SCALES
 from stepwell.passes.affine_to_llvm.vector_math.power import CONSTANT_EXPONENTS
 from stepwell.runtime.loader import load
 
@@ -123,6 +126,17 @@ def test_libm_instead(compiled):
         assert error.max() <= 4.0, name  # what glibc promises, and Kahan's formulas for log1p and expm1 keep
         differing += np.count_nonzero(libm(name, 8, *operands) != compiled(name, 16, *operands))
     assert differing > 0  # or it was not libm
+
+
+@pytest.mark.skipif(not resolve("host").features >= SCALES, reason="it takes a machine with AVX-512")
+@pytest.mark.parametrize("name", ["exp", "exp2", "powf"])
+def test_scaling_by_an_instruction_gives_the_same_bits(name):
+    widths = (32, 16, 8, 4, 2, 1)
+    scaling, stepping = (measuring.Compiled([EXPANSIONS[f"math.{name}"]], widths, target=target) for target in (resolve("host"), None))
+    for width, operands in product(widths, measuring.points(name, STRIDE * 4)):
+        ours, theirs = scaling(name, width, *operands), stepping(name, width, *operands)
+        np.testing.assert_array_equal(ours, theirs)  # which takes NaNs for equal
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(np.where(np.isnan(ours), ours, theirs)))
 
 
 def small_model():

@@ -2,20 +2,21 @@
 
 #id = affine_map<(a, b) -> (a, b)>
 
-// A concatenation is written by its producers: each call gets its slice of one buffer; a result overwrites the input that dies there;
-// the model's output is the caller's buffer.
+// A concatenation is written by its producers: each call gets its slice of one buffer, here of the caller's, which the last result overwrites
+// it in; a result overwrites the input that dies there.
 // CHECK-LABEL: func.func @main
 // CHECK-SAME: %[[X:arg[0-9]+]]: memref<4x8xf32> {stepwell.name = "x"}, %[[Y:arg[0-9]+]]: memref<8x8xf32> {stepwell.name = "y"}
-// CHECK-SAME: %[[W:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 256 : i64}, %[[WS:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 256 : i64}
+// CHECK-SAME: %[[W:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 256 : i64}, %[[WS:arg[0-9]+]]: memref<?xi8> {stepwell.bytes = 0 : i64}
 // CHECK-NOT: alloc
-// CHECK: %[[A:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<4x8xf32>
+// CHECK: %[[FLAT:[a-z_0-9]+]] = memref.reinterpret_cast %[[Y]] to offset: [0], sizes: [64], strides: [1]
+// CHECK-NEXT: %[[BYTES:[a-z_0-9]+]] = builtin.unrealized_conversion_cast %[[FLAT]] : memref<64xf32> to memref<256xi8>
+// CHECK: %[[A:[a-z_0-9]+]] = memref.view %[[BYTES]][%c0{{[_0-9]*}}][] : memref<256xi8> to memref<4x8xf32>
 // CHECK-NEXT: call @exp(%[[X]], %[[A]])
 // CHECK-NEXT: call @exp(%[[A]], %[[A]])
 // CHECK: %[[PARAMETER:[a-z_0-9]+]] = memref.view %[[W]][%c128{{[_0-9]*}}][]
-// CHECK: %[[B:[a-z_0-9]+]] = memref.view %[[WS]][%c128{{[_0-9]*}}][] : memref<?xi8> to memref<4x8xf32>
+// CHECK: %[[B:[a-z_0-9]+]] = memref.view %{{.*}}[%c128{{[_0-9]*}}][] : memref<256xi8> to memref<4x8xf32>
 // CHECK-NEXT: call @exp(%[[PARAMETER]], %[[B]])
-// CHECK: %[[ALL:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<8x8xf32>
-// CHECK-NEXT: call @exp8(%[[ALL]], %[[Y]])
+// CHECK-NEXT: call @exp8(%[[Y]], %[[Y]])
 // CHECK-NEXT: return
 module attributes {stepwell.weights_bytes = 256 : i64} {
   func.func private @exp(%x: tensor<4x8xf32>, %out: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {stepwell.kernel} {
@@ -94,17 +95,16 @@ func.func @main(%x: tensor<8xf32>, %weights: memref<?xi8>) -> tensor<8xf32> {
 
 // -----
 
-// A chain stays in one place, even where that begins as the parts of a concatenation; but an output is written as a whole.
+// A chain stays in one place, even where that begins as the parts of a concatenation: in the caller's buffer.
 // CHECK-LABEL: func.func @main(%arg0: memref<4xf32>
-// CHECK: %[[A:[a-z_0-9]+]] = memref.view %[[WS:arg[0-9]+]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<4xf32>
+// CHECK: %[[A:[a-z_0-9]+]] = memref.view %{{.*}}[%c0{{[_0-9]*}}][] : memref<32xi8> to memref<4xf32>
 // CHECK-NEXT: call @exp4(%arg0, %[[A]])
-// CHECK: %[[B:[a-z_0-9]+]] = memref.view %[[WS]][%c16{{[_0-9]*}}][] : memref<?xi8> to memref<4xf32>
+// CHECK: %[[B:[a-z_0-9]+]] = memref.view %{{.*}}[%c16{{[_0-9]*}}][] : memref<32xi8> to memref<4xf32>
 // CHECK-NEXT: call @exp4(%arg0, %[[B]])
-// CHECK: %[[ALL:[a-z_0-9]+]] = memref.view %[[WS]][%c0{{[_0-9]*}}][] : memref<?xi8> to memref<8xf32>
-// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
-// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
-// CHECK-NEXT: call @exp8(%[[ALL]], %[[ALL]])
-// CHECK-NEXT: call @exp8(%[[ALL]], %arg1)
+// CHECK-NEXT: call @exp8(%arg1, %arg1)
+// CHECK-NEXT: call @exp8(%arg1, %arg1)
+// CHECK-NEXT: call @exp8(%arg1, %arg1)
+// CHECK-NEXT: call @exp8(%arg1, %arg1)
 // CHECK-NEXT: return
 #id1 = affine_map<(i) -> (i)>
 func.func private @exp4(%x: tensor<4xf32>, %out: tensor<4xf32>) -> tensor<4xf32> attributes {stepwell.kernel} {
@@ -346,12 +346,13 @@ func.func @main(%x: tensor<8x8xf32>, %r: tensor<8x8xf32>, %weights: memref<?xi8>
 // CHECK: linalg.generic {{.*}} outs(%[[C]] : memref<8x4xf32>)
 // CHECK-NOT: memref.copy
 // CHECK-LABEL: func.func @main
-// CHECK-SAME: %[[IN:arg0]]: memref<4x8xf32>, %[[OUT:arg1]]: memref<8x4xf32>, %[[OUT2:arg2]]: memref<8x8xf32>, %{{[a-z0-9]+}}: memref<?xi8> {{.*}}, %[[WS:arg4]]
-// CHECK: %[[V:[a-z_0-9]+]] = memref.view %[[WS]]
-// CHECK: call @exp(%[[IN]], %[[V]])
-// CHECK: %[[FIRST:[a-z_0-9]+]] = memref.view %[[WS]]
-// CHECK: call @three(%[[IN]], %[[V]], %[[FIRST]], %[[V]], %[[OUT]])
-// CHECK: call @exp8(%{{[a-z_0-9]+}}, %[[OUT2]])
+// CHECK-SAME: %[[IN:arg0]]: memref<4x8xf32>, %[[OUT:arg1]]: memref<8x4xf32>, %[[OUT2:arg2]]: memref<8x8xf32>
+// CHECK: %[[BYTES:[a-z_0-9]+]] = builtin.unrealized_conversion_cast
+// CHECK: %[[V:[a-z_0-9]+]] = memref.view %[[BYTES]][%c128
+// CHECK-NEXT: call @exp(%[[IN]], %[[V]])
+// CHECK: %[[FIRST:[a-z_0-9]+]] = memref.view %[[BYTES]][%c0
+// CHECK-NEXT: call @three(%[[IN]], %[[V]], %[[FIRST]], %[[V]], %[[OUT]])
+// CHECK-NEXT: call @exp8(%[[OUT2]], %[[OUT2]])
 #id = affine_map<(a, b) -> (a, b)>
 module {
   func.func private @exp(%x: tensor<4x8xf32>, %out: tensor<4x8xf32>) -> tensor<4x8xf32> attributes {stepwell.kernel} {

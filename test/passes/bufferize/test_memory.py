@@ -192,7 +192,7 @@ def test_no_allocation_in_steady_state(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_each_part_of_a_concatenation_is_held_from_when_it_is_written() -> None:
     left, right = (Buffer(64, first=launch, last=5, written=launch) for launch in (1, 3))
-    joined = Buffer(128, first=5, last=7, written=5, joined=True)
+    joined = Buffer(128, first=5, last=7, written=5)
     left.put_into(joined, 0)
     right.put_into(joined, 64)
     assert joined.pieces() == (Piece(0, 64, 1), Piece(64, 64, 3))

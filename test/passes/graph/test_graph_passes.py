@@ -18,14 +18,15 @@ from stepwell.passes.framework.runner import PassRunner
 CONTEXT = make_context()
 PIPELINE = (
     "fold-constants,remove-identities,simplify-algebra,fold-batch-norm,fold-constants,remove-identities,canonicalize,cse,"
-    "make-padding-explicit,fold-constants,remove-identities,use-products,convert-layout,canonicalize,pack-matmul,cse,"
+    "use-sub-pixels,make-padding-explicit,fold-constants,remove-identities,use-products,convert-layout,canonicalize,skip-padding,pack-matmul,cse,"
     "remove-identities,fuse-operators,outline-kernels"
 )
 PIPELINES = (
     "fold-constants", "remove-identities", "simplify-algebra", "fold-batch-norm", "simplify-algebra,fold-batch-norm", "make-padding-explicit",
     "make-padding-explicit,convert-layout", "make-padding-explicit,convert-layout{block=2}",
     "make-padding-explicit,convert-layout{block=4},canonicalize",
-    "pack-matmul", "pack-matmul{width=3}", "make-padding-explicit,use-products",
+    "make-padding-explicit,convert-layout{block=2},canonicalize,skip-padding",
+    "pack-matmul", "pack-matmul{width=3}", "make-padding-explicit,use-products", "use-sub-pixels",
     "fuse-operators", "fuse-operators,outline-kernels", PIPELINE,
 )  # fmt: skip
 # Everything is computed in f64, so that any real mistake stands out: graphs of a dozen ops with at most a few hundred terms each.

@@ -103,6 +103,19 @@ func.func private @half(%a: tensor<3x4xf16>, %b: tensor<4x5xf16>, %o: tensor<3x5
 
 // -----
 
+// What is read 32 times or more is widened once; the other side, read three times, where it is read.
+// CHECK-LABEL: func.func private @often
+// CHECK: %[[W:[0-9]+]] = linalg.generic {{.*}} ins(%arg0 : tensor<3x4xf16>) outs(%{{.*}} : tensor<3x4xf32>)
+// CHECK: linalg.generic {{.*}} ins(%{{.*}}, %arg1 : tensor<3x4xf32>, tensor<4x32xf16>) outs(%{{.*}} : tensor<3x32xf32>)
+// CHECK-NEXT: ^bb0(%{{[a-z]+}}: f32, %[[B:[a-z_0-9]+]]: f16, %{{[a-z_0-9]+}}: f32):
+// CHECK-NEXT: arith.extf %[[B]] : f16 to f32
+func.func private @often(%a: tensor<3x4xf16>, %b: tensor<4x32xf16>, %o: tensor<3x32xf16>) -> tensor<3x32xf16> attributes {stepwell.kernel} {
+  %r = "graph.matmul"(%a, %b) : (tensor<3x4xf16>, tensor<4x32xf16>) -> tensor<3x32xf16>
+  return %r : tensor<3x32xf16>
+}
+
+// -----
+
 // A transposed convolution reads the image spread out by its strides, with the taps running backwards.
 // CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4) -> (d0, d3, d2 - d4 + 2)>
 // CHECK-DAG: #[[W:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4) -> (d3, d1, d4)>
@@ -129,6 +142,18 @@ func.func private @windows(%x: tensor<1x6x5xf32>, %o: tensor<1x2x11xf32>) -> ten
   %r = "graph.col2im"(%x) {image = array<i64: 11>, kernel = array<i64: 3>, strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 1>}
      : (tensor<1x6x5xf32>) -> tensor<1x2x11xf32>
   return %r : tensor<1x2x11xf32>
+}
+
+// -----
+
+// In two dimensions rows are the innermost loop: vectors along columns are the same for the windows of neighbouring rows.
+// CHECK-DAG: #[[X:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d0, d1, d2 + d5, d3 + d4)>
+// CHECK-DAG: #[[W:map[0-9]*]] = affine_map<(d0, d1, d2, d3, d4, d5) -> (d1, d5, d4)>
+// CHECK-LABEL: func.func private @rows_inside
+// CHECK: linalg.generic {indexing_maps = [#[[X]], #[[W]], #{{.*}}]
+func.func private @rows_inside(%x: tensor<1x6x9x8xf32>, %w: tensor<6x1x4x3xf32>, %o: tensor<1x6x6x6xf32>) -> tensor<1x6x6x6xf32> attributes {stepwell.kernel} {
+  %r = "graph.conv"(%x, %w) {strides = array<i64: 1, 1>, pads = array<i64: 0, 0, 0, 0>, dilations = array<i64: 1, 1>, group = 6 : i64} : (tensor<1x6x9x8xf32>, tensor<6x1x4x3xf32>) -> tensor<1x6x6x6xf32>
+  return %r : tensor<1x6x6x6xf32>
 }
 
 // -----

@@ -47,8 +47,9 @@ func.func private @min(%x: tensor<3x5xui16>, %o: tensor<3xui16>) -> tensor<3xui1
 // CHECK: arith.subf
 // CHECK-NEXT: math.exp
 // CHECK: arith.addf {{.*}} fastmath<contract>
-// CHECK: linalg.generic {indexing_maps = [#{{.*}}, #[[OTHERS]], #{{.*}}]
 // CHECK: arith.divf
+// CHECK: linalg.generic {indexing_maps = [#{{.*}}, #[[OTHERS]], #{{.*}}]
+// CHECK: arith.mulf
 func.func private @softmax(%x: tensor<2x3x4xf32>, %o: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> attributes {stepwell.kernel} {
   %r = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
   return %r : tensor<2x3x4xf32>

@@ -35,14 +35,23 @@ func.func private @pad(%x: tensor<4x3xf32>, %o: tensor<5x6xf32>) -> tensor<5x6xf
 
 // -----
 
-// A pad that mirrors: each element computes where it comes from; a dimension without padding is read straight.
+// A pad that mirrors: the elements of the operand are a stretch of their own, beside it each computes where it comes from; a dimension without
+// padding is read straight. A division only where padding is longer than the operand.
 // CHECK-LABEL: func.func private @reflect
 // CHECK: linalg.generic
 // CHECK: %[[I:[0-9]+]] = linalg.index 0
 // CHECK: %[[J:[0-9]+]] = linalg.index 1
-// CHECK: arith.remui
+// CHECK-NOT: arith.remui
 // CHECK: arith.minui
 // CHECK: tensor.extract %arg0[%[[I]], %{{.*}}]
+// CHECK: tensor.insert_slice {{.*}}[0, 0] [4, 2] [1, 1]
+// CHECK: linalg.generic
+// CHECK: %[[K:[0-9]+]] = linalg.index 0
+// CHECK: %[[L:[0-9]+]] = linalg.index 1
+// CHECK-NEXT: %[[P:[0-9]+]] = arith.addi %[[L]], %c0
+// CHECK-NEXT: tensor.extract %arg0[%[[K]], %[[P]]]
+// CHECK: tensor.insert_slice {{.*}}[0, 2] [4, 3] [1, 1]
+// CHECK: tensor.insert_slice {{.*}}[0, 5] [4, 1] [1, 1]
 func.func private @reflect(%x: tensor<4x3xf32>, %o: tensor<4x6xf32>) -> tensor<4x6xf32> attributes {stepwell.kernel} {
   %r = "graph.pad"(%x) {low = array<i64: 0, 2>, high = array<i64: 0, 1>, mode = "reflect", value = 0.0 : f64} : (tensor<4x3xf32>) -> tensor<4x6xf32>
   return %r : tensor<4x6xf32>

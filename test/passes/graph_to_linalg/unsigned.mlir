@@ -3,7 +3,9 @@
 // Below the graph dialect types are signless: the signature and every value are, and the arithmetic knows.
 // CHECK-LABEL: func.func private @divide
 // CHECK-SAME: (%{{.*}}: tensor<4xi8>, %{{.*}}: tensor<4xi8>, %{{.*}}: tensor<4xi8>) -> tensor<4xi8>
-// CHECK: arith.divui
+// CHECK: arith.uitofp %{{.*}} : i8 to f32
+// CHECK: arith.divf
+// CHECK: arith.fptoui %{{.*}} : f32 to i8
 // CHECK-NOT: ui8
 // CHECK-NOT: unrealized_conversion_cast
 // CHECK: return %{{.*}} : tensor<4xi8>
@@ -29,17 +31,37 @@ func.func private @chain(%x: tensor<4xui16>, %y: tensor<4xui16>, %o: tensor<4xf3
 
 // -----
 
-// Signed arithmetic guards what would trap: division by zero, and by -1.
+// Signed arithmetic guards what would trap, division by zero, and what would overflow, by -1. A quotient is exact as a float is truncated.
 // CHECK-LABEL: func.func private @signed
 // CHECK-DAG: %[[ZERO:[a-z_0-9]+]] = arith.constant 0 : i32
 // CHECK-DAG: %[[MINUS:[a-z_0-9-]+]] = arith.constant -1 : i32
 // CHECK-DAG: arith.cmpi eq, %{{.*}}, %[[ZERO]] : i32
 // CHECK-DAG: arith.cmpi eq, %{{.*}}, %[[MINUS]] : i32
 // CHECK: %[[SAFE:[0-9]+]] = arith.select
-// CHECK: arith.divsi %{{.*}}, %[[SAFE]] : i32
+// CHECK-DAG: %[[X:[a-z_0-9]+]] = arith.sitofp %{{.*}} : i32 to f64
+// CHECK-DAG: %[[Y:[a-z_0-9]+]] = arith.sitofp %[[SAFE]] : i32 to f64
+// CHECK: %[[Q:[a-z_0-9]+]] = arith.divf %[[X]], %[[Y]] : f64
+// CHECK: arith.fptosi %[[Q]] : f64 to i32
 func.func private @signed(%x: tensor<4xi32>, %y: tensor<4xi32>, %o: tensor<4xi32>) -> tensor<4xi32> attributes {stepwell.kernel} {
   %r = "graph.div"(%x, %y) : (tensor<4xi32>, tensor<4xi32>) -> tensor<4xi32>
   return %r : tensor<4xi32>
+}
+
+// -----
+
+// A known divisor, and 64 bits, which no float has, are left to LLVM.
+// CHECK-LABEL: func.func private @by_seven
+// CHECK: arith.divsi
+// CHECK-LABEL: func.func private @long
+// CHECK: arith.divsi
+func.func private @by_seven(%x: tensor<4xi32>, %o: tensor<4xi32>) -> tensor<4xi32> attributes {stepwell.kernel} {
+  %c = "graph.constant"() {value = dense<7> : tensor<i32>} : () -> tensor<i32>
+  %r = "graph.div"(%x, %c) : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+  return %r : tensor<4xi32>
+}
+func.func private @long(%x: tensor<4xi64>, %y: tensor<4xi64>, %o: tensor<4xi64>) -> tensor<4xi64> attributes {stepwell.kernel} {
+  %r = "graph.div"(%x, %y) : (tensor<4xi64>, tensor<4xi64>) -> tensor<4xi64>
+  return %r : tensor<4xi64>
 }
 
 // -----

@@ -149,3 +149,36 @@ func.func private @rounds(%x: tensor<8xf32>, %all: tensor<5x8xf32>, %last: tenso
   }
   return %r#0, %r#1 : tensor<5x8xf32>, tensor<8xf32>
 }
+
+// -----
+
+#id = affine_map<(i) -> (i)>
+
+// What a round begins with and was made outside of the loop is not written over: the next round begins with it, too.
+// CHECK-LABEL: func.func private @begins_outside
+// CHECK: %[[START:[a-z_0-9]+]] = linalg.fill
+// CHECK: scf.for
+// CHECK: scf.for {{.*}} iter_args(%{{[a-z_0-9]+}} = %[[START]])
+func.func private @begins_outside(%x: tensor<8xf32>, %all: tensor<5x8xf32>) -> tensor<5x8xf32> attributes {stepwell.kernel} {
+  %one = arith.constant 1.0 : f32
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c5 = arith.constant 5 : index
+  %e0 = tensor.empty() : tensor<5x8xf32>
+  %e1 = tensor.empty() : tensor<8xf32>
+  %start = linalg.fill ins(%one : f32) outs(%e1 : tensor<8xf32>) -> tensor<8xf32>
+  %r = scf.for %i = %c0 to %c5 step %c1 iter_args(%a = %e0) -> tensor<5x8xf32> {
+    %h = scf.for %k = %c0 to %i step %c1 iter_args(%b = %start) -> tensor<8xf32> {
+      %e2 = tensor.empty() : tensor<8xf32>
+      %n = linalg.generic {indexing_maps = [#id, #id, #id], iterator_types = ["parallel"]} ins(%x, %b : tensor<8xf32>, tensor<8xf32>) outs(%e2 : tensor<8xf32>) {
+      ^bb0(%v: f32, %before: f32, %o: f32):
+        %s = arith.addf %v, %before : f32
+        linalg.yield %s : f32
+      } -> tensor<8xf32>
+      scf.yield %n : tensor<8xf32>
+    }
+    %next = tensor.insert_slice %h into %a[%i, 0] [1, 8] [1, 1] : tensor<8xf32> into tensor<5x8xf32>
+    scf.yield %next : tensor<5x8xf32>
+  }
+  return %r : tensor<5x8xf32>
+}

@@ -1,15 +1,13 @@
 // RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
 
-// A strided input is put together from single elements, or transposed in registers where the tile holds rows of it; an input that does not move is
-// broadcast; an index along the vector counts up.
+// Elements that lie close in a row are picked from vectors of it, others loaded one by one; an input that does not move is broadcast; an index along the
+// vector counts up; an input that lies across is transposed in registers where the tile holds rows of it.
 // What the body itself reads is a vector where its last index grows with the lanes.
 
 // CHECK-LABEL: func.func private @strided
-// CHECK: affine.load %{{.*}}[%[[I:arg[0-9]+]] * 2]
-// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 2]
-// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 4]
-// CHECK: affine.load %{{.*}}[%[[I]] * 2 + 6]
-// CHECK-NEXT: vector.from_elements {{.*}} : vector<4xf32>
+// CHECK: affine.vector_load %{{.*}}[%[[I:arg[0-9]+]] * 2]
+// CHECK: affine.vector_load %{{.*}}[%[[I]] * 2 + 3]
+// CHECK-NEXT: vector.shuffle {{.*}} [0, 2, 5, 7] : vector<4xf32>, vector<4xf32>
 // CHECK: affine.load %{{.*}}[0]
 // CHECK-NEXT: vector.broadcast
 func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf32>) {
@@ -19,6 +17,22 @@ func.func private @strided(%x: memref<16xf32>, %s: memref<1xf32>, %o: memref<8xf
   ^bb0(%i: f32, %j: f32, %out: f32):
     %m = arith.mulf %i, %j : f32
     linalg.yield %m : f32
+  }
+  return
+}
+
+// CHECK-LABEL: func.func private @far
+// CHECK: affine.load %{{.*}}[%[[I:arg[0-9]+]] * 5]
+// CHECK: affine.load %{{.*}}[%[[I]] * 5 + 5]
+// CHECK: affine.load %{{.*}}[%[[I]] * 5 + 10]
+// CHECK: affine.load %{{.*}}[%[[I]] * 5 + 15]
+// CHECK-NEXT: vector.from_elements {{.*}} : vector<4xf32>
+func.func private @far(%x: memref<40xf32>, %o: memref<8xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i) -> (i * 5)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
+    ins(%x : memref<40xf32>) outs(%o : memref<8xf32>) {
+  ^bb0(%i: f32, %out: f32):
+    linalg.yield %i : f32
   }
   return
 }

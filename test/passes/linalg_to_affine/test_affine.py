@@ -109,6 +109,26 @@ def test_an_input_that_lies_across_is_transposed_in_registers(sizes, dtype, rows
     np.testing.assert_array_equal(run_kernel(body, [across, along], TensorType(dtype, (m, n))), across.T - along)
 
 
+@pytest.mark.parametrize("step", [2, 3, 4, 5, -1, -2, -4])
+@pytest.mark.parametrize("width", [2, 4, 16])
+def test_elements_apart_in_a_row_are_picked_from_vectors_of_it(step, width):
+    """Of a row that has not one element more than are read."""
+    size, far = 21, abs(step)
+    first = 0 if step > 0 else far * (size - 1)
+    x = np.random.default_rng(width).standard_normal((3, far * (size - 1) + 1)).astype(np.float32)
+    body = f"""
+      %e = tensor.empty() : tensor<3x{size}xf32>
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i, j * {step} + {first})>, affine_map<(i, j) -> (i, j)>],
+        iterator_types = ["parallel", "parallel"], {schedule((0, 1), 0, (1, 1), 1, width)}}}
+        ins(%x0 : tensor<3x{x.shape[1]}xf32>) outs(%e : tensor<3x{size}xf32>) {{
+      ^bb0(%a: f32, %o: f32):
+        %s = arith.negf %a : f32
+        linalg.yield %s : f32
+      }} -> tensor<3x{size}xf32>
+      return %1 : tensor<3x{size}xf32>"""
+    np.testing.assert_array_equal(run_kernel(body, [x], TensorType("f32", (3, size))), -x[:, ::step])
+
+
 @pytest.mark.parametrize("size", [1, 7, 16, 49, 100])
 def test_lanes_of_a_reduction_are_all_folded(size):
     x = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)

@@ -90,3 +90,33 @@ func.func private @queries(%q: tensor<2000x64xf32>, %k: tensor<64x2000xf32>, %v:
   %0 = "graph.attention"(%q, %k, %v, %mask) {scale = 0.125 : f64} : (tensor<2000x64xf32>, tensor<64x2000xf32>, tensor<2000x64xf32>, tensor<2000xf32>) -> tensor<2000x64xf32>
   return %0 : tensor<2000x64xf32>
 }
+
+// -----
+
+// No product: the last stage leads. Two rows of what is handed on stay in the first cache.
+// CHECK-LABEL: func.func private @softmax
+// CHECK-COUNT-4: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 0 : i64, loop = "loop0", step = 2 : i64}]>
+func.func private @softmax(%x: tensor<64x1000xf32>, %out: tensor<64x1000xf32>) -> tensor<64x1000xf32> attributes {stepwell.kernel} {
+  %0 = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<64x1000xf32>) -> tensor<64x1000xf32>
+  return %0 : tensor<64x1000xf32>
+}
+
+// -----
+
+// One row, 200 KB, has no room in the first cache but in the second.
+// CHECK-LABEL: func.func private @vocabulary
+// CHECK-COUNT-4: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 0 : i64, loop = "loop0", step = 1 : i64}]>
+func.func private @vocabulary(%x: tensor<8x50257xf32>, %out: tensor<8x50257xf32>) -> tensor<8x50257xf32> attributes {stepwell.kernel} {
+  %0 = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<8x50257xf32>) -> tensor<8x50257xf32>
+  return %0 : tensor<8x50257xf32>
+}
+
+// -----
+
+// Softmax along columns: vectors run along the only loop in common, so that it is not fused.
+// CHECK-LABEL: func.func private @columns
+// CHECK-NOT: sched.fused
+func.func private @columns(%x: tensor<1000x64xf32>, %out: tensor<1000x64xf32>) -> tensor<1000x64xf32> attributes {stepwell.kernel} {
+  %0 = "graph.softmax"(%x) {axis = 0 : i64} : (tensor<1000x64xf32>) -> tensor<1000x64xf32>
+  return %0 : tensor<1000x64xf32>
+}

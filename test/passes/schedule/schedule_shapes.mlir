@@ -66,11 +66,11 @@ func.func private @depthwise(%x: tensor<4x34x34x8xf32>, %w: tensor<4x3x3x8xf32>,
 
 // Sums along what is contiguous: in lanes, folded together at the end.
 // V3-LABEL: @reduction
-// V3: vector = 1 : i64, width = 16 : i64
+// V3: vector = 1 : i64, width = 32 : i64
 // V4-LABEL: @reduction
-// V4: vector = 1 : i64, width = 32 : i64
+// V4: vector = 1 : i64, width = 64 : i64
 // NEON-LABEL: @reduction
-// NEON: vector = 1 : i64, width = 8 : i64
+// NEON: vector = 1 : i64, width = 16 : i64
 func.func private @reduction(%x: tensor<64x512xf32>, %out: tensor<64xf32>) -> tensor<64xf32> {
   %0 = linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i)>], iterator_types = ["parallel", "reduction"]}
     ins(%x : tensor<64x512xf32>) outs(%out : tensor<64xf32>) {

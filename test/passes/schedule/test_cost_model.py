@@ -26,11 +26,12 @@ FOLD = "%p = arith.mulf %x, %y : f32\n %s = arith.addf %acc, %p : f32\n linalg.y
 
 
 @contextmanager
-def structured(maps: Sequence[str], kinds: str, shapes: Sequence[str], body: str = FOLD) -> Iterator[Structured]:
-    """One linalg.generic; `kinds` has a `p` or an `r` for each loop, the last shape is the output's."""
-    types = [f"tensor<{shape}xf32>" for shape in shapes]
+def structured(maps: Sequence[str], kinds: str, shapes: Sequence[str], body: str = FOLD, narrow: Sequence[int] = ()) -> Iterator[Structured]:
+    """One linalg.generic; `kinds` has a `p` or an `r` for each loop, the last shape is the output's. Inputs of these numbers are f16."""
+    elements = ["f16" if n in narrow else "f32" for n in range(len(shapes))]
+    types = [f"tensor<{shape}x{element}>" for shape, element in zip(shapes, elements, strict=True)]
     iterators = ", ".join(f'"{"parallel" if kind == "p" else "reduction"}"' for kind in kinds)
-    names = ["%x: f32", "%y: f32"][: len(shapes) - 1]
+    names = [f"{name}: {element}" for name, element in zip(("%x", "%y"), elements[:-1], strict=False)]
     text = f"""func.func @f({", ".join(f"%a{i}: {t}" for i, t in enumerate(types))}) -> {types[-1]} {{
       %0 = linalg.generic {{indexing_maps = [{", ".join(f"affine_map<{m}>" for m in maps)}], iterator_types = [{iterators}]}}
         ins({", ".join(f"%a{i}" for i in range(len(types) - 1))} : {", ".join(types[:-1])}) outs(%a{len(types) - 1} : {types[-1]}) {{
@@ -49,11 +50,53 @@ def product(m: int, n: int, k: int) -> AbstractContextManager[Structured]:
     return structured(["(i, j, k) -> (i, k)", "(i, j, k) -> (k, j)", "(i, j, k) -> (i, j)"], "ppr", [f"{m}x{k}", f"{k}x{n}", f"{m}x{n}"])
 
 
+def half_weights(m: int, n: int, k: int) -> AbstractContextManager[Structured]:
+    """The same, of f32 by f16."""
+    maps = ["(i, j, k) -> (i, k)", "(i, j, k) -> (k, j)", "(i, j, k) -> (i, j)"]
+    widened = "%w = arith.extf %y : f16 to f32\n" + FOLD.replace("%x, %y", "%x, %w")
+    return structured(maps, "ppr", [f"{m}x{k}", f"{k}x{n}", f"{m}x{n}"], widened, narrow=[1])
+
+
 def blocked(blocks: int, rows: int, columns: int, channels: int) -> AbstractContextManager[Structured]:
     """A 1x1 convolution of data in blocks of eight channels."""
     maps = ["(m, h, w, f, c, i) -> (c, h, w, i)", "(m, h, w, f, c, i) -> (m, c, i, f)", "(m, h, w, f, c, i) -> (m, h, w, f)"]
     shapes = [f"{channels}x{rows}x{columns}x8", f"{blocks}x{channels}x8x8", f"{blocks}x{rows}x{columns}x8"]
     return structured(maps, "pppprr", shapes)
+
+
+def test_only_what_is_narrow_is_widened() -> None:
+    """Of two tiles with as many products and loads, the one that loads fewer vectors of the narrow side costs less."""
+    with half_weights(64, 64, 512) as op, product(64, 64, 512) as plain:
+        few, many = (Nest((0, 1), 0, (rows, 1, 1), 1, width) for rows, width in ((8, 16), (4, 32)))
+        costs = [[CostModel(o, V4).compute(nest) for nest in (few, many)] for o in (plain, op)]
+        assert costs[0][0] >= 0.95 * costs[0][1]
+        assert costs[1][0] < 0.95 * costs[1][1]
+        assert choose(op, V4).unroll[0] >= choose(plain, V4).unroll[0]
+
+
+def windows(taps: int, *, rows_inside: bool) -> AbstractContextManager[Structured]:
+    """A plain convolution channel by channel."""
+    loops = "(c, y, x, j, i)" if rows_inside else "(c, y, x, i, j)"
+    maps = [f"{loops} -> (c, y + i, x + j)", f"{loops} -> (c, i, j)", f"{loops} -> (c, y, x)"]
+    return structured(maps, "ppprr", [f"96x{56 + taps - 1}x{64 + taps - 1}", f"96x{taps}x{taps}", "96x56x64"])
+
+
+def test_windows_that_overlap_are_loaded_once() -> None:
+    """If the innermost loop walks the rows that the tile holds: as far as it is written out, and as there is room for these rows."""
+    for rows, taps, less in ((4, 7, True), (7, 7, True), (14, 7, False), (4, 9, False), (1, 7, False)):
+        with windows(taps, rows_inside=True) as kept, windows(taps, rows_inside=False) as again:
+            nest = Nest((0, 1, 2), 0, (1, rows, 1, 1, 1), 2, 32)
+            inside, outside = (CostModel(op, V4).compute(nest) for op in (kept, again))
+            assert inside < 0.8 * outside if less else inside == pytest.approx(outside), (rows, taps, inside, outside)
+            assert taps != 7 or choose(kept, V4).unroll[1] in range(2, 8)
+
+
+def test_vectors_across_two_lines_take_two_loads() -> None:
+    with windows(3, rows_inside=False) as shifted:
+        model = CostModel(shifted, V4)
+        assert model.loaded(model.inputs[0], {}, 16, 2) == 2
+        assert model.loaded(model.inputs[0], {}, 8, 2) == 1.5
+        assert model.loaded(model.inputs[1], {}, 16, 2) == 1
 
 
 def test_a_tile_that_spills_is_refused() -> None:

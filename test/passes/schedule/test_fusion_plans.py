@@ -45,13 +45,14 @@ def test_the_last_of_equal_products_leads() -> None:
     assert leader_of(bigger) is bigger.stages[0]
 
 
-def test_only_products_that_hand_something_on_lead() -> None:
+def test_products_that_hand_something_on_lead_before_others() -> None:
     shapes = {"a": "4x4", "b": "4x4", "c": "4", "d": "16x16"}
     alone = ("d", "i j | k: y[i, k] y[k, j]")
     group = group_of({"x": "4x4", "y": "16x16"}, [alone, ("a", "i j: x[i, j]"), ("b", "i j | k: a[i, k] x[k, j]")], shapes)
     assert leader_of(group) is group.stages[2]
     sums = group_of({"x": "4x4", "y": "16x16"}, [("a", "i j: x[i, j]"), ("c", "i | j: a[i, j]")], shapes)
-    assert leader_of(sums) is None
+    assert leader_of(sums) is sums.stages[1]
+    assert leader_of(group_of({"x": "4x4"}, [("a", "i j: x[i, j]")], shapes)) is None
 
 
 def test_what_the_kernel_computes_moves_or_else_the_first_operand() -> None:

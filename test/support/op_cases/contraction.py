@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
@@ -79,6 +80,19 @@ def blocked_conv(r: Random) -> Case:
     group = sets * side_by_side
     x = r.array(dtype, (images, sets * blocks, *sizes, side_by_side * lanes + r.integer(0, 2)))
     return Case([x, r.array(dtype, (group * filters, blocks, *kernel, lanes, outer))], {**kept, "group": group})
+
+
+@case("bordered_conv")
+def bordered_conv(r: Random) -> Case:
+    made = blocked_conv(r)
+    x, w = made.operands
+    spatial = len(made.attributes["strides"])
+    before = [r.integer(0, n) for n in x.shape[2 : 2 + spatial]]
+    after = [r.integer(0, n - low) for n, low in zip(x.shape[2 : 2 + spatial], before, strict=True)]
+    inside = (slice(None), slice(None), *(slice(low, n - high) for n, low, high in zip(x.shape[2:], before, after, strict=False)))
+    bordered = np.zeros_like(x)
+    bordered[inside] = x[inside]
+    return Case([bordered, w], {**made.attributes, "zeros": (*before, *after)})
 
 
 @case("relayout")

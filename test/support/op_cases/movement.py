@@ -42,6 +42,18 @@ def transpose(r: Random) -> Case:
     return Case([r.array(r.dtype(), shape)], {"perm": r.permutation(len(shape))})
 
 
+@case("pixel_shuffle")
+def pixel_shuffle(r: Random) -> Case:
+    spatial, group, each = r.integer(1, 3), r.integer(1, 3), r.integer(1, 3)
+    strides, places = r.integers(spatial, 1, 3), r.sizes(spatial, 1, 3)
+    block = (r.integer(1, 3),) if r.boolean() else ()
+    x = r.array(r.dtype(), (r.size(1, 2), group * each * int(np.prod(strides)), *places, *block))
+    whole = [n * s for n, s in zip(places, strides, strict=True)]
+    offsets = tuple(0 if r.boolean() else r.integer(0, min(s, n - 1)) for s, n in zip(strides, whole, strict=True))
+    sizes = tuple(n - o if r.boolean() else r.integer(1, n - o) for n, o in zip(whole, offsets, strict=True))
+    return Case([x], {"strides": strides, "offsets": offsets, "sizes": sizes, "group": group})
+
+
 @case("expand")
 def expand(r: Random) -> Case:
     full = r.shape()

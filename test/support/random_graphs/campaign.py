@@ -75,9 +75,10 @@ class Campaign:
     def report(self) -> str:
         """What was covered, and what was left out and why."""
         types = sorted({dtype for _, dtype in self.nodes})
-        lines = ["", f"{'nodes that were right':28}" + "".join(f"{t:>6}" for t in types)]
+        width = max(map(len, types), default=0) + 2
+        lines = ["", f"{'nodes that were right':28}" + "".join(f"{t:>{width}}" for t in types)]
         for name in sorted({name for name, _ in self.nodes}):
-            lines.append(f"{name:28}" + "".join(f"{self.nodes[name, t] or '':>6}" for t in types))
+            lines.append(f"{name:28}" + "".join(f"{self.nodes[name, t] or '':>{width}}" for t in types))
         never = sorted(set(OPERATORS) - {name for name, _ in self.nodes})
         lines += ["", f"operators without a node that was right: {', '.join(never) or 'none'}"]
         for title, counter in (("graphs that were refused", self.refused), ("ONNX Runtime was not asked or gave nothing", self.aside)):

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from guarded import bits, run
 from importing import context
-from onnx_ops import session
+from random_graphs import runtime
 from random_graphs.net import Case
 from random_graphs.noise import MORE_RUNS, RUNS, Bounds, bounds
 
@@ -116,9 +116,7 @@ def against_onnxruntime(model: onnx.ModelProto, case: Case, limits: Limits) -> l
         return []
     say("onnxruntime")
     try:
-        runtime = session(case.model)
-        used = {value.name for value in runtime.get_inputs()}
-        outputs = dict(zip((v.name for v in model.graph.output), runtime.run(None, {n: a for n, a in case.inputs.items() if n in used}), strict=True))
+        outputs = runtime.run(case.model, case.inputs)
     except Exception as error:  # its exceptions have no common base
         limits.aside = f"ONNX Runtime: {str(error).splitlines()[0][:120]}"
         return []

@@ -1,3 +1,13 @@
 """The table of operators: families of them, and one function for each that has rules of its own."""
 
-from random_graphs import movement, pointwise, reductions, windows  # noqa: F401  (fill the table)
+# ruff: noqa: F401  (imported to fill the table)
+from random_graphs import (
+    movement,
+    pointwise,
+    quantised,
+    recurrent,
+    reductions,
+    selection,
+    stateful,
+    windows,
+)

@@ -24,11 +24,6 @@ def any_value(net: Net, op_type: str, least: int = 0) -> Value:
     return net.pick(dtype, lambda v: v.rank >= least, lambda: net.shape(least))
 
 
-def axis_of(net: Net, x: Value) -> int:
-    """An axis, from either end."""
-    return net.r.integer(-x.rank, x.rank - 1)
-
-
 @operator("Transpose")
 def transpose(net: Net, op_type: str) -> None:
     x = any_value(net, op_type)
@@ -69,20 +64,22 @@ def regrouped(net: Net, shape: tuple[int, ...]) -> list[int]:
 @operator("Flatten")
 def flatten(net: Net, op_type: str) -> None:
     x = any_value(net, op_type)
-    net.node(op_type, x, axis=net.r.integer(-x.rank, x.rank))
+    axis = net.r.integer(0, x.rank)
+    net.node(op_type, x, axis=net.counted(axis, x.rank) if x.rank else axis)
 
 
 @operator("Squeeze", "Unsqueeze")
 def unit_dimensions(net: Net, op_type: str) -> None:
-    x = any_value(net, op_type)
     if op_type == "Squeeze":
+        x = net.pick(net.dtype(op_type), lambda v: 1 in v.shape, lambda: [*net.shape(0, 3), 1])
         ones = [i for i, n in enumerate(x.shape) if n == 1]
-        axes = [i - net.r.choice([0, x.rank]) for i in ones if net.r.boolean()]
+        axes = [net.counted(i, x.rank) for i in ones if net.r.boolean()]
         if not axes and (not ones or net.r.boolean()):
             raise Declined("nothing to squeeze")
     else:
+        x = any_value(net, op_type)
         rank = x.rank + net.r.integer(1, 2)
-        axes = [a - net.r.choice([0, rank]) for a in net.r.permutation(rank)[: rank - x.rank]]
+        axes = [net.counted(a, rank) for a in net.r.permutation(rank)[: rank - x.rank]]
     if net.opset >= 13:
         net.node(op_type, x, ints(*axes) if axes else None)
     else:
@@ -92,6 +89,9 @@ def unit_dimensions(net: Net, op_type: str) -> None:
 @operator("Expand", "Tile")
 def repeated(net: Net, op_type: str) -> None:
     x = any_value(net, op_type)
+    if op_type == "Tile" and net.opset < 6:
+        net.node(op_type, x, *(np.array(n, x.array.dtype) for n in (net.r.integer(1, 3), net.r.integer(0, x.rank - 1))))
+        return
     if op_type == "Tile":
         net.node(op_type, x, ints(*net.r.integers(x.rank, 0 if net.r.integer(0, 9) == 0 else 1, 3)))
         return
@@ -103,7 +103,7 @@ def repeated(net: Net, op_type: str) -> None:
 @operator("Concat")
 def concat(net: Net, op_type: str) -> None:
     x = any_value(net, op_type, 1)
-    axis = axis_of(net, x)
+    axis = net.axis(x.rank)
     at = axis % x.rank
 
     def beside() -> list[int]:
@@ -119,14 +119,14 @@ def concat(net: Net, op_type: str) -> None:
 @operator("Split")
 def split(net: Net, op_type: str) -> None:
     x = any_value(net, op_type, 1)
-    axis = axis_of(net, x)
+    axis = net.axis(x.rank)
     size = x.shape[axis]
     count = net.r.integer(1, 4)
     cuts = sorted(net.r.integer(0 if net.r.integer(0, 5) == 0 else min(1, size), size) for _ in range(count - 1))
     parts = np.diff([0, *cuts, size]).tolist()
     if net.opset < 13:
         net.node(op_type, x, outputs=count, axis=axis, split=parts)
-    elif net.r.boolean() or (size % count and net.opset < 18):
+    elif net.r.boolean() or (size % count and net.opset < 18) or -(-size // count) * (count - 1) > size:  # the last part takes what is left
         net.node(op_type, x, ints(*parts), outputs=count, axis=axis)
     else:
         net.node(op_type, x, outputs=count, axis=axis, num_outputs=count if net.opset >= 18 else None)
@@ -178,7 +178,7 @@ def pad(net: Net, op_type: str) -> None:
 @operator("Gather")
 def gather(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type) if net.r.boolean() else str(net.r.choice(ANY)), lambda v: v.rank > 0 and v.array.size > 0)
-    axis = axis_of(net, x)
+    axis = net.axis(x.rank)
     net.node(op_type, x, indices(net, net.shape(0, 2), x.shape[axis]), axis=axis)
 
 
@@ -193,7 +193,7 @@ def indices(net: Net, shape: tuple[int, ...], size: int) -> Value:
 @operator("GatherElements", "ScatterElements")
 def elements(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 and v.array.size > 0)
-    axis = axis_of(net, x)
+    axis = net.axis(x.rank)
     at, size = axis % x.rank, x.shape[axis]
     if op_type == "GatherElements":
         shape = [net.r.integer(1, 5) if i == at else net.r.integer(1, n) for i, n in enumerate(x.shape)]
@@ -235,14 +235,6 @@ def nd(net: Net, op_type: str) -> None:
     net.node(op_type, x, net.keep(Value(f"x{_name(net)}", places, net.r.boolean())), updates, reduction=reduction)
 
 
-@operator("Compress")
-def compress(net: Net, op_type: str) -> None:
-    x = any_value(net, op_type, 1)
-    axis = net.r.choice([None, axis_of(net, x)])
-    size = x.array.size if axis is None else x.shape[axis]
-    net.node(op_type, x, net.fresh("i1", (net.r.integer(0, size),), constant=True, keep=False).array, axis=axis)
-
-
 @operator("DepthToSpace", "SpaceToDepth")
 def blocks(net: Net, op_type: str) -> None:
     size, dtype = net.r.integer(1, 3), net.dtype(op_type)
@@ -274,9 +266,12 @@ def reverse(net: Net, op_type: str) -> None:
 @operator("OneHot")
 def one_hot(net: Net, op_type: str) -> None:
     depth = net.r.integer(1, 6)
-    places = indices(net, net.shape(0, 2), depth)
+    dtype = net.dtype(op_type)
+    low = 0 if dtype.startswith("u") else -depth
+    places = net.fresh(dtype, net.shape(0, 2), low, depth - 1, tame=True, keep=False)
+    places = net.keep(Value(places.name, np.rint(places.array.astype(np.float64)).astype(to_numpy(dtype)), places.constant))
     values = net.fresh(net.one_of(["f32", "i64", "f64", "i32"]), (2,))
-    net.node(op_type, places, np.array(depth, np.int64), values, axis=net.r.integer(-places.rank - 1, places.rank))
+    net.node(op_type, places, np.array(depth, np.int64), values, axis=net.axis(places.rank + 1))
 
 
 @operator("Shape", "Size")

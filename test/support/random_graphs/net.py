@@ -1,5 +1,6 @@
 """Random graphs of any operators: each node is imported and evaluated as it is added, so that shapes and values are known."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -10,15 +11,18 @@ import onnx
 from importing import context
 from onnx import defs, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from onnx_ops import session
 from op_sweep import Row, Sweep
+from random_graphs import compact
 
-from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_float
+from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_compact, is_float
+from stepwell.dialects.core.dtypes import STORED as EVERY
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.importer import import_model
 
-OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26)
-NEWER = (18, 19, 20, 21, 21, 22, 22, 23, 23, 24, 26)  # of which there are more, as they have more operators
+OPSETS = (11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28)
+NEWER = (18, 19, 20, 21, 21, 22, 22, 23, 23, 24, 26, 28)  # of which there are more, as they have more operators
 MOST_ELEMENTS = 1 << 13
 MOST_NODES = 12
 ORDERED = (
@@ -28,6 +32,14 @@ ORDERED = (
 LIMITS = {"f16": 200.0, "bf16": 1e4, "f32": 1e5, "f64": 1e6}  # of values in graphs that are to be tame
 TENSORS = {"tensor(bool)": "i1", "tensor(float16)": "f16", "tensor(bfloat16)": "bf16", "tensor(float)": "f32", "tensor(double)": "f64"}
 TENSORS |= {f"tensor({sign}int{bits})": f"{sign}i{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+# Those that are only stored and moved, which the makers of these operators know.
+STORED = TENSORS | {
+    "tensor(float8e4m3fn)": "f8E4M3FN", "tensor(float8e4m3fnuz)": "f8E4M3FNUZ", "tensor(float8e5m2)": "f8E5M2",
+    "tensor(float8e5m2fnuz)": "f8E5M2FNUZ", "tensor(float8e8m0)": "f8E8M0FNU", "tensor(float4e2m1)": "f4E2M1FN", "tensor(int4)": "i4",
+    "tensor(uint4)": "ui4", "tensor(int2)": "i2", "tensor(uint2)": "ui2",
+}  # fmt: skip
+STORING: set[str] = set()
+WITHOUT_NUMBERS = ("tanh", "sigmoid", "relu", "softsign", "softplus")  # activations of recurrent layers
 
 
 class Declined(Exception):
@@ -105,7 +117,8 @@ class Net:
         except defs.SchemaError:
             raise Declined(f"not in opset {self.opset}") from None
         formals = schema.outputs if output else schema.inputs
-        return [TENSORS[t] for t in sorted(formals[min(position, len(formals) - 1)].types) if t in TENSORS]
+        known = types_of(op_type)
+        return [known[t] for t in sorted(formals[min(position, len(formals) - 1)].types) if t in known]
 
     def dtype(self, op_type: str, position: int = 0) -> str:
         """One of them: mostly f32, and mostly one that there is a value of."""
@@ -148,7 +161,10 @@ class Net:
         shape = tuple(int(n) for n in shape)
         if int(np.prod(shape)) > MOST_ELEMENTS:
             raise Declined("too large")
-        array = self.r.within(dtype, shape, low, high) if tame else self.r.array(dtype, shape, low, high)
+        if is_compact(dtype):
+            array = compact.numbers(self.r.generator, dtype, shape, self.special)
+        else:
+            array = self.r.within(dtype, shape, low, high) if tame else self.r.array(dtype, shape, low, high)
         if constant is None:
             constant = self.r.integer(0, 2) == 0
         if constant and array.size and self.r.integer(0, 5) == 0:
@@ -180,6 +196,14 @@ class Net:
         kept = tuple(shape)[self.r.choice([0, 0, self.r.integer(0, len(shape))]) :]
         return tuple(1 if self.r.integer(0, 4) == 0 else n for n in kept)
 
+    def counted(self, axis: int, rank: int) -> int:
+        """An axis from either end, as a node may name it: before opset 11 most operators know those from the start alone."""
+        return axis - rank if self.opset >= 11 and self.r.boolean() else axis
+
+    def axis(self, rank: int) -> int:
+        """Any axis, as a node may name it."""
+        return self.counted(self.r.integer(0, rank - 1), rank)
+
     # --- nodes
 
     def node(self, op_type: str, *operands: Operand, outputs: int = 1, domain: str = "", **attributes: Any) -> list[Value]:
@@ -191,7 +215,7 @@ class Net:
         made = helper.make_node(op_type, [v.name if v is not None else "" for v in values], names, name=f"{op_type}_{len(self.nodes)}")
         made.attribute.extend(attribute(name, value) for name, value in attributes.items() if value is not None)
         present = list({v.name: v for v in values if v is not None}.values())
-        reason = undefined(op_type, [None if v is None else v.array for v in values], attributes)
+        reason = undefined(op_type, [None if v is None else v.array for v in values], {n: v for n, v in attributes.items() if v is not None})
         if op_type == "Dropout" and self.opset < 12:
             reason = "the mask of nothing left out, of which ONNX Runtime has all bits the other way than ONNX's reference"
         arrays = self._results(made, present, names)
@@ -228,13 +252,12 @@ class Net:
         return [results[name] for name in names]
 
     def _tried(self, proto: onnx.ModelProto, present: Sequence[Value], name: str) -> np.ndarray:
-        """What ONNX's evaluator gives for an output of a model that is not complete; if nothing, the data."""
-        try:
-            with np.errstate(all="ignore"):
-                (made,) = ReferenceEvaluator(proto).run([name], {v.name: v.array for v in present if not v.constant})
-                return np.asarray(made)
-        except Exception:  # whatever its operators raise
-            return present[0].array
+        """What ONNX's evaluator gives for an output of a model that is not complete; if nothing, ONNX Runtime; if nothing, the data."""
+        inputs = {v.name: v.array for v in present if not v.constant}
+        for run in (lambda: ReferenceEvaluator(proto).run([name], inputs), lambda: session(proto.SerializeToString()).run([name], inputs)):
+            with np.errstate(all="ignore"), contextlib.suppress(Exception):  # whatever they raise
+                return np.asarray(run()[0])
+        return present[0].array
 
     def _check(self, array: np.ndarray) -> None:
         dtype = from_numpy(array.dtype)
@@ -261,6 +284,11 @@ class Net:
             model_of(self.nodes, self.values, [(v.name, v) for v in chosen], self.opset).SerializeToString(),
             {v.name: v.array for v in self.values if not v.constant and v.name.startswith("x")}, target, tuple(disable), strict, self.undefined,
         )  # fmt: skip
+
+
+def types_of(op_type: str) -> dict[str, str]:
+    """The element types that nodes of an operator are drawn with, by their names in schemas."""
+    return STORED if op_type in STORING else TENSORS
 
 
 def attribute(name: str, value: Any) -> onnx.AttributeProto:
@@ -302,7 +330,8 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
     if ordered and is_float(from_numpy(x.dtype)) and any(o is not None and np.isnan(o.astype(np.float64)).any() for o in operands):
         return "which of NaN and a number is the greater, where ONNX Runtime has it either way"
     if op_type in ("Cast", "CastLike") and is_float(from_numpy(x.dtype)):
-        kind = helper.tensor_dtype_to_np_dtype(attributes["to"]) if op_type == "Cast" else np.asarray(operands[1]).dtype
+        to = attributes["to"] if op_type == "Cast" else helper.np_dtype_to_tensor_dtype(np.asarray(operands[1]).dtype)
+        kind = helper.tensor_dtype_to_np_dtype(onnx.TensorProto.DataType.Value(to) if isinstance(to, str) else to)
         if np.dtype(kind).kind in "iu":
             info, wide = np.iinfo(kind), np.trunc(x.astype(np.float64))
             if not np.all((wide >= info.min) & (wide <= float(info.max) * (1 - 2.0**-40))):
@@ -315,8 +344,24 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "the logarithm of 0 or less as an integer"
     if op_type == "LRN" and not np.isfinite(x.astype(np.float64)).all():
         return "LRN of what is not finite, which ONNX Runtime spreads by its running sums"
-    if op_type in ("Resize", "GridSample") and any(o is not None and not np.isfinite(o.astype(np.float64)).all() for o in operands):
+    finite = all(o is None or np.isfinite(o.astype(np.float64)).all() for o in operands)
+    if op_type in ("Resize", "GridSample", "RoiAlign", "DeformConv") and not finite:
         return "resampling of what is not finite with weights of 0, which we leave out and ONNX Runtime multiplies"
+    if op_type in ("LSTM", "GRU", "RNN") and not finite:
+        return "recurrent layers of what is not finite: ONNX Runtime makes numbers of NaN"
+    if op_type in ("LSTM", "GRU", "RNN") and len(operands) > 4 and operands[4] is not None and not np.all(operands[4]):
+        return "sequences of no steps, whose last state ONNX Runtime takes for 0 and not for the one that they begin with"
+    takers = [name for name in map(str.lower, attributes.get("activations", ())) if name not in WITHOUT_NUMBERS]
+    if "thresholdedrelu" in takers[len(attributes.get("activation_alpha", ())) :]:
+        return "the threshold that ThresholdedRelu has where none is given: 1 as ONNX's operator of this name, 0 in ONNX Runtime"
+    if op_type == "NonZero" and x.ndim == 0:
+        return "places in a scalar: none has a coordinate, of which ONNX Runtime writes one"
+    if op_type == "Attention" and x.dtype == np.float64 and attributes.get("scale") is not None:
+        return "attention of f64 with a scale, of whose square root ONNX Runtime has an f32"
+    if op_type == "Unique" and is_float(from_numpy(x.dtype)) and np.isnan(x.astype(np.float64)).any():
+        return "which of NaN and a number is the greater, where ONNX Runtime takes them for the same"
+    if op_type in ("QuantizeLinear", "DynamicQuantizeLinear") and not finite:
+        return "integers for what is not finite"
     if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
         return "a size that is no whole number by a hair, which ONNX Runtime rounds to f32 before it is cut"
     if op_type == "Clip" and x.dtype.kind == "f" and np.isinf(x).any() and sum(o is not None for o in operands[1:]) + len(attributes) < 2:
@@ -325,7 +370,7 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "corners of an image one position wide, by whose definition 0 is divided by 0, and of which ONNX Runtime makes 1"
     if op_type.startswith("Reduce") and x.size == 0:
         return "reductions of nothing, whose shapes and extremes ONNX Runtime has otherwise"
-    if op_type == "DFT":
+    if op_type in ("DFT", "STFT"):
         return "transforms, which ONNX Runtime computes in the type of the data and we in f64: zeros differ by more than their last bits"
     if op_type in ("Shrink", "HardSwish", "Gelu") and x.dtype == np.float64:
         return "functions of f64 that ONNX Runtime computes with numbers of f32"
@@ -339,3 +384,4 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
 
 
 assert set(TENSORS.values()) == set(DTYPES)
+assert set(STORED.values()) == set(EVERY)

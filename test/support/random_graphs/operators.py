@@ -2,19 +2,32 @@
 
 from collections.abc import Callable
 
-from random_graphs.net import Declined, Net
+from random_graphs.net import STORING, Declined, Net
 
 Maker = Callable[[Net, str], object]
 OPERATORS: dict[str, Maker] = {}
 # The modules that a graph's operators are from, none for all: what moves data makes long chains of views, the others what is fused.
-THEMES: list[tuple[str, ...]] = [(), (), (), ("movement",), ("movement", "pointwise"), ("pointwise", "reductions"), ("windows", "pointwise")]
+THEMES: list[tuple[str, ...]] = [
+    (),
+    (),
+    (),
+    ("movement",),
+    ("movement", "pointwise"),
+    ("pointwise", "reductions"),
+    ("windows", "pointwise"),
+    ("quantised", "movement", "pointwise"),
+    ("quantised", "windows"),
+    ("recurrent", "stateful", "selection", "movement"),
+]
 
 
-def operator(*names: str) -> Callable[[Maker], Maker]:
-    """Register how nodes of these operators are added."""
+def operator(*names: str, stored: bool = False) -> Callable[[Maker], Maker]:
+    """Register how nodes of these operators are added; `stored` also with element types that are only stored."""
 
     def register(make: Maker) -> Maker:
         OPERATORS.update(dict.fromkeys(names, make))
+        if stored:
+            STORING.update(names)
         return make
 
     return register

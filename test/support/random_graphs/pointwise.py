@@ -8,6 +8,7 @@ from random_graphs.net import TENSORS, Declined, Net, Value
 from random_graphs.operators import operator
 
 from stepwell.dialects.core.dtypes import is_float, to_numpy
+from stepwell.importer.rules.compact import bits_of
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Exp", "Floor", "HardSwish", "Identity", "IsNaN",
@@ -44,7 +45,7 @@ def with_alpha(net: Net, op_type: str) -> None:
 def with_parameters(net: Net, op_type: str) -> None:
     r = net.r
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 or op_type not in ("Hardmax", "LogSoftmax", "Softmax", "LpNormalization"))
-    axis = r.integer(-x.rank, x.rank - 1) if x.rank else 0
+    axis = net.axis(x.rank) if x.rank else 0
     attributes: dict[str, Any] = {
         "Selu": {"alpha": r.choice([None, 1.2]), "gamma": r.choice([None, 0.9])},
         "HardSigmoid": {"alpha": r.choice([None, 0.3]), "beta": r.choice([None, 0.4])},
@@ -64,7 +65,8 @@ BINARY = (
 @operator(*BINARY)
 def binary(net: Net, op_type: str) -> None:
     a = operand(net, op_type)
-    b = net.broadcast_to(a.dtype, a.shape) if net.r.integer(0, 4) else net.pick(a.dtype, lambda v: broadcast(v, a))
+    one_way = op_type == "PRelu" or net.r.integer(0, 4)
+    b = net.broadcast_to(a.dtype, a.shape) if one_way else net.pick(a.dtype, lambda v: broadcast(v, a))
     net.node(op_type, *((b, a) if op_type != "PRelu" and net.r.boolean() else (a, b)))
 
 
@@ -145,13 +147,30 @@ def cast(net: Net, op_type: str) -> None:
         numbers, info = x.array.astype(np.float64), np.iinfo(to_numpy(target))
         if numbers.min() <= info.min - 1 or numbers.max() >= info.max:
             raise Declined("the integer type does not have these numbers")
-    net.node(op_type, x, to=helper.np_dtype_to_tensor_dtype(to_numpy(target)))
+    kind = helper.np_dtype_to_tensor_dtype(to_numpy(target))
+    net.node(op_type, x, to=kind if net.opset >= 6 else helper.tensor_dtype_to_string(kind).rpartition(".")[2])
 
 
 @operator("CastLike")
 def cast_like(net: Net, op_type: str) -> None:
     x = net.pick(["f32", "f64", "i32", "i64", "i1"])
     net.node(op_type, x, net.pick(["f32", "f64", "f16", "i64"] if not is_float(x.dtype) else ["f32", "f64", "f16"]))
+
+
+@operator("BitCast", stored=True)
+def bit_cast(net: Net, op_type: str) -> None:
+    dtype = net.dtype(op_type)
+    x = net.pick(dtype)
+    # Not to booleans: of their byte ONNX does not say enough.
+    same = [d for d in net.dtypes(op_type, 0, output=True) if d != "i1" and bits_of(d) == bits_of(dtype)]
+    net.node(op_type, x, to=helper.np_dtype_to_tensor_dtype(to_numpy(net.r.choice(same))))
+
+
+@operator("SwiGLU")
+def swiglu(net: Net, op_type: str) -> None:
+    x = operand(net, op_type)
+    y = net.pick(x.dtype, lambda v: v.shape == x.shape, lambda: x.shape)
+    net.node(op_type, x, y, alpha=net.r.choice([None, 0.5, 1.7]))
 
 
 @operator("Dropout")

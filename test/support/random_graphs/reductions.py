@@ -19,7 +19,9 @@ def reduction(net: Net, op_type: str) -> None:
     x = operand(net, op_type)
     if op_type == "ReduceProd" and is_float(x.dtype) and not np.isfinite(x.array.astype(np.float64)).all():
         raise Declined("products of tiny and infinite numbers depend on their order")
-    axes = [a - net.r.choice([0, x.rank]) for a in net.r.permutation(x.rank) if net.r.boolean()]
+    if op_type == "ReduceMean" and not is_float(x.dtype) and x.array.size == 0:
+        raise Declined("the mean of no integers: docs/numerics.md has 0, the evaluator what NaN is converted to")
+    axes = [net.counted(a, x.rank) for a in net.r.permutation(x.rank) if net.r.boolean()]
     keep = net.r.choice([None, 0, 1])
     if net.opset >= (13 if op_type == "ReduceSum" else 18):
         net.node(op_type, x, ints(*axes) if axes else None, keepdims=keep, noop_with_empty_axes=1 if net.r.integer(0, 7) == 0 else None)
@@ -31,13 +33,13 @@ def reduction(net: Net, op_type: str) -> None:
 def place_of_extreme(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 and v.array.size > 0)
     last = net.r.choice([None, 1]) if net.opset >= 12 else None
-    net.node(op_type, x, axis=net.r.integer(-x.rank, x.rank - 1), keepdims=net.r.choice([None, 0]), select_last_index=last)
+    net.node(op_type, x, axis=net.axis(x.rank), keepdims=net.r.choice([None, 0]), select_last_index=last)
 
 
 @operator("TopK")
 def top_k(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 and 0 < v.array.size <= 600)
-    axis = net.r.integer(-x.rank, x.rank - 1)
+    axis = net.axis(x.rank)
     count = net.r.integer(0 if net.r.integer(0, 9) == 0 else 1, x.shape[axis])
     largest = net.r.choice([None, 0])
     if net.opset < 10:
@@ -49,7 +51,7 @@ def top_k(net: Net, op_type: str) -> None:
 @operator("CumSum", "CumProd")
 def running(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0)
-    axis = np.array(net.r.integer(-x.rank, x.rank - 1), net.r.choice([np.int64, np.int32]))
+    axis = np.array(net.axis(x.rank), net.r.choice([np.int64, np.int32]))
     net.node(op_type, x, axis, exclusive=net.r.choice([None, 1]), reverse=net.r.choice([None, 1]))
 
 
@@ -69,6 +71,17 @@ def matmul(net: Net, op_type: str) -> None:
 
     b = net.pick(a.dtype, fits, lambda: [*net.smaller(a.shape[:-2]), k, net.shape(1, 1)[0]] if net.r.integer(0, 5) else [k])
     net.node(op_type, a, b)
+
+
+@operator("Det")
+def determinant(net: Net, op_type: str) -> None:
+    def fits(v: Value) -> bool:
+        return v.rank >= 2 and v.shape[-1] == v.shape[-2] and 0 < v.array.size < 600
+
+    def square() -> list[int]:
+        return [*net.shape(0, 2), *[net.r.choice([1, 2, 3, 4, 5, 8])] * 2]
+
+    net.node(op_type, net.pick(net.dtype(op_type), fits, square))
 
 
 @operator("Gemm")
@@ -139,7 +152,7 @@ def group_norm(net: Net, op_type: str) -> None:
 @operator("LayerNormalization", "RMSNormalization")
 def layer_norm(net: Net, op_type: str) -> None:
     x = net.pick(net.dtype(op_type), lambda v: v.rank > 0 and v.array.size > 0)
-    axis = net.r.integer(-x.rank, x.rank - 1)
+    axis = net.axis(x.rank)
     scale = net.fresh(x.dtype, x.shape[axis:], -1.5, 1.5, tame=True)
     bias = [net.fresh(x.dtype, x.shape[axis:], tame=True)] if op_type == "LayerNormalization" and net.r.boolean() else []
     net.node(op_type, x, scale, *bias, axis=axis, epsilon=0.1)

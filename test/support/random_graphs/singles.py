@@ -8,16 +8,15 @@ import functools
 import queue
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
 from importing import context
 from onnx import defs, helper
 from onnx.reference import ReferenceEvaluator
-from onnx_ops import session
-from random_graphs import families  # noqa: F401  (fills the table of operators)
-from random_graphs.net import TENSORS, Case, Declined, Net, Value, model_of
+from random_graphs import families, runtime  # noqa: F401  (families fills the table of operators)
+from random_graphs.net import Case, Declined, Net, Value, model_of, types_of, undefined
 from random_graphs.noise import MORE_RUNS, RUNS, bounds, limits_of
 from random_graphs.operators import OPERATORS
 from watchdog import Watchdog
@@ -69,15 +68,15 @@ def combinations() -> tuple[Combination, ...]:
     for schema in defs.get_all_schemas_with_history():
         if schema.domain == "" and not schema.deprecated and schema.name in OPERATORS:
             position = main_operand(schema)
-            formals = schema.inputs or schema.outputs
-            found += [Combination(schema.name, schema.since_version, TENSORS[t]) for t in formals[position].types if t in TENSORS]
+            formals, known = schema.inputs or schema.outputs, types_of(schema.name)
+            found += [Combination(schema.name, schema.since_version, known[t]) for t in formals[position].types if t in known]
     return tuple(sorted(set(found)))
 
 
 def main_operand(schema: Any) -> int:
     """The place of the first operand that may have several element types, 0 if none may."""
-    formals = schema.inputs or schema.outputs
-    return next((i for i, formal in enumerate(formals) if sum(t in TENSORS for t in formal.types) > 1), 0)
+    formals, known = schema.inputs or schema.outputs, types_of(schema.name)
+    return next((i for i, formal in enumerate(formals) if sum(t in known for t in formal.types) > 1), 0)
 
 
 @dataclass
@@ -183,7 +182,7 @@ def examine(chosen: Sequence[Combination], seed: int, special: bool, options: di
         return [*found, Result(nodes[0], "error", f"{type(error).__name__}: {str(error)[:1000]}", case)]
     for combination, node, made in zip(nodes, net.nodes, net.made, strict=True):
         alone = case_of(net, node, made)
-        status, text = compared(alone, {v.name: native[v.name] for v in made}, set_aside(combination, special))
+        status, text = compared(alone, {v.name: native[v.name] for v in made}, set_aside(combination, node, special))
         found.append(Result(combination, status, text, alone if status in WRONG else None))
     return found
 
@@ -192,13 +191,21 @@ def case_of(net: Singles, node: onnx.NodeProto, made: Sequence[Value]) -> Case:
     """The model of one node of a net."""
     operands = [v for v in net.kept if v.name in node.input]
     proto = model_of([node], operands, [(v.name, v) for v in made], net.opset)
-    return Case(proto.SerializeToString(), {v.name: v.array for v in operands if not v.constant}, strict=True)
+    arrays = {v.name: v.array for v in operands}
+    attributes = {a.name: plain(helper.get_attribute_value(a)) for a in node.attribute}
+    reason = undefined(node.op_type, [arrays.get(name) for name in node.input], attributes)
+    return Case(proto.SerializeToString(), {v.name: v.array for v in operands if not v.constant}, strict=True, undefined=reason)
 
 
-def compared(case: Case, native: dict[str, np.ndarray], aside: str) -> tuple[str, str]:
+def plain(value: Any) -> Any:
+    """The value of an attribute, with text as strings."""
+    return value.decode() if isinstance(value, bytes) else [plain(v) for v in value] if isinstance(value, list) else value
+
+
+def compared(case: Case, native: dict[str, np.ndarray], aside: "Aside | None") -> tuple[str, str]:
     """Native results and the evaluator's beside what a node means: a status and what differs."""
     imported = import_model(case.model, context())
-    evaluator, reason = (None, aside) if aside else evaluated(case)
+    evaluator, reason = (None, aside.reason) if aside is not None else evaluated(case)
 
     def problem(outputs: Mapping[str, np.ndarray], *, absolute: bool) -> str:
         said = ""
@@ -219,21 +226,24 @@ def compared(case: Case, native: dict[str, np.ndarray], aside: str) -> tuple[str
         if not other:
             return "right", ""
         reason = f"ONNX's evaluator differs: {other}"
-    runtime = None if aside else by_onnxruntime(case)
-    if runtime is not None and not problem(runtime, absolute=True):
+    others = by_onnxruntime(case) if aside is None or aside.runtime else None
+    if others is None:
+        return ("alone", reason) if evaluator is None else ("differs", reason)
+    other = problem(others, absolute=True)
+    if not other:
         return "right", f"as ONNX Runtime has it; {reason}"
-    return ("alone", reason) if evaluator is None else ("differs", reason)
+    if case.undefined and evaluator is None:
+        return "alone", f"{reason}; {case.undefined}"
+    asked = evaluator is not None or aside is not None  # else nobody knows the operator in this version well
+    return ("differs", f"{reason}; ONNX Runtime differs: {other}") if asked else ("alone", reason)
 
 
 def by_onnxruntime(case: Case) -> dict[str, np.ndarray] | None:
     """What ONNX Runtime gives by output; None if it has no such node."""
     try:
-        runtime = session(case.model)
-        used = {value.name for value in runtime.get_inputs()}
-        outputs = runtime.run(None, {name: array for name, array in case.inputs.items() if name in used})
+        return runtime.run(case.model, case.inputs)
     except Exception:  # its exceptions have no common base
         return None
-    return dict(zip((value.name for value in runtime.get_outputs()), map(np.asarray, outputs), strict=True))
 
 
 def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
@@ -255,9 +265,41 @@ def evaluated(case: Case) -> tuple[dict[str, np.ndarray] | None, str]:
     return outputs, ""
 
 
-# Where ONNX's evaluator and ONNX Runtime have no result that could be ours: operators, from which opset on they are as they should be (None never),
-# the element types that this is about, whether it is about values that are not tame alone, and why. Results are compared with our meaning there.
-ASIDE: tuple[tuple[tuple[str, ...], int | None, tuple[str, ...], bool, str], ...] = (
+class Aside(NamedTuple):
+    """Nodes of which ONNX's evaluator has no result that could be ours. Native results are compared with our meaning alone there."""
+
+    ops: tuple[str, ...]
+    fixed: int | None
+    """From which opset on it is as it should be; None for never."""
+    dtypes: tuple[str, ...]
+    wild: bool
+    """Whether this is about values that are not tame alone."""
+    reason: str
+    when: Callable[[onnx.NodeProto], bool] = lambda node: True
+    """The nodes that this is about."""
+    runtime: bool = False
+    """Whether ONNX Runtime has their results, where it has such nodes at all."""
+
+
+def has(name: str, *plain: Any) -> Callable[[onnx.NodeProto], bool]:
+    """Whether a node has an attribute, of another value than these."""
+    return lambda node: any(a.name == name and helper.get_attribute_value(a) not in plain for a in node.attribute)
+
+
+def takes(*places: int) -> Callable[[onnx.NodeProto], bool]:
+    """Whether a node has an operand in one of these places."""
+    return lambda node: any(i < len(node.input) and node.input[i] for i in places)
+
+
+def either(*tests: Callable[[onnx.NodeProto], bool]) -> Callable[[onnx.NodeProto], bool]:
+    """Whether one of the tests passes."""
+    return lambda node: any(test(node) for test in tests)
+
+
+RECURRENT = ("LSTM", "GRU", "RNN")
+NOT_EVALUATED = either(takes(4), has("clip"), has("activations"), has("input_forget", 0))
+UNORDERED = either(has("sorted", 1), has("axis"))
+ASIDE = tuple(Aside(*row) for row in (
     (("Softmax", "LogSoftmax", "Hardmax"), 13, FLOATS, False, "the evaluator takes one axis where these versions take all from it on"),
     (("Selu",), 6, FLOATS, False, "the evaluator takes the constants of the next version"),
     (("Gemm",), 7, FLOATS, False, "the evaluator leaves beta out"),
@@ -271,23 +313,34 @@ ASIDE: tuple[tuple[tuple[str, ...], int | None, tuple[str, ...], bool, str], ...
     (("LpNormalization",), None, FLOATS, False, "the evaluator's sums are not of absolute values"),
     (("AveragePool", "MaxPool"), 11, FLOATS, False, "the evaluator pads images to the same size otherwise, and its averages count the padding"),
     (("AveragePool", "MaxPool", "LpPool"), None, FLOATS, True, "the evaluator leaves out NaN, by which it marks the padding"),
-    (("Resize", "GridSample"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
+    (("Resize", "GridSample", "RoiAlign", "DeformConv"), None, FLOATS, True, "numbers that are not finite times weights of 0, which we leave out"),
+    (("PRelu",), None, FLOATS, True, "the evaluator multiplies 0 with slopes, of which some are not finite"),
+    (("Resize",), None, ("f32",), False, "the evaluator's places are of f32, which weights of many pixels add up to more", has("antialias", 0), True),
     (("Clip",), 11, FLOATS, True, "infinities without a bound stay ours: docs/numerics.md"),
     (("Conv",), None, FLOATS, True, "the evaluator fills the gaps of dilated filters with zeros, which make NaN of what is not finite"),
     (("ScatterElements", "ScatterND"), None, FLOATS, True, "which of NaN and a number is the greater: docs/numerics.md"),
-    (("OneHot",), None, (*FLOATS, *WHOLE), True, "the evaluator computes with the values instead of choosing"),
+    (("OneHot",), None, (*FLOATS, *WHOLE), False, "the evaluator computes with the values instead of choosing", lambda node: True, True),
     (("Cast", "CastLike"), None, FLOATS, True, "floats that an integer type does not have"),
     (("ReduceMean", "ReduceL2", "Gemm"), None, WHOLE, True, "integers that f64, in which the evaluator computes, does not have"),
-)
+    (("ConvTranspose",), None, FLOATS, False, "the evaluator takes other filters for each group, and one channel of each", has("group", 1), True),
+    (("QuantizeLinear",), None, (*FLOATS, "i32"), True, "quotients that i32, in which the evaluator adds the zero point, does not have"),
+    (RECURRENT, None, FLOATS, True, "the evaluator leaves out products of 0 with what is not finite, ONNX Runtime has no NaN"),
+    (RECURRENT, None, FLOATS, False, "the evaluator knows neither lengths, clipping nor activations", NOT_EVALUATED, True),
+    (("Det",), None, FLOATS, True, "the evaluator's determinants are exponentials of sums of logarithms"),
+    (("DFT", "STFT"), None, FLOATS, True, "the evaluator and ONNX Runtime add what is not finite in other orders"),
+    (("DynamicQuantizeLinear",), None, ("f32",), True, "the range of what is not finite"),
+    (("Unique",), None, FLOATS, True, "the evaluator sorts all the same and has no order of slices with NaN, ONNX Runtime none of NaN", UNORDERED),
+    (("Unique",), None, (*FLOATS, *WHOLE, "i1"), False, "the evaluator sorts all the same, or takes along the first axis", has("sorted", 1), True),
+))  # fmt: skip
 
 
-def set_aside(combination: Combination, special: bool) -> str:
-    """Why a node's results are compared with our meaning alone; empty if ONNX's evaluator or ONNX Runtime must have them."""
-    for ops, fixed, dtypes, wild, reason in ASIDE:
-        late = fixed is not None and combination.opset >= fixed
-        if combination.op in ops and combination.dtype in dtypes and not late and (special or not wild):
-            return reason
-    return ""
+def set_aside(combination: Combination, node: onnx.NodeProto, special: bool) -> Aside | None:
+    """Why ONNX's evaluator is not asked; None if it, or ONNX Runtime, must have a node's results."""
+    for aside in ASIDE:
+        late = aside.fixed is not None and combination.opset >= aside.fixed
+        if combination.op in aside.ops and combination.dtype in aside.dtypes and not late and (special or not aside.wild) and aside.when(node):
+            return aside
+    return None
 
 
 def batches(chosen: Sequence[Combination]) -> Iterator[list[Combination]]:

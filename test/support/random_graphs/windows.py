@@ -9,6 +9,8 @@ from random_graphs.net import Declined, Net, Value
 from random_graphs.operators import operator
 from random_graphs.reductions import channels
 
+from stepwell.dialects.core.dtypes import to_numpy
+
 
 def window(net: Net, x: Value, *, most: int = 4, ceil: bool = False) -> dict[str, Any]:
     """Kernel, strides, pads and dilations that fit the spatial sizes of `x`."""
@@ -49,6 +51,26 @@ def conv(net: Net, op_type: str) -> None:
         chosen = {"kernel_shape": [3] * (x.rank - 2), "pads": [1] * 2 * (x.rank - 2)}
     w = net.fresh(x.dtype, (filters, x.shape[1] // group, *chosen["kernel_shape"]), -1, 1, constant=bool(net.r.integer(0, 4)))
     net.node(op_type, x, w, net.fresh(x.dtype, (filters,)) if net.r.boolean() else None, group=group, **chosen)
+
+
+@operator("DeformConv")
+def deform_conv(net: Net, op_type: str) -> None:
+    r = net.r
+    x = net.pick(net.dtype(op_type), lambda v: v.rank == 4 and 0 < v.array.size < 800, lambda: (r.integer(1, 2), *r.integers(3, 1, 6)))
+    groups = [g for g in range(1, x.shape[1] + 1) if x.shape[1] % g == 0]
+    group, moved = r.choice(groups), r.choice(groups)
+    chosen = window(net, x, most=3)
+    if "auto_pad" in chosen:
+        raise Declined("it has no auto_pad")
+    kernel, pads = chosen["kernel_shape"], chosen.get("pads", [0] * 4)
+    strides, dilations = chosen.get("strides", [1, 1]), chosen.get("dilations", [1, 1])
+    out = [(n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilations[i] - 1) // strides[i] + 1 for i, n in enumerate(x.shape[2:])]
+    w = net.fresh(x.dtype, (group * r.integer(1, 3), x.shape[1] // group, *kernel), -1, 1)
+    taps = moved * math.prod(kernel)
+    offset = net.fresh(x.dtype, (x.shape[0], 2 * taps, *out), -2, 2, tame=True)
+    bias = net.fresh(x.dtype, (w.shape[0],)) if r.boolean() else None
+    mask = net.fresh(x.dtype, (x.shape[0], taps, *out), 0, 1, tame=True) if r.boolean() else None
+    net.node(op_type, x, w, offset, bias, mask, group=group, offset_group=moved, **chosen)
 
 
 @operator("ConvTranspose")
@@ -129,6 +151,23 @@ def grid_sample(net: Net, op_type: str) -> None:
     net.node(op_type, x, grid, mode=net.r.choice(modes), padding_mode=padding, align_corners=net.r.choice([None, 1]))
 
 
+@operator("RoiAlign")
+def roi_align(net: Net, op_type: str) -> None:
+    r = net.r
+    x = images(net, net.dtypes(op_type))
+    count, scale = r.integer(0 if r.integer(0, 9) == 0 else 1, 4), r.choice([None, 0.5, 2.0])
+    corners = r.generator.uniform(-1, max(x.shape[2:]) + 1, (count, 4)) / (scale or 1)
+    if r.boolean():
+        corners = np.sort(corners.reshape(count, 2, 2), axis=1).reshape(count, 4)
+    net.named += 1
+    rois = net.keep(Value(f"x{net.named}", corners.astype(x.array.dtype), r.boolean()))
+    chosen: dict[str, Any] = {"mode": r.choice([None, "avg", "max"]), "sampling_ratio": r.choice([None, 0, 1, 2, 3]), "spatial_scale": scale}
+    if net.opset >= 16:
+        chosen["coordinate_transformation_mode"] = r.choice([None, "half_pixel", "output_half_pixel"])
+    chosen |= {name: r.choice([None, 1, 2, 5]) for name in ("output_height", "output_width")}
+    net.node(op_type, x, rois, net.fresh("i64", (count,), 0, x.shape[0] - 1, tame=True), **chosen)
+
+
 @operator("AffineGrid")
 def affine_grid(net: Net, op_type: str) -> None:
     dtype = net.dtype(op_type)
@@ -147,9 +186,18 @@ def col2im(net: Net, op_type: str) -> None:
 
 @operator("MaxUnpool")
 def max_unpool(net: Net, op_type: str) -> None:
-    x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and all(n % 2 == 0 for n in v.shape[2:]), lambda: (1, 2, 4, 6))
-    pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
-    net.node(op_type, pooled, places, kernel_shape=[2, 2], strides=[2, 2])
+    if net.chained:
+        x = net.pick("f32", lambda v: v.rank == 4 and v.array.size > 0 and all(n % 2 == 0 for n in v.shape[2:]), lambda: (1, 2, 4, 6))
+        pooled, places = net.node("MaxPool", x, outputs=2, kernel_shape=[2, 2], strides=[2, 2])
+    else:
+        pooled = net.fresh(net.dtype(op_type), [max(n, 1) for n in net.shape(3, 4)])
+        apart = [2 * n for n in pooled.shape[2:]]
+        corners = [2 * i + net.r.generator.integers(0, 2, pooled.shape) for i in np.indices(pooled.shape)[2:]]  # of each window, any element
+        flat = np.ravel_multi_index([*np.indices(pooled.shape)[:2], *corners], (*pooled.shape[:2], *apart))
+        net.named += 1
+        places = net.keep(Value(f"x{net.named}", np.asarray(flat, np.int64), net.r.boolean()))
+    rank = pooled.rank - 2
+    net.node(op_type, pooled, places, kernel_shape=[2] * rank, strides=[2] * rank)
 
 
 @operator("DFT")
@@ -166,9 +214,22 @@ def dft(net: Net, op_type: str) -> None:
         net.node(op_type, x, axis=axis, inverse=inverse)
 
 
+@operator("STFT")
+def stft(net: Net, op_type: str) -> None:
+    r = net.r
+    dtype = net.dtype(op_type)
+    parts = r.choice([1, 1, 2])
+    samples, size = r.integer(4, 20), r.integer(1, 9)
+    x = net.fresh(dtype, (r.integer(1, 3), max(samples, size), parts))
+    weights = net.fresh(dtype, (size,), 0.1, 1, tame=True) if r.integer(0, 2) else None
+    length = np.array(size) if weights is None or r.boolean() else None
+    onesided = 0 if parts == 2 else r.choice([None, 0, 1])
+    net.node(op_type, x, np.array(r.integer(1, size + 1)), weights, length, onesided=onesided)
+
+
 @operator("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix")
 def signal_window(net: Net, op_type: str) -> None:
     if op_type == "MelWeightMatrix":
         net.node(op_type, *(np.array(v) for v in (8, 16, 8000)), np.array(0.0, np.float32), np.array(4000.0, np.float32))
     else:
-        net.node(op_type, np.array(net.r.integer(2, 12)), periodic=net.r.choice([None, 0]))
+        net.node(op_type, np.array(net.r.integer(2, 12), to_numpy(net.dtype(op_type))), periodic=net.r.choice([None, 0]))

@@ -273,3 +273,45 @@ func.func @main(%x: tensor<1x16x6x6xf32>, %y: tensor<1x16x6x6xi32>, %z: tensor<1
   %2 = "graph.conv"(%z, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x?x6xf32>, tensor<16x16x1x1xf32>) -> tensor<1x16x?x6xf32>
   return %0, %1, %2 : tensor<1x4x6x6xf32>, tensor<1x16x6x6xi32>, tensor<1x16x?x6xf32>
 }
+
+// -----
+
+// The phases of a larger image are whole blocks, so that it comes out in blocks too.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"
+// CHECK: %[[S:[0-9]+]] = "graph.pixel_shuffle"(%[[C]]) {{.*}} : (tensor<1x4x6x8xf32>) -> tensor<1x2x11x8xf32>
+// CHECK: "graph.relu"(%[[S]]) : (tensor<1x2x11x8xf32>)
+func.func @main(%x: tensor<1x3x8xf32>) -> tensor<1x16x11xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<32x3x3xf32>} : () -> tensor<32x3x3xf32>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1>, group = 1 : i64, pads = array<i64: 0, 0>, strides = array<i64: 1>} : (tensor<1x3x8xf32>, tensor<32x3x3xf32>) -> tensor<1x32x6xf32>
+  %1 = "graph.pixel_shuffle"(%0) {strides = array<i64: 2>, offsets = array<i64: 1>, sizes = array<i64: 11>, group = 1 : i64} : (tensor<1x32x6xf32>) -> tensor<1x16x11xf32>
+  %2 = "graph.relu"(%1) : (tensor<1x16x11xf32>) -> tensor<1x16x11xf32>
+  return %2 : tensor<1x16x11xf32>
+}
+
+// -----
+
+// Twelve channels of a phase fill no whole blocks: the image is put together on plain data.
+// CHECK-LABEL: func.func @main
+// CHECK: graph.blocked_conv
+// CHECK: "graph.pixel_shuffle"({{.*}}) {{.*}} : (tensor<1x24x6xf32>) -> tensor<1x12x12xf32>
+func.func @main(%x: tensor<1x3x8xf32>) -> tensor<1x12x12xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<24x3x3xf32>} : () -> tensor<24x3x3xf32>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1>, group = 1 : i64, pads = array<i64: 0, 0>, strides = array<i64: 1>} : (tensor<1x3x8xf32>, tensor<24x3x3xf32>) -> tensor<1x24x6xf32>
+  %1 = "graph.pixel_shuffle"(%0) {strides = array<i64: 2>, offsets = array<i64: 0>, sizes = array<i64: 12>, group = 1 : i64} : (tensor<1x24x6xf32>) -> tensor<1x12x12xf32>
+  return %1 : tensor<1x12x12xf32>
+}
+
+// -----
+
+// An image with a border is brought into blocks without it: zeros are not moved.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.transpose"({{.*}}) {{.*}} -> tensor<1x2x6x5x8xf32>
+// CHECK: %[[P:[0-9]+]] = "graph.pad"({{.*}}) {high = array<i64: 0, 0, 1, 2, 0>, low = array<i64: 0, 0, 1, 0, 0>, {{.*}} -> tensor<1x2x8x7x8xf32>
+// CHECK: "graph.blocked_conv"(%[[P]]
+func.func @main(%x: tensor<1x16x6x5xf32>) -> tensor<1x16x6x5xf32> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<16x16x3x3xf32>} : () -> tensor<16x16x3x3xf32>
+  %0 = "graph.pad"(%x) {high = array<i64: 0, 0, 1, 2>, low = array<i64: 0, 0, 1, 0>, mode = "constant", value = 0.0 : f64} : (tensor<1x16x6x5xf32>) -> tensor<1x16x8x7xf32>
+  %1 = "graph.conv"(%0, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x8x7xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x6x5xf32>
+  return %1 : tensor<1x16x6x5xf32>
+}

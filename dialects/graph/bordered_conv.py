@@ -1,0 +1,142 @@
+"""Convolutions of channel-blocked images with a border of zeros, which is not multiplied."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, from_numpy
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
+from stepwell.dialects.graph.blocked import BlockedConvOp
+from stepwell.dialects.graph.inference import expect_at_least, expect_length
+from stepwell.dialects.support.errors import InferenceError
+
+STRETCH_START = 1  # more positions that a stretch of them costs, for loops of its own
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Neighbouring positions of one dimension, from `low` up to `high`, and the taps from `first` up to `end` that reach the inside from there."""
+
+    low: int
+    high: int
+    first: int
+    end: int
+
+    @property
+    def positions(self) -> int:
+        return self.high - self.low
+
+    @property
+    def taps(self) -> int:
+        return self.end - self.first
+
+    @property
+    def cost(self) -> int:
+        """Taps of all positions, and what a stretch costs beside."""
+        return (self.positions + STRETCH_START) * self.taps
+
+
+@dataclass(frozen=True)
+class Border:
+    """One dimension of a convolution: `inside` elements after `before` zeros, some zeros after them, and windows over these."""
+
+    before: int
+    inside: int
+    positions: int
+    taps: int
+    stride: int
+    dilation: int
+
+    def reaching(self, low: int, high: int) -> Stretch:
+        """The positions from `low` up to `high` as one stretch. If no tap reaches the inside, it has the first one, which reads a zero."""
+        ranges = [self._reaching(p) for p in (low, high - 1)]
+        first, end = ranges[1][0], ranges[0][1]  # both fall, or stay, from position to position
+        return Stretch(low, high, first, end) if first < end else Stretch(low, high, 0, 1)
+
+    def _reaching(self, position: int) -> tuple[int, int]:
+        start = self.before - position * self.stride
+        return min(max(0, -(-start // self.dilation)), self.taps), min(self.taps, max(0, (start + self.inside - 1) // self.dilation + 1))
+
+    @property
+    def whole(self) -> Stretch:
+        """All positions and taps."""
+        return Stretch(0, self.positions, 0, self.taps)
+
+    @property
+    def reached(self) -> float:
+        """The part of all products of positions and taps that reach the inside."""
+        return sum(max(0, end - first) for first, end in map(self._reaching, range(self.positions))) / (self.positions * self.taps)
+
+    def stretches(self) -> list[Stretch]:
+        """The positions in the stretches that together cost least: those with other taps are apart, unless they are few."""
+        if not self.positions:
+            return []
+        ranges = [self._reaching(p) for p in range(self.positions)]
+        ends = [0, *(p for p in range(1, self.positions) if ranges[p] != ranges[p - 1]), self.positions]
+        best: list[tuple[int, list[int]]] = [(0, [0])]  # for each end, the least cost of what lies before it, and where to cut that
+        for i, end in enumerate(ends[1:], 1):
+            best.append(min((best[k][0] + self.reaching(ends[k], end).cost, [*best[k][1], end]) for k in range(i)))
+        return [self.reaching(low, high) for low, high in pairwise(best[-1][1])]
+
+
+class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
+    """As `blocked_conv`, of an image `x` whose first and last elements along each spatial dimension, as many as `zeros` says, are zeros.
+
+    `zeros` gives those before each spatial dimension, then those after each. The positions of each dimension are cut into stretches, and taps that
+    reach zeros alone from all of a stretch are left out: windows that are large beside the image, or dilated, take half of the products, or less.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    w: Operand
+    result: Result
+    strides: ir.DenseI64ArrayAttr
+    dilations: ir.DenseI64ArrayAttr
+    group: ir.IntegerAttr
+    zeros: ir.DenseI64ArrayAttr
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType, *, zeros: Sequence[int], **attributes: Any) -> InferredTypes:
+        inferred = BlockedConvOp.infer(x, w, **attributes)
+        spatial = len(attributes["strides"])
+        expect_length("zeros", zeros, 2 * spatial, "those before each spatial dimension, then those after each")
+        expect_at_least("zeros", zeros, 0)
+        for i, size in enumerate(x.shape[2 : 2 + spatial]):
+            if size is not None and zeros[i] + zeros[spatial + i] > size:
+                raise InferenceError(f"spatial dimension {i} of operand 'x' ({x}) has no room for {zeros[i]} and {zeros[spatial + i]} zeros")
+        return inferred
+
+    @staticmethod
+    def reference(x: np.ndarray, w: np.ndarray, *, zeros: Sequence[int], **attributes: Any) -> np.ndarray:
+        types = TensorType(from_numpy(x.dtype), x.shape), TensorType(from_numpy(w.dtype), w.shape)
+        result = BlockedConvOp.infer(*types, **attributes)
+        window = {name: attributes[name] for name in ("strides", "dilations")}
+        out = np.empty(result.static_shape, x.dtype)
+        for stretches in product(*(dim.stretches() for dim in borders(*types, result, **window, zeros=zeros))):
+            seen, taps, places = [], [], []
+            for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
+                first = s.low * step + s.first * apart
+                seen.append(slice(first, first + (s.positions - 1) * step + (s.taps - 1) * apart + 1))
+                taps.append(slice(s.first, s.end))
+                places.append(slice(s.low, s.high))
+            whole = (slice(None), slice(None))
+            out[(*whole, *places)] = BlockedConvOp.reference(x[(*whole, *seen)], w[(*whole, *taps)], **attributes)
+        return out
+
+    @staticmethod
+    def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
+        return BlockedConvOp.flops(x, w, result=result)
+
+
+def borders(
+    x: TensorType, w: TensorType, result: TensorType, *, strides: Sequence[int], dilations: Sequence[int], zeros: Sequence[int]
+) -> list[Border]:
+    """Each spatial dimension of such a convolution, of static operands."""
+    spatial = len(strides)
+    numbers = zip(x.static_shape[2:], zeros[:spatial], zeros[spatial:], result.static_shape[2:], w.static_shape[2:], strides, dilations, strict=False)
+    return [Border(before, size - before - after, n, taps, stride, step) for size, before, after, n, taps, stride, step in numbers]

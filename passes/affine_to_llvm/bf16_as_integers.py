@@ -1,0 +1,69 @@
+"""The pass that reads and writes numbers of bf16 as integers of 16 bits: LLVM cannot select all moves of them."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import arith, ir, memref, vector
+from stepwell.passes.affine_to_llvm.boolean_vectors import reinterpreted
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
+
+
+@register_pass("bf16-as-integers", level="affine")
+@dataclass
+class Bf16AsIntegers(Pass):
+    """Read and write numbers of bf16 as integers of 16 bits.
+
+    rewrite: memref.load %m : memref<8xbf16>  ->  bitcast (memref.load %bits : memref<8xi16>)    and a store of a bitcast, for %bits that is %m
+
+    Arithmetic has these bits anyway (arith-expand), and what is only moved needs no other type. Where LLVM for x86 merges loads and stores of
+    bf16 it makes scalar ones of a type that its instruction selection has given up before: "Cannot select". Runs once affine accesses are
+    those of `memref` and `vector`.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if "bf16" in op.get_asm(large_elements_limit=8, assume_verified=True):  # printing is much cheaper than looking at each access
+            apply_patterns(op, PATTERNS, state)
+
+
+def load_bits(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: memref.load %m : memref<8xbf16> -> bitcast (memref.load %bits : memref<8xi16>)"""
+    source, *places = op.operation.operands
+    kind = op.operation.results[0].type
+    if not is_bf16(source):
+        return NoMatch("it loads no bf16")
+    bits = reinterpreted(source, sixteen_bits())
+    if isinstance(kind, ir.VectorType):
+        loaded = vector.LoadOp(ir.VectorType.get(kind.shape, sixteen_bits()), bits, places).result
+    else:
+        loaded = memref.LoadOp(bits, places).result
+    value: ir.Value = arith.BitcastOp(kind, loaded).result
+    return value
+
+
+def store_bits(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
+    """rewrite: memref.store %v, %m : memref<8xbf16> -> memref.store (bitcast %v : i16), %bits"""
+    value, target, *places = op.operation.operands
+    if not is_bf16(target):
+        return NoMatch("it stores no bf16")
+    bits = reinterpreted(target, sixteen_bits())
+    if isinstance(value.type, ir.VectorType):
+        vector.StoreOp(arith.BitcastOp(ir.VectorType.get(value.type.shape, sixteen_bits()), value).result, bits, places)
+    else:
+        memref.StoreOp(arith.BitcastOp(sixteen_bits(), value).result, bits, places)
+    return []
+
+
+PATTERNS = [
+    Pattern("load-bits", "memref.load", load_bits), Pattern("load-vector-of-bits", "vector.load", load_bits),
+    Pattern("store-bits", "memref.store", store_bits), Pattern("store-vector-of-bits", "vector.store", store_bits),
+]  # fmt: skip
+
+
+def is_bf16(buffer: ir.Value) -> bool:
+    """Whether a buffer holds numbers of bf16."""
+    return isinstance(ir.MemRefType(buffer.type).element_type, ir.BF16Type)
+
+
+def sixteen_bits() -> ir.Type:
+    """The integer of that many bits."""
+    return ir.IntegerType.get_signless(16)

@@ -1,0 +1,55 @@
+"""The pass that leaves out products with the zeros around images, where they are many."""
+
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import BlockedConvOp
+from stepwell.dialects.graph.bordered_conv import borders
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.matching import producer, source_of
+
+WORTH = 0.75  # of the products, or fewer, are left where the loops are cut
+
+
+@pattern(BlockedConvOp)
+def without_zeros(op: BlockedConvOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: blocked_conv(pad(x, 0), w) -> bordered_conv(pad(x, 0), w)"""
+    pad = producer(op.x, "pad")
+    if pad is None:
+        return NoMatch("it does not read a padded image")
+    around, attributes = pad.attribute_values(), op.attribute_values()
+    x, w, result, spatial = type_of(op.x), type_of(op.w), type_of(op.result), len(attributes["strides"])
+    if around["mode"] != "constant" or around["value"] != 0:
+        return NoMatch("its image is not padded with zeros")
+    if not (x.is_static and w.is_static and result.elements):
+        return NoMatch("a size is unknown, or there is nothing to compute")
+    zeros = (*around["low"][2 : 2 + spatial], *around["high"][2 : 2 + spatial])
+    window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
+    dims = borders(x, w, result, **window)
+    left = prod(dim.reached for dim in dims)
+    if left <= WORTH:
+        left = prod(sum(s.cost for s in dim.stretches()) / dim.whole.cost for dim in dims)
+    if left > WORTH:
+        return NoMatch(f"{left:.0%} of its work would be left, more than {WORTH:.0%}")
+    filters = source_of(op.w, rw.weights)
+    if filters is None or not np.isfinite(filters()).all():
+        return NoMatch("its filters are not known, or one is infinite or NaN: then a zero of the padding makes NaN of it")
+    cut: ir.Value = rw.bordered_conv(op.x, op.w, group=attributes["group"], **window)
+    return cut
+
+
+@register_pass("skip-padding", level="graph", optional=True)
+@dataclass
+class SkipPadding(PatternPass):
+    """Cut convolutions into stretches of positions from which the same taps reach the image, and leave out all others.
+
+    These read the zeros around it. With 3x3 taps, 12 apart, on 33x33 positions they are 43 % of all products; with 128 taps on 49 positions,
+    62 %. Small borders stay as they are: loops of odd lengths fill registers less well.
+    """
+
+    patterns = (without_zeros,)
