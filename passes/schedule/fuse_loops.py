@@ -29,7 +29,7 @@ class FuseLoops(Pass):
     does not matter what the others are: epilogues of another shape, a depthwise convolution that it reads, a pooling behind it, the transforms of
     Winograd's convolution, a softmax between two products. A loop of the leader can be fused if all others go over what is handed on in step with
     it, and if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond a
-    core's own cache:
+    core's own cache; those whose rounds leave the register tile of a contraction a few rows at most are left out:
 
     - a slice at a time: what the stages hand on stays in the cache, and what does not move along a loop is read again in each of its rounds;
     - all at once: what is handed on is written and read once, and so is everything else.
@@ -88,6 +88,7 @@ class FuseLoops(Pass):
 ROOM = 0.75  # the part of a core's own cache that fused loops may fill
 SMALL = 0.25  # the part for what is handed on, where slices of what the stages read and write pass through the cache as well
 LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
+REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
@@ -215,7 +216,17 @@ class Plan:
             for step in divisors(extents[place]):
                 if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
                     steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
-                    yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
+                    if self._reuse(steps) >= min(REUSE, self._reuse({})):
+                        yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
+
+    def _reuse(self, steps: Steps) -> int:
+        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""
+        if self.leader.root.kind != "contraction":
+            return 1
+        root, taken = self.leader.root, {axis.leader: step for axis, step in steps.items()}
+        reads = [read for read in root.inputs if read.used and read.is_shaped]
+        shared = [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
+        return prod(taken.get(d, root.extents[d]) for d in shared)
 
     def _even(self, steps: Steps, room: Room) -> bool:
         """Whether the rounds of the outermost loop split evenly enough into the chunks."""

@@ -9,7 +9,8 @@ from stepwell.dialects.core.mlir import create_operation, defining_op, ir
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
-from stepwell.dialects.graph.shape import ConcatOp, TransposeOp
+from stepwell.dialects.graph.indexing import ScatterElementsOp, ScatterNdOp
+from stepwell.dialects.graph.shape import ConcatOp, ExpandOp, TransposeOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -21,6 +22,7 @@ from stepwell.passes.graph.narrow_products import read_narrow
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
+COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp)  # ops that begin with a copy of their operands, or of the first one
 
 
 @dataclass(eq=False)
@@ -60,7 +62,7 @@ class Grouping:
                 self._absorb(group, read, type_of(group.tail.results[0]).shape, views=producers)
                 self._end_with_pad(group)
         for op in self.ops:
-            if producers and self.category[op] == Fusion.OPAQUE and isinstance(op.opview, ConcatOp):
+            if producers and self.category[op] == Fusion.OPAQUE and isinstance(op.opview, COPYING):
                 self._take_parts(self._new(op))
         for op in self.ops:
             if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of and not self._is_spread(op):
@@ -183,19 +185,26 @@ class Grouping:
                 self.group_of[use.owner.operation].members.discard(op)
 
     def _take_parts(self, group: Group) -> None:
-        """Add the groups of element-wise ops that make operands of a concatenation: they write them where they belong."""
-        for value in group.root.operands:
+        """Add the groups of element-wise ops that make what an op copies: they write it where it belongs."""
+        for value in group.root.operands if isinstance(group.root.opview, ConcatOp) else [group.root.operands[0]]:
             op = defining_op(value)
-            maker = None if op is None or self._take_view(group, op) else self.group_of.get(op)
-            if maker is None or maker.tail != op or {self.category[maker.root], self.category[op]} != {Fusion.INJECTIVE}:
+            maker = None if op is None or self._take_view(group, op) else self._repeats_or_computes(op)
+            if maker is None:
                 continue
             if not all(use.owner.operation == group.root for use in value.uses):
-                self.state.decline(NAME, maker.tail, NoMatch("it is not computed with the concatenation that reads it: it has another user"))
+                self.state.decline(NAME, maker.tail, NoMatch(f"it is not computed with '{group.root.name}', which copies it: it has another user"))
             elif len(group.members) + len(maker.members) > self.max_ops:
-                reason = f"it is not computed with the concatenation that reads it: there would be more than max-ops={self.max_ops} ops"
+                reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
             else:
                 self._join(group, list(maker.members))
+
+    def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
+        """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""
+        found = self.group_of.get(op)
+        if found is None:
+            return Group(op, op, {op}) if isinstance(op.opview, ExpandOp) and op in self.position else None
+        return found if found.tail == op and {self.category[found.root], self.category[op]} == {Fusion.INJECTIVE} else None
 
     def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[int | None, ...]) -> NoMatch | None:
         """Why an element-wise op that makes `value`, an operand of the group, cannot be part of it; None if it can."""
@@ -317,8 +326,8 @@ class FuseOperators(Pass):
     group, or follow a transposition. Every other op is a group of its own, except ops that compute nothing: constants, parameters,
     reshapes, contiguous concatenations, control flow. A group takes the place of its last op, so that all its operands come before it.
 
-    Element-wise ops read through slices and transpositions that leave whole rows together, and concatenations that move their operands have the
-    element-wise groups that make these write them where they belong (`producers`).
+    Element-wise ops read through slices and transpositions that leave whole rows together, and concatenations that move their operands, and
+    scatters, have the element-wise groups that make what they copy write it where it belongs (`producers`).
 
     A root also takes the producers of its data, if nothing else uses them and nothing is computed twice (`producers`):
 

@@ -145,3 +145,14 @@ def test_stages_without_work_are_left_alone(sizes: tuple[int, int, int]) -> None
     FuseLoops().run(group.function, PassState(target=GENERIC, decisions=decisions))
     assert [entry.what for entry in decisions.declined] == ["some of its stages have nothing to do"]
     assert loops(group) == [[], []]
+
+
+@pytest.mark.parametrize(("queries", "step"), [(197, 197), (192, 4), (200, 4), (3, 3)])
+def test_rounds_have_enough_queries_for_keys_to_be_loaded_for_several(queries: int, step: int) -> None:
+    """Sizes with no small divisors are computed whole, where they fit: one query at a time would load each key for itself."""
+    shapes = {"a": f"6x{queries}x96", "b": f"6x{queries}x8"}
+    lines = [("a", "h i j | k: q[h, i, k] w[h, k, j]"), ("b", "h i j | k: a[h, i, k] v[h, k, j]")]
+    group = group_of({"q": f"6x{queries}x8", "w": "6x8x96", "v": "6x96x8"}, lines, shapes)
+    found = plan(group)
+    [axis] = [axis for axis in found.axes if axis.leader == 1]
+    assert min(steps.get(axis, queries) for steps in found._options(found.axes)) == step

@@ -496,3 +496,31 @@ func.func @no_views(%x: tensor<40x40xf32>, %y: tensor<40x8xf32>, %z: tensor<20x2
   %w = "graph.mul"(%u, %u) : (tensor<2x20x20xf32>, tensor<2x20x20xf32>) -> tensor<2x20x20xf32>
   return %p, %q, %r, %w, %v : tensor<40x8xf32>, tensor<40x20xf32>, tensor<40x40xf32>, tensor<2x20x20xf32>, tensor<2x20xf32>
 }
+
+// -----
+
+// A scatter begins with a copy of what it scatters into: zeros are made there, and what is computed for nothing else is computed there.
+// CHECK-LABEL: func.func @scatters
+// CHECK: "graph.fused"
+// CHECK: "graph.expand"
+// CHECK-NEXT: "graph.scatter_elements"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.exp"
+// CHECK-NEXT: "graph.yield"
+// CHECK: "graph.fused"
+// CHECK: "graph.neg"
+// CHECK-NEXT: "graph.scatter_nd"
+// CHECK-NEXT: "graph.yield"
+// OFF-LABEL: func.func @scatters
+// OFF: "graph.expand"
+// OFF-NEXT: "graph.yield"
+func.func @scatters(%i: tensor<5xi64>, %x: tensor<5xf32>, %y: tensor<9xf32>, %j: tensor<5x1xi64>) -> (tensor<9xf32>, tensor<9xf32>) {
+  %zero = "graph.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %zeros = "graph.expand"(%zero) {shape = array<i64: 9>} : (tensor<f32>) -> tensor<9xf32>
+  %0 = "graph.scatter_elements"(%zeros, %i, %x) {axis = 0 : i64, reduction = "none"} : (tensor<9xf32>, tensor<5xi64>, tensor<5xf32>) -> tensor<9xf32>
+  %e = "graph.exp"(%x) : (tensor<5xf32>) -> tensor<5xf32>
+  %n = "graph.neg"(%y) : (tensor<9xf32>) -> tensor<9xf32>
+  %1 = "graph.scatter_nd"(%n, %j, %e) {reduction = "none"} : (tensor<9xf32>, tensor<5x1xi64>, tensor<5xf32>) -> tensor<9xf32>
+  return %0, %1 : tensor<9xf32>, tensor<9xf32>
+}
