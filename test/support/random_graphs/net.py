@@ -256,7 +256,8 @@ class Net:
         inputs = {v.name: v.array for v in present if not v.constant}
         for run in (lambda: ReferenceEvaluator(proto).run([name], inputs), lambda: session(proto.SerializeToString()).run([name], inputs)):
             with np.errstate(all="ignore"), contextlib.suppress(Exception):  # whatever they raise
-                return np.asarray(run()[0])
+                (found,) = run()
+                return np.asarray(found)
         return present[0].array
 
     def _check(self, array: np.ndarray) -> None:
