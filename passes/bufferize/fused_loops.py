@@ -8,8 +8,9 @@ from stepwell.dialects.core.kernel_info import Slice
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.packing import aligned
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import Stage
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg.views import RESHAPES, SLICES, origin
 
 Path = tuple[tuple[str, int], ...]  # the fused loops around a stage, outermost first: name, and number of the run of neighbours in it

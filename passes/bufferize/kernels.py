@@ -11,9 +11,10 @@ from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, aligned, pack
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import stages_on_memrefs
-from stepwell.passes.linalg.structured import Structured, element_bits, structured_ops
+from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.schedule.assign_schedules import default_schedule

@@ -14,7 +14,7 @@ from stepwell.passes.graph_to_linalg.elementwise import clamp, elu, leaky_relu, 
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
-from stepwell.passes.linalg.structured import element_bits
+from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.schedule.sequences import chunks_on_threads
 
 Function: TypeAlias = Callable[[ir.Value], ir.Value]

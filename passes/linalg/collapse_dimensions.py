@@ -10,8 +10,9 @@ from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import stages_on_tensors
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.structured import Structured
 
 Groups = list[list[int]]  # dimensions that become one, in order
 

@@ -6,8 +6,9 @@ from fractions import Fraction
 from math import lcm
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
-from stepwell.passes.linalg.structured import Access, Structured, Walk, walk
+from stepwell.passes.linalg.structured import Structured, Walk, walk
 from stepwell.passes.linalg.views import TENSOR_RESHAPES, origin
 
 

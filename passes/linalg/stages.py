@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.passes.framework.rewriting import ops_below
-from stepwell.passes.linalg.structured import STRUCTURED, Access, Structured, Walk, walk
+from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
 
 
 @dataclass(eq=False)

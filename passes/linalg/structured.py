@@ -1,6 +1,6 @@
 """A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -11,10 +11,9 @@ from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.rewriting import ops_below
-from stepwell.passes.linalg.views import strides
+from stepwell.passes.linalg.accesses import Access, last_stride
 
 STRUCTURED = ("linalg.generic", "linalg.fill")
-CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 VECTOR_DIALECTS = ("arith", "math")
 READS = ("tensor.extract", "memref.load")  # of an element at a place that the body computes
 LOOP = "scf.for"
@@ -29,84 +28,6 @@ COMBINERS = {
 CONVERSIONS = (
     "arith.extf", "arith.truncf", "arith.extsi", "arith.extui", "arith.trunci", "arith.sitofp", "arith.uitofp",
 )  # fmt: skip
-
-
-def element_bits(element: ir.Type) -> int:
-    """Bits of a scalar type in memory; index counts as 64."""
-    if isinstance(element, (ir.IntegerType, ir.FloatType)):
-        return max(8, element.width)
-    return 64
-
-
-@dataclass
-class Access:
-    """One operand of a structured op: the value and the map from iteration space to its elements (None for a scalar)."""
-
-    value: ir.Value
-    map: Any
-    used: bool  # whether the body reads it
-    _columns: dict[int, list[int | None]] = field(default_factory=dict, repr=False, compare=False)  # coefficients that were asked for
-
-    @property
-    def is_shaped(self) -> bool:
-        return isinstance(self.value.type, ir.ShapedType)
-
-    @property
-    def element_type(self) -> ir.Type:
-        return ir.ShapedType(self.value.type).element_type if self.is_shaped else self.value.type
-
-    @property
-    def shape(self) -> list[int]:
-        return list(ir.ShapedType(self.value.type).shape)
-
-    @property
-    def bytes(self) -> int:
-        """Of the whole operand, whose sizes are static."""
-        return prod(self.shape) * element_bits(self.element_type) // 8
-
-    @property
-    def is_constant(self) -> bool:
-        """Whether it reads a constant of the kernel, whose numbers are written into the code where they are few."""
-        source = defining_op(self.value) if self.is_shaped else None
-        return source is not None and source.name in ("arith.constant", "memref.get_global")
-
-    @cached_property
-    def strides(self) -> list[int]:
-        """How far apart the neighbours of each dimension of a tensor lie, in elements, in the buffer that it is part of."""
-        return strides(self.value)
-
-    def coefficients(self, dim: int) -> list[int | None]:
-        """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
-        if dim not in self._columns:
-            self._columns[dim] = [coefficient(r, dim) for r in self._results]
-        return self._columns[dim]
-
-    @cached_property
-    def _last_stride(self) -> int | None:
-        return last_stride(self.value.type)
-
-    @cached_property
-    def _results(self) -> list[Any]:
-        return list(self.map.results) if self.is_shaped else []
-
-    def kind(self, dim: int) -> str:
-        """How the access moves along `dim`: "scalar" (not at all), "vector" (next element), "strided" (otherwise)."""
-        steps = self.coefficients(dim)
-        if not any(steps) and None not in steps:
-            return "scalar"
-        if steps[-1] == 1 and not any(steps[:-1]) and self._last_stride == 1:
-            return "vector"
-        return "strided"
-
-    def step(self, dim: int) -> int | None:
-        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it; None where they do not."""
-        steps = self.coefficients(dim)
-        return steps[-1] if steps and not any(steps[:-1]) and self._last_stride == 1 else None
-
-    def is_gathered(self, dim: int) -> bool:
-        """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
-        step = self.step(dim)
-        return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
 
 
 class Structured:
@@ -406,35 +327,9 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
     return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
 
 
-
 def structured_ops(function: ir.Operation) -> list[Structured]:
     """The structured ops of a function in order: what a schedule file counts."""
     return [Structured(o) for o in ops_below(function) if o.name in STRUCTURED]
-
-
-def coefficient(expr: Any, dim: int) -> int | None:
-    """The coefficient of `dim` in an affine expression; None if the expression is not linear in it."""
-    if isinstance(expr, ir.AffineDimExpr):
-        return int(expr.position == dim)
-    if isinstance(expr, (ir.AffineConstantExpr, ir.AffineSymbolExpr)):
-        return 0
-    left, right = coefficient(expr.lhs, dim), coefficient(expr.rhs, dim)
-    if isinstance(expr, ir.AffineAddExpr):
-        return None if left is None or right is None else left + right
-    if isinstance(expr, ir.AffineMulExpr) and isinstance(expr.rhs, ir.AffineConstantExpr):
-        return None if left is None else left * expr.rhs.value
-    return 0 if left == 0 and right == 0 else None
-
-
-def last_stride(shaped: ir.Type) -> int | None:
-    """The stride of a shaped type's last dimension: 1 for tensors and plain memrefs, None where it is not static."""
-    if not isinstance(shaped, ir.MemRefType):
-        return 1
-    strides, _ = shaped.get_strides_and_offset()
-    if not strides:
-        return 1
-    stride: int = strides[-1]
-    return None if stride == ir.ShapedType.get_dynamic_stride_or_offset() else stride
 
 
 def _unconverted(value: ir.Value) -> ir.Value:

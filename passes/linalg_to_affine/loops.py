@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import affine, ir
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import Segment, segments, vector_segments
 

@@ -13,9 +13,10 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
-from stepwell.passes.linalg.structured import Access, Structured, structured_ops
+from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
 from stepwell.passes.linalg_to_affine.nest import NestEmitter

@@ -6,7 +6,8 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import affine, arith, ir, vector
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.linalg.structured import COMBINERS, Access, Structured, element_bits
+from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body

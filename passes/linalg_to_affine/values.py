@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.attributes import dense_value
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, vector
-from stepwell.passes.linalg.structured import CLOSE, Access
+from stepwell.passes.linalg.accesses import CLOSE, Access
 
 FEW_NUMBERS = 64  # of a constant operand whose elements are written into the code
 

@@ -20,7 +20,8 @@ from functools import cached_property
 from math import ceil, inf, prod
 
 from stepwell.dialects.target.description import Target
-from stepwell.passes.linalg.structured import Access, Structured, element_bits
+from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import vector_segments

@@ -4,7 +4,8 @@ from dataclasses import replace
 from math import prod
 
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.linalg.structured import Structured, element_bits
+from stepwell.passes.linalg.accesses import element_bits
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import room
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import threaded

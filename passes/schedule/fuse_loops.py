@@ -11,9 +11,10 @@ from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
 from stepwell.passes.linalg.stages import Stage
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.parallel import QUICK, THREADED_WORK
 
 

@@ -8,7 +8,8 @@ from stepwell.dialects.sched.nest import NONE, NestKnobs
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
-from stepwell.passes.linalg.structured import Access, Structured
+from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.space import Value, block_knob, check_values, knobs, tile_knob
 
