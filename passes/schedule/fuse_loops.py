@@ -82,7 +82,8 @@ class FuseLoops(Pass):
 
     def _chunks(self, group: FusionGroup, state: PassState) -> int:
         """How many chunks the outermost loop is split into: one if there is little work."""
-        work = sum(prod(stage.root.extents) // (QUICK if stage.root.kind == "contraction" else 1) for stage in group.stages)
+        roots = [stage.root for stage in group.stages]
+        work = sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
         return 1 if work < THREADED_WORK else self.chunks or state.machine.cores
 
 

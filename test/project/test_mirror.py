@@ -17,6 +17,7 @@ ELSEWHERE = {
     "dialects/graph/test_dialect.py": "the graph dialect",
     "passes/bufferize/test_memory.py": "memory plans, by which it checks bufferize",
     "passes/graph_to_linalg/errors.mlir": "errors of the conversion",
+    "passes/linalg_to_affine/accesses.mlir": "the code of accesses",
     "passes/linalg_to_affine/constants.mlir": "constants in kernels",
     "passes/linalg_to_affine/fused_loops.mlir": "the loops that fused loops become",
     "passes/linalg_to_affine/intrinsics.mlir": "the code of intrinsics",

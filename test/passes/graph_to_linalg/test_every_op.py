@@ -23,7 +23,7 @@ LOWERED = sorted(set(op_classes()) - set(STRUCTURAL))
 
 
 def test_every_op_has_a_lowering() -> None:
-    known = {c.root.removeprefix("graph.") for c in conversions()}
+    known = {c.root.removeprefix("graph.") for c in conversions() if op_classes()[c.root.removeprefix("graph.")].__module__.startswith("stepwell.")}
     assert known - {"parameter"} == set(LOWERED)
     assert set(LOWERED) <= set(with_cases())
 
