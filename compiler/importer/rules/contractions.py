@@ -10,7 +10,7 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import counting, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
 
 
 @onnx_rule("MatMul", since=1)
@@ -119,14 +119,17 @@ def parse_equation(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]
 
 
 def diagonal(b: ImportBuilder, term: Term) -> Term:
-    """A term without repeated labels: takes the diagonal of dimensions that share a label."""
+    """A term without repeated labels: takes the diagonal of dimensions that share a label, which in a row of n * n elements lies n + 1 apart."""
     for label in dict.fromkeys(term.labels):
         while term.labels.count(label) > 1:
-            first, second = [i for i, c in enumerate(term.labels) if c == label][:2]
+            pair = [i for i, c in enumerate(term.labels) if c == label][:2]
+            others = [i for i in range(len(term.labels)) if i not in pair]
             dims = static_dims(term.value, "an operand with a repeated label")
-            mask = b.equal(*(counting(b, dims[axis], axis, len(dims)) for axis in (first, second)))
-            value = b.reduce_sum(b.select(mask, term.value, b.scalar(0, like=term.value)), axes=(second,), keepdims=False)
-            term = Term(value, term.labels[:second] + term.labels[second + 1 :])
+            size = dims[pair[0]]
+            if size != dims[pair[1]]:
+                raise ModelError(f"the label '{label}' stands for {size} and for {dims[pair[1]]} elements of one operand")
+            rows = b.with_shape(b.transposed(term.value, [*others, *pair]), [*(dims[i] for i in others), size * size])
+            term = Term(slice_axis(b, rows, len(others), 0, size, size + 1), "".join(term.labels[i] for i in others) + label)
     return term
 
 
