@@ -157,6 +157,8 @@ class _MainBuilder:
             return view
         kind, index = place
         argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
+        if offset and kind == "input":
+            raise PassError(f"@main's input {index} cannot be read {offset} bytes in")
         if offset or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
             if argument not in self.parted:
                 self.parted[argument] = as_bytes(argument)

@@ -1,16 +1,15 @@
 """Operands of quantised products: bytes less a zero point, known weights, and which instructions of a target multiply them."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.target.description import Target
-from stepwell.passes.graph.matching import is_used, producer, stored
-from stepwell.passes.graph.narrow_products import NARROW, kind_of, widened
+from stepwell.passes.graph.matching import producer, stored
+from stepwell.passes.graph.narrow_products import NARROW, holds, kind_of, widened
 from stepwell.passes.schedule.intrinsics import registered
 
 WIDE = "i32"  # what products are summed in
@@ -59,19 +58,4 @@ def rate(left: str, right: str, target: Target | None) -> float:
 
 def smallest(low: float, high: float) -> str | None:
     """The smallest type that holds all numbers of a range, as intrinsics spell it; None if none of the narrow ones does."""
-    for dtype in NARROW:
-        limits = np.iinfo(to_numpy(dtype))
-        if limits.min <= low <= high <= limits.max:
-            return kind_of(dtype)
-    return None
-
-
-def erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erase ops whose results nothing uses, and what nothing else uses of what made their operands."""
-    pending = list(ops)
-    while pending:
-        op = pending.pop()
-        if not any(map(is_used, op.results)):
-            makers = list(dict.fromkeys(v.owner.operation for v in op.operands if not isinstance(v.owner, ir.Block)))
-            op.erase()
-            pending += [maker for maker in makers if maker not in pending]
+    return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)

@@ -37,6 +37,17 @@ def is_used(value: ir.Value) -> bool:
     return next(iter(value.uses), None) is not None
 
 
+def erase_unused(ops: Iterable[ir.Operation]) -> None:
+    """Erase ops whose results nothing uses, and what nothing else uses of what made their operands."""
+    pending = list(ops)
+    while pending:
+        op = pending.pop()
+        if not any(map(is_used, op.results)):
+            makers = list(dict.fromkeys(v.owner.operation for v in op.operands if not isinstance(v.owner, ir.Block)))
+            op.erase()
+            pending += [maker for maker in makers if maker not in pending]
+
+
 def stored(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
     """The array of a constant or parameter; None for anything else, and for a parameter that the weight table lacks."""
     op = producer(value, "constant", "parameter")

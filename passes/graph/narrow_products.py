@@ -16,7 +16,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.matching import derived_name, has_one_use, is_used, producer, stored
+from stepwell.passes.graph.matching import derived_name, erase_unused, has_one_use, producer, stored
 from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
 from stepwell.passes.schedule.intrinsics import registered
@@ -53,7 +53,7 @@ class NarrowProducts(Pass):
                     state.did(self.name, inner, "reads its operands in the narrow types that they were widened from")
                 else:
                     state.decline(self.name, inner, declined)
-            narrowing.erase_replaced()
+            erase_unused(dict.fromkeys(maker for value in narrowing.replaced if (maker := defining_op(value)) is not None))
 
 
 def is_integer_product(view: Any) -> bool:
@@ -93,6 +93,12 @@ def kind_of(dtype: str) -> str:
     return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
 
 
+def holds(dtype: str, low: float, high: float) -> bool:
+    """Whether an integer type holds all numbers of a range."""
+    limits = np.iinfo(to_numpy(dtype))
+    return bool(limits.min <= low <= high <= limits.max)
+
+
 def taken(left: str, right: str, result: str, target: Target | None) -> bool:
     """Whether the target has an intrinsic that sums products of these types in type `result`."""
     return any(i.result == result.removeprefix("u") and i.takes(left, right) is not None for i in registered(target))
@@ -128,16 +134,6 @@ class _Narrowing:
                 return None
         return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 
-    def erase_replaced(self) -> None:
-        """Erase the ops that made the wide operands, if nothing else uses them."""
-        pending = list(dict.fromkeys(self.replaced))
-        while pending:
-            value = pending.pop()
-            op = defining_op(value)
-            if op is not None and not is_used(value):
-                pending += dict.fromkeys(v for v in op.operands if v not in pending)
-                op.erase()
-
     def choices(self, value: ir.Value) -> Iterator[str]:
         """The narrow types that a value is available in without computing it twice."""
         cast = widened(value)
@@ -151,10 +147,8 @@ class _Narrowing:
             least, most = self.known[value]
         else:
             return
-        for dtype in NARROW:
-            limits = np.iinfo(to_numpy(dtype))
-            if limits.min <= least <= most <= limits.max and limits.bits < np.iinfo(to_numpy(type_of(value).dtype)).bits:
-                yield dtype
+        wide = to_numpy(type_of(value).dtype).itemsize
+        yield from (dtype for dtype in NARROW if holds(dtype, least, most) and to_numpy(dtype).itemsize < wide)
 
     def reads_for_a_product(self, user: ir.Operation) -> bool:
         """Whether an op is one of those made here, which make a value narrow for a product that was rewritten before."""

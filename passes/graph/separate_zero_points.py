@@ -13,8 +13,8 @@ from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.centred import BYTES, WIDE, centred, erase_unused, known_numbers, rate, smallest
-from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.centred import BYTES, WIDE, centred, known_numbers, rate, smallest
+from stepwell.passes.graph.matching import erase_unused, new_weight
 from stepwell.passes.graph.narrow_products import is_integer_product, kind_of
 from stepwell.passes.graph.ranges import ranges
 

@@ -13,8 +13,8 @@ from stepwell.dialects.graph import ConvOp, GraphBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.centred import WIDE, Centred, centred, erase_unused, known_numbers, rate, smallest
-from stepwell.passes.graph.matching import new_weight, producer
+from stepwell.passes.graph.centred import WIDE, Centred, centred, known_numbers, rate, smallest
+from stepwell.passes.graph.matching import erase_unused, new_weight, producer
 
 CHANNELS = 16  # of an image from which on they are worth copying for each tap
 

@@ -196,7 +196,7 @@ class Structured:
         """How many rounds the loops inside the body take in each iteration, as far as that is known; 1 if there are none."""
         rounds = 0
         for loop in (o.operation for o in self.body.operations):
-            if loop.name == "scf.for":
+            if loop.name == LOOP:
                 low, high, step = (known_index(loop.operands[i]) for i in range(3))
                 rounds += len(range(low, high, step)) if low is not None and high is not None and step else 0
         return max(1, rounds)

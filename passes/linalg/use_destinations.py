@@ -163,14 +163,14 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     What initialises the destination is moved up; where that depends on other computation, the source's is moved down to where it is inserted.
     """
     source, into = insert.operands[0], insert.operands[1]
-    if use_count(source) != 1 or not _starts_at_empty(source):
+    chain = _in_place(source)
+    if use_count(source) != 1 or chain is None:
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
     offsets = list(insert.operands)[2:]
     moved = _hoist([into, *offsets], insert.block)
     if moved is not None:
         point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
     else:
-        chain = _in_place(source)
         if any(op.block != insert.block for op in chain):
             return NoMatch("its source is computed in memory of its own and copied: that is done outside the loop in which it is inserted")
         if any(len(op.results) > 1 for op in chain):
@@ -183,32 +183,21 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
         return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, [], [], *static).result)
 
 
-def _in_place(value: ir.Value) -> list[ir.Operation]:
-    """The ops that compute a value one in place of the other, in order, the tensor.empty that they begin with first."""
+def _in_place(value: ir.Value) -> list[ir.Operation] | None:
+    """The ops of a block that compute a value one in place of the other, in order, the tensor.empty that they begin with first.
+
+    None where they do not begin with one, or another op uses what one of them writes over: then write_into would refuse.
+    """
     found: list[ir.Operation] = []
     while (op := defining_op(value)) is not None:
         found.append(op)
-        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else _start(value)
-        if start is None:
-            break
-        value = start
-    return found[::-1]
-
-
-def _starts_at_empty(value: ir.Value) -> bool:
-    """Whether write_into would succeed on `value`."""
-    while True:
-        op = defining_op(value)
-        if op is None:
-            return False
         if op.name == "tensor.empty":
-            return True
-        start = _start(value)
-        if start is None and op.name in ("tensor.collapse_shape", "tensor.expand_shape"):
-            start = op.operands[0]
+            return found[::-1]
+        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else _start(value)
         if start is None or use_count(start) != 1 or not _same_block(start, value):
-            return False
+            return None
         value = start
+    return None
 
 
 def _hoist(values: Sequence[ir.Value], block: ir.Block) -> list[ir.Operation] | None:
