@@ -34,6 +34,10 @@ class Stretch:
     def taps(self) -> int:
         return self.end - self.first
 
+    def seen(self, stride: int, dilation: int) -> tuple[int, int]:
+        """What these taps read of the image from these positions: from which place on, and how many places."""
+        return self.low * stride + self.first * dilation, (self.positions - 1) * stride + (self.taps - 1) * dilation + 1
+
     @property
     def cost(self) -> int:
         """Taps of all positions, and what a stretch costs beside."""
@@ -120,8 +124,8 @@ class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
         for stretches in product(*(dim.stretches() for dim in borders(*types, result, **window, zeros=zeros))):
             seen, taps, places = [], [], []
             for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
-                first = s.low * step + s.first * apart
-                seen.append(slice(first, first + (s.positions - 1) * step + (s.taps - 1) * apart + 1))
+                first, size = s.seen(step, apart)
+                seen.append(slice(first, first + size))
                 taps.append(slice(s.first, s.end))
                 places.append(slice(s.low, s.high))
             whole = (slice(None), slice(None))

@@ -42,12 +42,9 @@ def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder
     x, out = b.staged(x), b.empty(result.dtype, result.static_shape)
     for stretches in product(*(dim.stretches() for dim in borders(types[0], types[1], result, **window))):
         mine = b.window(w, 2, [s.first for s in stretches], [s.taps for s in stretches])
-        begins, sizes = [], []
-        for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True):
-            begins.append(s.low * step + s.first * apart)
-            sizes.append((s.positions - 1) * step + (s.taps - 1) * apart + 1)
+        seen = [s.seen(step, apart) for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True)]
         part = result.with_shape((*result.shape[:2], *(s.positions for s in stretches), result.shape[-1]))
-        made = _convolved(b, b.window(x, 2, begins, sizes), mine, part, **attributes)
+        made = _convolved(b, b.window(x, 2, *zip(*seen, strict=True)), mine, part, **attributes)
         out = b.insert(made, out, [0, 0, *(s.low for s in stretches), 0])
     return out
 

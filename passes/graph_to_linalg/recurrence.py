@@ -13,6 +13,7 @@ from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.elementwise import clamp, elu, leaky_relu, sigmoid, softplus
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.schedule.sequences import chunks_on_threads
@@ -132,7 +133,7 @@ class Layer:
             return [*after, b.insert(made, y, place)]
 
         *states, y = b.loops([self.steps], [*(self._start(value, piece) for value in initial), y], one)
-        narrow = [v if self.dtype == self.s.dtype else b.elementwise([v], self.dtype, sizes, lambda x: x) for v in states]
+        narrow = [narrowed(b, state, self.dtype) for state in states]
         return [y, *(b.insert(state, whole, [piece.direction, piece.first, 0]) for state, whole in zip(narrow, last, strict=True))]
 
     def _time(self, round_: ir.Value, backward: bool | ir.Value) -> ir.Value:
