@@ -40,7 +40,7 @@ from stepwell.dialects.graph.indexing import (
     SliceOp,
 )
 from stepwell.dialects.graph.known import constant_value
-from stepwell.dialects.graph.linear_algebra import DetOp
+from stepwell.dialects.graph.linear_algebra import DetOp, PairwiseCouplingOp
 from stepwell.dialects.graph.logic import (
     AndOp,
     BitCastOp,
@@ -82,7 +82,7 @@ from stepwell.dialects.graph.reduction import (
     TopKOp,
 )
 from stepwell.dialects.graph.resize import ResizeOp
-from stepwell.dialects.graph.sampling import InterpolateOp, RoiAlignOp
+from stepwell.dialects.graph.sampling import InterpolateOp, RoiAlignOp, RoiMaxPoolOp
 from stepwell.dialects.graph.selection import NonMaxSuppressionOp, UniqueOp
 from stepwell.dialects.graph.shape import (
     ConcatOp,
@@ -130,13 +130,13 @@ __all__ = [  # noqa: RUF022 (by family)
     "EqualOp", "LessOp", "LessEqualOp", "GreaterOp", "GreaterEqualOp", "AndOp", "OrOp", "XorOp", "NotOp", "BitwiseAndOp", "BitwiseOrOp",
     "BitwiseXorOp", "BitwiseNotOp", "ShiftLeftOp", "ShiftRightOp", "IsNanOp", "IsInfOp", "SelectOp", "CastOp", "BitCastOp",
     "ReduceSumOp", "ReduceProdOp", "ReduceMaxOp", "ReduceMinOp", "ArgMaxOp", "ArgMinOp", "CumsumOp", "CumprodOp", "SoftmaxOp", "TopKOp",
-    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp",
+    "MatmulOp", "ConvOp", "ConvTransposeOp", "Col2ImOp", "AttentionOp", "DetOp", "PairwiseCouplingOp",
     "LstmOp", "GruOp", "RnnOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
-    "ResizeOp", "InterpolateOp", "RoiAlignOp", "TreeEnsembleOp",
+    "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",

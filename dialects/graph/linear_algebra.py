@@ -6,9 +6,12 @@ import numpy as np
 
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
-from stepwell.dialects.graph.inference import expect_dtype, expect_rank_at_least
+from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_rank_at_least
 from stepwell.dialects.graph.numerics import narrow, wide
 from stepwell.dialects.support.errors import InferenceError
+
+LEAST_ROUNDS = 100  # of pairwise coupling before it gives up, as in LIBSVM: one for each class if these are more
+NEAR_ENOUGH = 0.005  # of the conditions of the optimum, over the number of classes
 
 
 class DetOp(GraphOp, name="det", traits=[Pure]):
@@ -49,3 +52,60 @@ def determinants(matrices: np.ndarray) -> np.ndarray:
         factors = np.where(pivot[:, np.newaxis] == 0, 0, work[:, k + 1 :, k] / pivot[:, np.newaxis])
         work[:, k + 1 :, k + 1 :] -= factors[..., np.newaxis] * work[:, np.newaxis, k, k + 1 :]
     return total.reshape(matrices.shape[:-2])
+
+
+class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
+    """The probabilities of classes (samples, classes) from those of pairs, `x` (samples, classes, classes): `x[n, i, j]` is that of i, given i or j.
+
+    T. Wu, C. Lin, R. Weng, "Probability estimates for multi-class classification by pairwise coupling", 2004, their second method by the iteration
+    that LIBSVM has, with its end. Computed in f64. What is on the diagonals of `x` has no meaning.
+    """
+
+    x: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        expect_dtype("x", x, ("f32", "f64"))
+        expect_rank("x", x, 3)
+        rows, columns = x.shape[1:]
+        if None not in (rows, columns) and rows != columns:
+            raise InferenceError(f"operand 'x' must hold square matrices, got {x}")
+        return x.with_shape(x.shape[:2])
+
+    @staticmethod
+    def reference(x: np.ndarray) -> np.ndarray:
+        out = np.zeros(x.shape[:2], np.float64)
+        for number, pairs in enumerate(x.astype(np.float64)):
+            out[number] = coupled(pairs)
+        return out.astype(x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType) -> int:
+        return 4 * x.elements * (x.shape[-1] or 1)
+
+
+def rounds_of_coupling(classes: int) -> int:
+    """After how many rounds the iteration ends in any case."""
+    return max(LEAST_ROUNDS, classes)
+
+
+def coupled(pairs: np.ndarray) -> np.ndarray:
+    """The probabilities of the classes of one sample, from those of all pairs (classes, classes)."""
+    classes = len(pairs)
+    others = np.where(np.eye(classes, dtype=bool), 0, pairs).T  # that of the other class of a pair
+    q = -others * others.T
+    np.fill_diagonal(q, np.sum(np.square(others), axis=1))
+    p = np.full(classes, 1 / max(classes, 1))
+    for _ in range(rounds_of_coupling(classes)):
+        qp = q @ p
+        whole = p @ qp
+        if np.max(np.abs(qp - whole), initial=0) < NEAR_ENOUGH / max(classes, 1):
+            break
+        for i in range(classes):
+            step = (whole - qp[i]) / q[i, i]
+            whole = (whole + step * (step * q[i, i] + 2 * qp[i])) / (1 + step) / (1 + step)
+            qp = (qp + step * q[i]) / (1 + step)
+            p[i] += step
+            p /= 1 + step
+    return p

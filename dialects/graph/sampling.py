@@ -1,4 +1,4 @@
-"""Operations that sample images between their elements: at given places, or in boxes."""
+"""Operations that sample images: between their elements at given places or in boxes, or over windows that the data say."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -170,3 +170,48 @@ def parts_of_region(
         weights = [np.where(outside, kind(np.nan), w) for w in (1 - above, above)]
         found.append(([below, np.minimum(below + 1, size - 1)], weights))
     return found
+
+
+class RoiMaxPoolOp(GraphOp, name="roi_max_pool", traits=[Pure]):
+    """The greatest element of `x` (batch, channels, height, width) in each window of regions of images (R. Girshick, "Fast R-CNN", 2015).
+
+    Window (i, j) of region r covers the rows from `rows[r, i, 0]` up to below `rows[r, i, 1]`, and columns likewise, as far as they are in the image
+    that `batch_indices[r]` names. A window that covers nothing gives 0. NaN is greater than all else.
+    """
+
+    x: Operand
+    batch_indices: Operand
+    rows: Operand
+    columns: Operand
+    result: Result
+
+    def index_operand(self) -> IndexOperand:
+        return IndexOperand(self.batch_indices, (0,))
+
+    @staticmethod
+    def infer(x: TensorType, batch_indices: TensorType, rows: TensorType, columns: TensorType) -> InferredTypes:
+        expect_dtype("x", x, NUMERIC)
+        expect_rank("x", x, 4)
+        expect_dtype("batch_indices", batch_indices, INDEX)
+        expect_rank("batch_indices", batch_indices, 1)
+        for name, bounds in (("rows", rows), ("columns", columns)):
+            expect_dtype(name, bounds, ("i64",))
+            expect_rank(name, bounds, 3)
+            expect_dim(name, bounds, 0, batch_indices.shape[0], f"the number of regions in operand 'batch_indices' ({batch_indices})")
+            expect_dim(name, bounds, 2, 2, "where a window begins and ends")
+        return x.with_shape((batch_indices.shape[0], x.shape[1], rows.shape[1], columns.shape[1]))
+
+    @staticmethod
+    def reference(x: np.ndarray, batch_indices: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        places = checked_indices(batch_indices, x.shape[0])
+        out = np.zeros((len(places), x.shape[1], rows.shape[1], columns.shape[1]), x.dtype)
+        rows, columns = (np.clip(bounds, 0, size) for bounds, size in ((rows, x.shape[2]), (columns, x.shape[3])))
+        for region, i, j in np.ndindex(len(places), rows.shape[1], columns.shape[1]):
+            window = x[places[region], :, slice(*rows[region, i]), slice(*columns[region, j])]
+            if 0 not in window.shape:
+                out[region, :, i, j] = np.max(window, axis=(1, 2))
+        return out
+
+    @staticmethod
+    def flops(x: TensorType, batch_indices: TensorType, rows: TensorType, columns: TensorType, *, result: TensorType) -> int:
+        return (batch_indices.shape[0] or 1) * (x.elements // (x.shape[0] or 1))

@@ -1,7 +1,8 @@
-"""Lowering of determinants: elimination in a copy of each matrix."""
+"""Lowerings of what is iterated over whole matrices: elimination for determinants, pairwise coupling."""
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.graph.linear_algebra import LEAST_ROUNDS, NEAR_ENOUGH
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, compute_dtype
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -54,3 +55,79 @@ def lower_det(op: graph.DetOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 
     copy = b.elementwise([x], compute_dtype(dtype), sizes, lambda v: v)
     return b.loops(sizes[:-2], [copy, b.empty(dtype, sizes[:-2])], matrix)[1]
+
+
+@lowering(graph.PairwiseCouplingOp)
+def lower_pairwise_coupling(op: graph.PairwiseCouplingOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One sample after the other. The inner loops of a round have no steps once a sample is near enough its optimum."""
+    (x,), dtype = operands, op.result_types()[0].dtype
+    s, zero, (samples, size, _) = Scalars(b, "f64"), b.index(0), b.sizes(x)
+    classes = b.index_of(size)
+    number = arith.SIToFPOp(s.type, b.from_index(classes)).result
+    rounds = arith.MaxSIOp(classes, b.index(LEAST_ROUNDS)).result
+    enough, start = (s.div(s.const(value), s.maximum(number, s.const(1))) for value in (NEAR_ENOUGH, 1))
+
+    def pair(n: ir.Value, i: ir.Value, j: ir.Value) -> ir.Value:
+        value = b.extract(x, [n, i, j])
+        return value if dtype == "f64" else arith.ExtFOp(s.type, value).result
+
+    def sample(at: list[ir.Value], tensors: list[ir.Value]) -> list[ir.Value]:
+        (n,), (q, qp, p, out) = at, tensors
+
+        def first(i: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            def other(j: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                beside, same = pair(n, j, i), arith.CmpIOp(arith.CmpIPredicate.eq, i, j).result
+                squares = s.add(inner[1], s.select(same, s.const(0), s.mul(beside, beside)))
+                return [b.insert_element(s.neg(s.mul(beside, pair(n, i, j))), inner[0], [i, j]), squares]
+
+            row, squares = b.loop(zero, classes, [state[0], s.const(0)], other)
+            return [b.insert_element(squares, row, [i, i]), b.insert_element(start, state[1], [i])]
+
+        q, p = b.loop(zero, classes, [q, p], first)
+
+        def round_(_: ir.Value, state: list[ir.Value]) -> list[ir.Value]:
+            left = state[2]  # how many classes the round goes over: none after the last one
+
+            def product(i: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                def term(j: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+                    return [s.add(sums[0], s.mul(b.extract(q, [i, j]), b.extract(state[1], [j])))]
+
+                total = b.loop(zero, left, [s.const(0)], term)[0]
+                return [b.insert_element(total, inner[0], [i]), s.add(inner[1], s.mul(b.extract(state[1], [i]), total))]
+
+            qp, whole = b.loop(zero, left, [state[0], s.const(0)], product)
+
+            def error(i: ir.Value, worst: list[ir.Value]) -> list[ir.Value]:
+                return [s.maximum(worst[0], s.abs(s.sub(b.extract(qp, [i]), whole)))]
+
+            near = s.compare("lt", b.loop(zero, left, [s.const(0)], error)[0], enough)
+            left = s.select(near, zero, left)
+
+            def move(i: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+                qp, p, whole = inner
+                own, slope = b.extract(q, [i, i]), b.extract(qp, [i])
+                step = s.div(s.sub(whole, slope), own)
+                scale = s.add(s.const(1), step)
+                gain = s.mul(step, s.add(s.mul(step, own), s.mul(s.const(2), slope)))
+                whole = s.div(s.div(s.add(whole, gain), scale), scale)
+                p = b.insert_element(s.add(b.extract(p, [i]), step), p, [i])
+
+                def follow(j: ir.Value, tensors: list[ir.Value]) -> list[ir.Value]:
+                    moved = s.div(s.add(b.extract(tensors[0], [j]), s.mul(step, b.extract(q, [i, j]))), scale)
+                    return [b.insert_element(moved, tensors[0], [j]), b.insert_element(s.div(b.extract(tensors[1], [j]), scale), tensors[1], [j])]
+
+                return [*b.loop(zero, classes, [qp, p], follow), whole]
+
+            qp, p, _ = b.loop(zero, left, [qp, state[1], whole], move)
+            return [qp, p, left]
+
+        qp, p, _ = b.loop(zero, rounds, [qp, p, classes], round_)
+
+        def write(i: ir.Value, inner: list[ir.Value]) -> list[ir.Value]:
+            value = b.extract(p, [i])
+            return [b.insert_element(value if dtype == "f64" else arith.TruncFOp(ir.F32Type.get(), value).result, inner[0], [n, i])]
+
+        return [q, qp, p, b.loop(zero, classes, [out], write)[0]]
+
+    scratch = [b.empty("f64", sizes) for sizes in ([size, size], [size], [size])]
+    return b.loops([samples], [*scratch, b.empty(dtype, [samples, size])], sample)[3]

@@ -1,4 +1,4 @@
-"""Lowerings of ops that sample images between their elements: generics that compute which elements they read."""
+"""Lowerings of ops that sample images: generics that compute which elements they read."""
 
 import itertools
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -191,3 +191,34 @@ class Part:
         above = s.select(at_end, s.const(0), s.sub(where, self._float(below)))
         after = arith.MinSIOp(arith.AddIOp(below, b.index(1)).result, last).result
         return Sample(inside, [(below, s.sub(s.const(1), above)), (after, above)])
+
+
+@lowering(graph.RoiMaxPoolOp)
+def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic over the result, with loops over a window inside of its body."""
+    (x, batch_indices, rows, columns), result = operands, op.result_types()[0]
+    s, (images, _, *spatial) = Scalars(b, result.dtype), b.sizes(x)
+    regions = Image(b, x, [b.size(batch_indices, 0), b.size(x, 1), b.size(rows, 1), b.size(columns, 1)])
+    if 0 in x.type.shape:
+        return b.filled(0, result.dtype, regions.sizes)
+    region, loops = ir.AffineExpr.get_dim(0), dims(*regions.places)
+    bounds = [[region, loops[axis], ir.AffineExpr.get_constant(end)] for axis in range(2) for end in range(2)]
+
+    def body(batch: ir.Value, *edges: ir.Value) -> ir.Value:
+        image, channel = b.place(batch, images), regions.channel()
+        top, bottom, left, right = (clamped(b, edge, spatial[i // 2]) for i, edge in enumerate(edges[:4]))
+
+        def row(y: ir.Value, outer: list[ir.Value]) -> list[ir.Value]:
+            return b.loop(left, right, outer, lambda z, inner: [s.maximum(inner[0], b.widen(regions.element(image, channel, [y, z])))])
+
+        greatest = b.loop(top, bottom, [s.const(lowest(result.dtype))], row)[0]
+        empty = arith.OrIOp(*(arith.CmpIOp(arith.CmpIPredicate.sge, low, high).result for low, high in ((top, bottom), (left, right)))).result
+        return b.narrow(s.select(empty, s.const(0), greatest), result.dtype)
+
+    out = b.empty(result.dtype, regions.loops)
+    return regions.result(b.generic([batch_indices, rows, rows, columns, columns], out, [[region], *bounds, dims(*range(4))], 0, body))
+
+
+def clamped(b: LinalgBuilder, bound: ir.Value, size: Size) -> ir.Value:
+    """A bound of a window as an index from 0 up to the size of the dimension."""
+    return arith.MaxSIOp(arith.MinSIOp(b.as_index(bound), b.index_of(size)).result, b.index(0)).result

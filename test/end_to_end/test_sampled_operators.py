@@ -1,9 +1,11 @@
-"""Operators that read between elements, look tokens up or eliminate: DeformConv, RoiAlign, TfIdfVectorizer, Det, in native code."""
+"""Operators that read between elements, look tokens up or eliminate: DeformConv, RoiAlign, MaxRoiPool, TfIdfVectorizer, Det, in native code."""
 
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 from importing import check_native, floats, model, node, rng
 from onnx.reference import ReferenceEvaluator
@@ -103,6 +105,47 @@ def test_an_image_that_is_not_there_is_an_error() -> None:
     for bad in (2, -1):
         with pytest.raises(IndexRangeError, match="the_roialign"):
             stepwell.compile(proto).run({**inputs, "batch": np.array([0, 1, bad, 0, 1])})
+
+
+# --- MaxRoiPool
+
+# The number of an image before corners; of a region that begins after its end, beyond the image, and on halves of pixels.
+REGIONS = np.column_stack([[0, 1, 1, 0, 1, 0, 1, 0], [*BOXES, [30, 30, 40, 40], [2.5, 1.5, 4.5, 3.5], [-9, -9, -2, -2]]]).astype(np.float32)
+
+
+@pytest.mark.parametrize("channels", [3, 8, 21])
+@pytest.mark.parametrize("scale", [None, 0.7])
+@pytest.mark.parametrize("shape", [[1, 1], [3, 2], [2, 9]])
+def test_greatest_of_regions(channels: int, scale: float | None, shape: list[int]) -> None:
+    """As ONNX Runtime has it, up to this opset: ONNX has neither an evaluation nor cases."""
+    made = node("MaxRoiPool", ["x", "rois"], pooled_shape=shape, **({} if scale is None else {"spatial_scale": scale}))
+    inputs = {"x": floats(2, channels, 8, 9) - 3, "rois": REGIONS}
+    want = run_of(made, inputs)
+    assert (want == 0).any()
+    check_native(made, inputs, expected=[want], opset=21, terms=0)
+    for dtype in (np.float16, np.float64) if scale is None else ():  # times 0.7 what is half a pixel in one type is less in another
+        others = {name: array.astype(dtype) for name, array in inputs.items()}
+        exact = run_of(made, {name: array.astype(np.float32) for name, array in others.items()})
+        check_native(made, others, expected=[exact.astype(dtype)], opset=21, terms=0)
+
+
+def run_of(made: onnx.NodeProto, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    proto = model([made], inputs, {"y": floats(1, 1, 1, 1)}, opset=21)
+    return np.asarray(onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)[0])
+
+
+def test_wrong_regions_are_an_error() -> None:
+    image, outputs = floats(2, 3, 8, 9), {"y": floats(1, 1, 1, 1)}
+    for made, regions, message in (
+        (node("MaxRoiPool", ["x", "rois"], pooled_shape=[2, 2]), REGIONS[:, 1:], "the number of an image and 4 corners, got 4 numbers"),
+        (node("MaxRoiPool", ["x", "rois"], pooled_shape=[2]), REGIONS, "pooled_shape has incorrect length"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            stepwell.compile(model([made], {"x": image, "rois": regions}, outputs, opset=21))
+    proto = model([node("MaxRoiPool", ["x", "rois"], pooled_shape=[2, 2])], {"x": image, "rois": REGIONS}, outputs, opset=21)
+    for bad in (2, -1):
+        with pytest.raises(IndexRangeError, match="the_maxroipool"):
+            stepwell.compile(proto).run({"x": image, "rois": np.where(np.arange(5) == 0, bad, REGIONS).astype(np.float32)})
 
 
 # --- n-grams

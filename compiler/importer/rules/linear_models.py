@@ -186,7 +186,7 @@ def svm_classifier(
         raise ModelError(f"prob_a and prob_b must both have an entry for each of {len(pairs)} pairs of classes, got {len(prob_a)} and {len(prob_b)}")
     scores = decisions
     if prob_a:
-        scores = probabilities(b, decisions, prob_a, prob_b)
+        scores = probabilities(b, decisions, prob_a, prob_b, labels.count)
     elif labels.count == 2 and post_transform != "PROBIT":  # a score for each class, and that of the first has the sign turned, as in runtimes
         scores = joined_columns(b, b.neg(decisions), decisions)
     return labels.pick(b, arg_max(b, votes)), b.convert(transformed(b, scores, post_transform), "f32")
@@ -218,13 +218,17 @@ def pair_weights(coefficients: Sequence[float], sizes: Sequence[int], pairs: Seq
     return out
 
 
-def probabilities(b: ImportBuilder, decisions: Value, slopes: Sequence[float], offsets: Sequence[float]) -> Value:
-    """Platt's estimates (1999) of the probabilities of two classes. Raises UnsupportedError for more, whose estimates are found by iteration."""
-    if len(slopes) != 1:
-        raise UnsupportedError("prob_a and prob_b of more than two classes are not supported; supported: two classes, or none of the two")
+def probabilities(b: ImportBuilder, decisions: Value, slopes: Sequence[float], offsets: Sequence[float], classes: int) -> Value:
+    """The probabilities of the classes: Platt's estimates (1999) for each pair, coupled if there are several pairs."""
     exponent = b.add(b.mul(decisions, constant(b, np.array(slopes), decisions)), constant(b, np.array(offsets), decisions))
     first = b.clamp(b.sigmoid(b.neg(exponent)), min=LEAST_PROBABILITY, max=1 - LEAST_PROBABILITY)
-    return joined_columns(b, first, b.sub(b.scalar(1, like=first), first))
+    both = joined_columns(b, first, b.sub(b.scalar(1, like=first), first))
+    if classes == 2:
+        return both
+    places, pairs = np.zeros((classes, classes), np.int64), len(slopes)
+    places[np.triu_indices(classes, 1)] = np.arange(pairs)
+    places += (places + pairs).T * np.tri(classes, k=-1, dtype=np.int64)
+    return b.pairwise_coupling(b.gather(both, b.literal(places), axis=1))
 
 
 def votes_of(b: ImportBuilder, decisions: Value, pairs: Sequence[tuple[int, int]], classes: int) -> Value:

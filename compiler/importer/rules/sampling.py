@@ -1,16 +1,18 @@
-"""Rules that take images apart or sample them at computed places: GridSample, RoiAlign and Col2Im."""
+"""Rules that take images apart or sample them at computed places: GridSample, RoiAlign, MaxRoiPool and Col2Im."""
 
 import functools
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stepwell.dialects.core.types import type_of
+import numpy as np
+
+from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
-from stepwell.importer.rules.slicing import from_the_start, slice_axis
+from stepwell.importer.rules.slicing import from_the_start, slice_axis, with_new_axes
 
 CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
 
@@ -160,6 +162,42 @@ def roi_align(
         x, rois, place, sizes=(output_height, output_width), samples=sampling_ratio, scale=spatial_scale,
         half_pixel=coordinate_transformation_mode == "half_pixel", mode=mode,
     )  # fmt: skip
+
+
+@onnx_rule("MaxRoiPool", since=1)
+def max_roi_pool(b: ImportBuilder, x: Value, rois: Value, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0) -> Value:
+    """Fast R-CNN's pooling: corners are rounded to pixels, those of a region's end are in it, and a region has one pixel at least."""
+    if len(pooled_shape) != 2 or min(pooled_shape) < 1:
+        raise ModelError(f"pooled_shape must be 2 numbers from 1 on, got {list(pooled_shape)}")
+    images = static_dims(x, "an input")
+    count, columns = static_dims(rois, "a list of regions")
+    if columns != 5:
+        raise ModelError(f"a region must be the number of an image and 4 corners, got {columns} numbers")
+    wide = b.convert(rois, "f64" if type_of(rois).dtype == "f64" else "f32")
+    number = b.convert(b.with_shape(slice_axis(b, wide, 1, 0, 1), (count,)), "i64")
+    windows = [windows_of_regions(b, wide, 2 - axis, parts, spatial_scale) for axis, parts in enumerate(pooled_shape)]
+    return b.roi_max_pool(x, from_the_start(b, number, images[0], number), *windows)
+
+
+def windows_of_regions(b: ImportBuilder, rois: Value, column: int, parts: int, scale: float) -> Value:
+    """Along one dimension the windows (regions, parts, 2) that regions are divided into, with their ends; a coordinate begins at that column."""
+
+    def number(value: float) -> Value:
+        return b.scalar(value, like=rois)
+
+    low, high = (rounded_away(b, b.mul(slice_axis(b, rois, 1, i, 1), number(scale))) for i in (column, column + 2))
+    size = b.div(b.maximum(b.add(b.sub(high, low), number(1)), number(1)), number(parts))
+    firsts, ends = (b.mul(size, b.literal(np.arange(parts)[np.newaxis] + i, to_numpy(type_of(rois).dtype))) for i in range(2))
+    bounds = [with_new_axes(b, b.add(low, edge), [2]) for edge in (b.floor(firsts), b.ceil(ends))]
+    return b.convert(b.concat(bounds, axis=2), "i64")
+
+
+def rounded_away(b: ImportBuilder, x: Value) -> Value:
+    """To the nearest whole number, halves away from zero."""
+    size = b.abs(x)
+    whole = b.floor(size)
+    up = b.greater_equal(b.sub(size, whole), b.scalar(0.5, like=x))
+    return b.mul(b.sign(x), b.select(up, b.add(whole, b.scalar(1, like=x)), whole))
 
 
 @onnx_rule("Col2Im", since=18)

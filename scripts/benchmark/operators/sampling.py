@@ -45,6 +45,8 @@ def cases() -> Iterator[Case]:
         sampling_ratio=0,
         spatial_scale=1 / 16,
     )
+    numbered = given(64, 5, fill=boxes(800))
+    yield op("MaxRoiPool", "Fast R-CNN, VGG-16", given(1, 512, 38, 50), numbered, opset=16, pooled_shape=[7, 7], spatial_scale=1 / 16)
     offsets = given(1, 18, 28, 28)
     yield op(
         "DeformConv", "DCN of ResNet-50", given(1, 128, 28, 28), weight(128, 128, 3, 3), offsets, opset=19, kernel_shape=[3, 3], pads=[1, 1, 1, 1]
@@ -98,10 +100,10 @@ def resizes() -> Iterator[Case]:
 
 
 def boxes(size: int) -> Fill:
-    """Boxes (x1, y1, x2, y2) in an image of this size."""
+    """Boxes (x1, y1, x2, y2) in an image of this size; in rows of five after the number of the image, 0."""
 
     def fill(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
         corner, extent = random.uniform(0, size * 0.6, (shape[0], 2)), random.uniform(size * 0.05, size * 0.4, (shape[0], 2))
-        return np.concatenate([corner, corner + extent], axis=1)
+        return np.concatenate([np.zeros((shape[0], shape[1] - 4)), corner, corner + extent], axis=1)
 
     return fill

@@ -1,4 +1,4 @@
-"""Cases of determinants, of samples between elements, of choices by value, of n-grams and of random bits."""
+"""Cases of determinants and coupled pairs, of samples between elements and windows, of choices by value, of n-grams and of random bits."""
 
 import numpy as np
 from op_random import Case, Random
@@ -11,6 +11,13 @@ from stepwell.dialects.core.types import to_numpy
 def det(r: Random) -> Case:
     size = r.integer(0, 9)
     return Case([r.array(r.dtype(), (*r.shape(0, 2), size, size), -1, 1)], {})
+
+
+@case("pairwise_coupling")
+def pairwise_coupling(r: Random) -> Case:
+    dtype, shape = r.dtype(), (r.size(0, 4), *[r.integer(1, 6)] * 2)
+    first = np.triu(np.asarray(r.generator.uniform(1e-7, 1 - 1e-7, shape)), 1)
+    return Case([(first + np.tril(1 - first.transpose(0, 2, 1), -1)).astype(to_numpy(dtype))], {})
 
 
 @case("interpolate")
@@ -35,6 +42,15 @@ def roi_align(r: Random) -> Case:
         "sizes": r.integers(2, 1, 3), "samples": r.integer(0, 3), "scale": r.real(1.0, 0.5, 1.3), "half_pixel": r.boolean(),
         "mode": r.choice(["avg", "max"]),
     })  # fmt: skip
+
+
+@case("roi_max_pool")
+def roi_max_pool(r: Random) -> Case:
+    channels = r.size(0, 3) if r.boolean() else r.integer(8, 13)  # many are computed in vectors
+    shape, count = (r.integer(1, 3), channels, r.integer(1, 9), r.integer(1, 9)), r.size(0, 4)
+    batch = np.asarray(r.generator.integers(-shape[0], shape[0], count)).astype(to_numpy(r.choice(("i32", "i64"))))
+    bounds = [np.asarray(r.generator.integers(-2, size + 3, (count, r.size(0, 3), 2))) for size in shape[2:]]
+    return Case([r.array(r.dtype(), shape), batch, *bounds], {})
 
 
 @case("count_ngrams")

@@ -168,6 +168,18 @@ def roi_align(net: Net, op_type: str) -> None:
     net.node(op_type, x, rois, net.fresh("i64", (count,), 0, x.shape[0] - 1, tame=True), **chosen)
 
 
+@operator("MaxRoiPool")
+def max_roi_pool(net: Net, op_type: str) -> None:
+    r = net.r
+    x = images(net, ["f32"])
+    count, scale = r.integer(1, 4), r.choice([None, 0.5, 2.0])
+    corners = np.round(r.generator.uniform(-2, max(x.shape[2:]) + 2, (count, 4)) * 8) / 8
+    rois = np.column_stack([r.generator.integers(0, x.shape[0], count), corners / (scale or 1)]).astype(x.array.dtype)
+    net.named += 1
+    places = net.keep(Value(f"x{net.named}", rois, r.boolean()))
+    net.node(op_type, x, places, spatial_scale=scale, pooled_shape=r.integers(2, 1, 4))
+
+
 @operator("AffineGrid")
 def affine_grid(net: Net, op_type: str) -> None:
     dtype = net.dtype(op_type)
