@@ -14,6 +14,7 @@ from stepwell.dialects.support.errors import InferenceError
 MODES = ("nearest", "linear", "cubic")
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+ROUNDING = 1e-6  # of the product of a size and a scale of f32, relatively
 TAPS_AT_A_TIME = 1 << 20  # bounds the memory that finding the factors takes
 
 
@@ -125,7 +126,8 @@ def source_places(have: int, size: int, scale: float, coordinates: str, bounds: 
     if coordinates == "asymmetric":
         return i / real(scale)
     if coordinates == "align_corners":
-        return i * real(have - 1) / real(max(size - 1, 1))
+        span = stretched(have, scale) - 1
+        return i * real(have - 1) / real(span) if span else np.zeros_like(i)
     if coordinates == "tf_crop_and_resize":
         start, end = real(bounds[0]), real(bounds[1])
         if size == 1:
@@ -137,6 +139,12 @@ def source_places(have: int, size: int, scale: float, coordinates: str, bounds: 
     if coordinates == "half_pixel_symmetric":  # `size` is the whole part of scale * have; centre what was cut off
         places = real(have) / 2 * (1 - real(size) / (real(scale) * real(have))) + (i + half) / real(scale) - half
     return places
+
+
+def stretched(have: int, scale: float) -> float:
+    """How long a dimension of `have` elements is after scaling, of which its size is the whole part; whole where only rounding keeps it from it."""
+    length = have * scale
+    return round(length) if abs(length - round(length)) < ROUNDING * length else length
 
 
 def nearest(places: np.ndarray, rounding: str, have: int) -> np.ndarray:

@@ -2,12 +2,15 @@
 
 import numpy as np
 
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.registry import onnx_rule
 
 
 @onnx_rule("Optional", since=15)
-def optional(b: ImportBuilder, x: Value) -> Value:
+def optional(b: ImportBuilder, x: Value | None = None) -> Value:
+    if x is None:
+        raise UnsupportedError("that holds nothing is not supported; supported: one that holds a tensor")
     return x
 
 

@@ -63,6 +63,7 @@ UNSUPPORTED = {
     ("Constant", "sparse_value"): "there are no sparse tensors",
     ("Constant", "value_string"): "there are no strings",
     ("Constant", "value_strings"): "there are no strings",
+    ("Optional", "type"): "the type of what an optional could hold that holds nothing",
     ("GroupQueryAttention", "query_seqlens"): "chunks that are padded",
 }
 

@@ -18,6 +18,7 @@ from random_graphs import compact
 from stepwell.dialects.core.dtypes import DTYPES, from_numpy, is_compact, is_float
 from stepwell.dialects.core.dtypes import STORED as EVERY
 from stepwell.dialects.graph.evaluate import evaluate
+from stepwell.dialects.graph.resize import stretched
 from stepwell.dialects.support.errors import StepwellError
 from stepwell.importer import import_model
 
@@ -365,6 +366,9 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "integers for what is not finite"
     if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
         return "a size that is no whole number by a hair, which ONNX Runtime rounds to f32 before it is cut"
+    aligned = attributes.get("coordinate_transformation_mode") == "align_corners" and len(operands) > 2 and operands[2] is not None
+    if aligned and not all(float(stretched(size, scale)).is_integer() for size, scale in zip(x.shape, operands[2].tolist(), strict=False)):
+        return "corners of a size that is no whole number, which ONNX Runtime cuts first"
     if op_type == "Clip" and x.dtype.kind == "f" and np.isinf(x).any() and sum(o is not None for o in operands[1:]) + len(attributes) < 2:
         return "infinities without a bound, of which ONNX Runtime makes the largest finite number"
     if op_type == "AffineGrid" and attributes.get("align_corners") and 1 in np.asarray(operands[1])[2:]:

@@ -308,7 +308,6 @@ ASIDE = tuple(Aside(*row) for row in (
     (("LpPool", "GlobalLpPool"), None, ("f64",), False, "the evaluator's roots are of f32"),
     (("Attention",), None, FLOATS, True, "where all scores of a row are -inf the evaluator gives zeros, the operator's function NaN, as we do"),
     (("Resize",), None, ("f64", *WHOLE), False, "the evaluator's places are of f32, and ONNX does not say how integers are rounded"),
-    (("Resize",), None, ("bf16",), False, "with align_corners the evaluator stretches to what the scale leaves of the size"),
     (("LRN",), None, FLOATS, False, "the evaluator's sums of an even number of channels have one less"),
     (("LpNormalization",), None, FLOATS, False, "the evaluator's sums are not of absolute values"),
     (("AveragePool", "MaxPool"), 11, FLOATS, False, "the evaluator pads images to the same size otherwise, and its averages count the padding"),
