@@ -24,7 +24,8 @@ def test_what_is_held_is_known_where_the_graph_is_imported(held: bool) -> None:
     want = X if held else -X
     got = stepwell.compile(model(nodes, {"x": X}, {"y": X, "h": np.array(held)}, opset=18)).run({"x": X})
     np.testing.assert_array_equal(got["y"], want)
-    assert got["h"] == held and got["h"].dtype == bool
+    assert got["h"] == held
+    assert got["h"].dtype == bool
 
 
 def test_a_tensor_is_its_own_element() -> None:
