@@ -29,15 +29,17 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
     """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
 
     A place is the weighted sum of the 2^r elements around it, of which those outside of the image count as 0. A place that is no number is
-    outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16.
+    outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last dimension to the
+    first, as in a grid, else from the first to the last.
     """
 
     x: Operand
     places: Operand
     result: Result
+    last_first: ir.BoolAttr
 
     @staticmethod
-    def infer(x: TensorType, places: TensorType) -> InferredTypes:
+    def infer(x: TensorType, places: TensorType, *, last_first: bool) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_rank_at_least("x", x, 3)
         expect_rank_at_least("places", places, 2)
@@ -49,8 +51,9 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         return x.with_shape((*x.shape[:2], *places.shape[1:-1]))
 
     @staticmethod
-    def reference(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def reference(x: np.ndarray, places: np.ndarray, *, last_first: bool) -> np.ndarray:
         image, spatial = wide(x), x.shape[2:]
+        places = places[..., ::-1] if last_first else places
         out = np.zeros((*x.shape[:2], *places.shape[1:-1]), image.dtype)
         batch = np.arange(x.shape[0]).reshape(-1, *[1] * (places.ndim - 2))
         for chosen in itertools.product(*(around(places[..., i], size) for i, size in enumerate(spatial))):
@@ -62,7 +65,7 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         return narrow(out, x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, places: TensorType, *, result: TensorType) -> int:
+    def flops(x: TensorType, places: TensorType, *, last_first: bool, result: TensorType) -> int:
         return result.elements << (x.rank - 1)
 
 

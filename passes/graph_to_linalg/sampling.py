@@ -12,7 +12,8 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, 
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-VECTOR = 8  # channels from which on images are sampled in vectors along them
+VECTOR = 8  # channels from which on images are sampled in vectors along them as they are
+FEW = 2  # channels from which on they are in vectors that are filled up with zeros
 
 
 @lowering(graph.InterpolateOp)
@@ -24,7 +25,8 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     if 0 in x.type.shape:
         return b.filled(0, dtype, image.sizes)
     loops = dims(0, *image.places)
-    maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in range(len(spatial))]
+    listed = range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
+    maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in listed]
 
     def body(*arguments: ir.Value) -> ir.Value:
         axes = [around(b, s, place, size) for place, size in zip(arguments, spatial, strict=False)]
@@ -43,16 +45,20 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
 class Image:
     """An image that is sampled at computed places, the same for all its channels.
 
-    If there are many channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
+    If there are several channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
+    A few channels are filled up to the length of a short vector, which takes one load where they would take one each.
     """
 
     def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[Size]) -> None:
         """`sizes` are those of the result: images or regions, channels, places."""
         self.b, self.sizes = b, list(sizes)
-        self.channels_last = len(sizes) > 2 and isinstance(sizes[1], int) and sizes[1] >= VECTOR and 0 not in x.type.shape
-        rank = x.type.rank
-        self.x = b.staged(self._copy(x, (0, *range(2, rank), 1))) if self.channels_last else x
-        self.loops = [sizes[0], *sizes[2:], sizes[1]] if self.channels_last else self.sizes
+        channels, rank = sizes[1] if len(sizes) > 2 else None, x.type.rank
+        self.channels_last = isinstance(channels, int) and channels >= FEW and 0 not in x.type.shape
+        self.x, self.loops = x, self.sizes
+        if self.channels_last:
+            lanes = channels if channels >= VECTOR else 1 << (channels - 1).bit_length()
+            self.x = b.staged(self._with_lanes(self._copy(x, (0, *range(2, rank), 1)), lanes))
+            self.loops = [sizes[0], *sizes[2:], lanes]
         """The extents of the loops over the result."""
         self.places = range(1, len(sizes) - 1) if self.channels_last else range(2, len(sizes))
         """Which of them go over places."""
@@ -61,6 +67,14 @@ class Image:
         loop_of = {dim: loop for loop, dim in enumerate(perm)}
         out = self.b.empty_like(x, [self.b.size(x, p) for p in perm])
         return self.b.generic([x], out, [dims(*(loop_of[i] for i in range(len(perm)))), dims(*range(len(perm)))], 0, lambda v, _: v)
+
+    def _with_lanes(self, x: ir.Value, lanes: int) -> ir.Value:
+        """`x` with zeros after its last dimension, up to so many elements."""
+        have = self.b.sizes(x)
+        if have[-1] == lanes:
+            return x
+        zero = arith.ConstantOp(x.type.element_type, ir.FloatAttr.get(x.type.element_type, 0.0)).result
+        return self.b.insert(x, self.b.fill(zero, self.b.empty_like(x, [*have[:-1], lanes])), [0] * len(have))
 
     def channel(self) -> ir.Value:
         """In the body of the generic: the channel that the loops are at."""
@@ -76,6 +90,8 @@ class Image:
             return sampled
         first, last = self.sizes[0], self.sizes[1]
         places = self.sizes[2:]
+        if self.loops[-1] != last:
+            sampled = self.b.first(sampled, [first, *places, last])
         if not all(isinstance(size, int) for size in places):
             return self._copy(self.b.staged(sampled), (0, len(self.sizes) - 1, *self.places))
         # One dimension for all places: the copy takes vectors along it.
