@@ -28,8 +28,8 @@ MOST_SAMPLES = 1 << 20  # along a side of a part of a region, if the data say ho
 class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
     """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
 
-    A place is the weighted sum of the 2^r elements around it, of which those outside of the image count as 0. A place that is no number is
-    outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last dimension to the
+    A place is the weighted sum of the 2^r elements around it, without those outside of the image and those whose weight is 0. A place that is no
+    number is outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last dimension to the
     first, as in a grid, else from the first to the last.
     """
 
@@ -57,11 +57,10 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         out = np.zeros((*x.shape[:2], *places.shape[1:-1]), image.dtype)
         batch = np.arange(x.shape[0]).reshape(-1, *[1] * (places.ndim - 2))
         for chosen in itertools.product(*(around(places[..., i], size) for i, size in enumerate(spatial))):
-            inside = np.logical_and.reduce([c[1] for c in chosen])
             at: tuple[Any, ...] = (batch, slice(None), *(c[0] for c in chosen))
             found = np.moveaxis(image[at], -1, 1) if 0 not in spatial else out
-            weight = np.expand_dims(np.multiply.reduce([c[2] for c in chosen]), 1)
-            out += np.where(np.expand_dims(inside, 1), found * weight, 0)
+            weight = np.expand_dims(np.multiply.reduce([c[1] for c in chosen]), 1)
+            out += np.where(weight != 0, found * weight, 0)
         return narrow(out, x.dtype)
 
     @staticmethod
@@ -69,15 +68,15 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         return result.elements << (x.rank - 1)
 
 
-def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Along one dimension the two elements around each place: index (0 for none), whether there is one, and weight."""
+def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Along one dimension the two elements around each place: index, and weight; both 0 for none."""
     near = (places > -1) & (places < size)
     low = np.floor(np.where(near, places, 0))
     above = (np.where(near, places, 0) - low).astype(places.dtype)
     found = []
     for index, weight in ((low, 1 - above), (low + 1, above)):
         inside = near & (index >= 0) & (index < size)
-        found.append((np.where(inside, index, 0).astype(np.int64), inside, weight.astype(places.dtype)))
+        found.append((np.where(inside, index, 0).astype(np.int64), np.where(inside, weight, 0).astype(places.dtype)))
     return found
 
 

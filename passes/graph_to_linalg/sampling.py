@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -18,28 +18,45 @@ FEW = 2  # channels from which on they are in vectors that are filled up with ze
 
 @lowering(graph.InterpolateOp)
 def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads coordinates, and then the elements around that place."""
+    """One generic that finds the elements around each place and their weights, in vectors along places, and one that reads and weighs them."""
     (x, places), dtype = operands, op.result_types()[0].dtype
     s, spatial, rank = Scalars(b, dtype), b.sizes(x)[2:], op.result_types()[0].rank
     image = Image(b, x, [*b.sizes(x)[:2], *b.sizes(places)[1:-1]])
     if 0 in x.type.shape:
         return b.filled(0, dtype, image.sizes)
-    loops = dims(0, *image.places)
-    listed = range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
-    maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in listed]
+    index = "i32" if all(isinstance(size, int) and size < 1 << 31 for size in spatial) else "i64"
+    depth, listed = len(spatial), range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
+    *sizes, _ = b.sizes(places)
+    whole = [list(range(len(sizes)))]
+    if all(isinstance(size, int) for size in sizes):  # then neighbouring places lie close in one row
+        row = b.reshape(places, [[*whole[0], len(sizes)]], [prod(sizes) * depth])
+        coordinates, found_in = [[ir.AffineExpr.get_dim(0) * depth + i] for i in listed], [prod(sizes)]
+    else:
+        row, found_in = places, sizes
+        coordinates = [[*dims(*whole[0]), ir.AffineExpr.get_constant(i)] for i in listed]
 
-    def body(*arguments: ir.Value) -> ir.Value:
-        axes = [around(b, s, place, size) for place, size in zip(arguments, spatial, strict=False)]
+    def find(*arguments: ir.Value) -> list[ir.Value]:
+        found = [around(b, s, place, size, index) for place, size in zip(arguments, spatial, strict=False)]
+        return [value for axis in found for element in axis for value in element]
+
+    outs = [b.empty(kind, found_in) for _ in range(2 * depth) for kind in (index, s.dtype)]
+    found = b.generics([row] * depth, outs, [*coordinates, *[dims(*range(len(found_in)))] * len(outs)], 0, find)
+    found = [b.staged(b.reshape(v, whole, sizes)) for v in found]
+
+    def weigh(*arguments: ir.Value) -> ir.Value:
+        elements = [(b.as_index(arguments[i]), arguments[i + 1]) for i in range(0, len(found), 2)]
+        axes = [elements[i : i + 2] for i in range(0, len(elements), 2)]
         total, number, channel = s.const(0), b.here(0), image.channel()
         for chosen in itertools.product(*axes):
-            inside, index, weight = chosen[0][0], [c[1] for c in chosen], chosen[0][2]
-            for other in chosen[1:]:
-                inside, weight = arith.AndIOp(inside, other[0]).result, s.mul(weight, other[2])
-            value = b.widen(image.element(number, channel, index))
-            total = s.add(total, s.select(inside, s.mul(value, weight), s.const(0)))
+            weight = chosen[0][1]
+            for _, other in chosen[1:]:
+                weight = s.mul(weight, other)
+            value = b.widen(image.element(number, channel, [place for place, _ in chosen]))
+            total = s.add(total, s.select(s.compare("ne", weight, s.const(0)), s.mul(value, weight), s.const(0)))
         return b.narrow(total, dtype)
 
-    return image.result(b.generic([places] * len(spatial), b.empty(dtype, image.loops), [*maps, dims(*range(rank))], 0, body))
+    maps = [dims(0, *image.places)] * len(found)
+    return image.result(b.generic(found, b.empty(dtype, image.loops), [*maps, dims(*range(rank))], 0, weigh))
 
 
 class Image:
@@ -100,21 +117,21 @@ class Image:
         return self.b.reshape(turned, [[0], [1], list(range(2, len(self.sizes)))], self.sizes)
 
 
-def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Any) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
-    """The two elements around a place along one dimension: whether there is one, its index (within the dimension), its weight."""
-    whole = arith.SIToFPOp(s.type, b.from_index(b.index_of(size))).result
-    near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, whole)).result
+def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Size, index: str) -> list[tuple[ir.Value, ir.Value]]:
+    """The two elements around a place along one dimension: index, within the dimension, and weight, which is 0 where there is none."""
+    whole = b.scalar(size, index) if isinstance(size, int) else b.from_index(size, index)
+    near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, arith.SIToFPOp(s.type, whole).result)).result
     place = s.select(near, place, s.const(0))
     low = s.call(math.FloorOp, place)
     above = s.sub(place, low)
-    index = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), low).result)
-    zero, last = b.index(0), arith.SubIOp(b.index_of(size), b.index(1)).result
-    after = arith.AddIOp(index, b.index(1)).result
-    first = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sge, index, zero).result).result
+    below = arith.FPToSIOp(element(index), low).result
+    zero, one = b.scalar(0, index), b.scalar(1, index)
+    last, after = arith.SubIOp(whole, one).result, arith.AddIOp(below, one).result
+    first = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sge, below, zero).result).result
     second = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sle, after, last).result).result
     return [
-        (first, arith.MaxSIOp(index, zero).result, s.sub(s.const(1), above)),
-        (second, arith.MinSIOp(after, last).result, above),
+        (arith.MaxSIOp(below, zero).result, s.select(first, s.sub(s.const(1), above), s.const(0))),
+        (arith.MinSIOp(after, last).result, s.select(second, above, s.const(0))),
     ]
 
 
