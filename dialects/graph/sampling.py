@@ -28,9 +28,9 @@ MOST_SAMPLES = 1 << 20  # along a side of a part of a region, if the data say ho
 class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
     """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
 
-    A place is the weighted sum of the 2^r elements around it, without those outside of the image and those whose weight is 0. A place that is no
-    number is outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last dimension to the
-    first, as in a grid, else from the first to the last.
+    A place is the weighted sum of the 2^r elements around it, without those outside of the image and those whose weight is 0. A place that is
+    no number is outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last
+    dimension to the first, as in a grid, else from the first to the last.
     """
 
     x: Operand
