@@ -75,12 +75,24 @@ class Border:
         """The part of all products of positions and taps that reach the inside."""
         return sum(max(0, end - first) for first, end in map(self._reaching, range(self.positions))) / (self.positions * self.taps)
 
+    def alike(self) -> list[Stretch]:
+        """The positions in stretches from all of which the same taps reach the inside."""
+        return [self.reaching(low, high) for low, high in pairwise(self._ends())]
+
+    def _ends(self) -> list[int]:
+        ranges = [self._reaching(p) for p in range(self.positions)]
+        return [0, *(p for p in range(1, self.positions) if ranges[p] != ranges[p - 1]), self.positions]
+
+    @property
+    def reached_from_all(self) -> bool:
+        """Whether some tap reaches the inside from every position."""
+        return all(first < end for first, end in map(self._reaching, range(self.positions)))
+
     def stretches(self) -> list[Stretch]:
         """The positions in the stretches that together cost least: those with other taps are apart, unless they are few."""
         if not self.positions:
             return []
-        ranges = [self._reaching(p) for p in range(self.positions)]
-        ends = [0, *(p for p in range(1, self.positions) if ranges[p] != ranges[p - 1]), self.positions]
+        ends = self._ends()
         best: list[tuple[int, list[int]]] = [(0, [0])]  # for each end, the least cost of what lies before it, and where to cut that
         for i, end in enumerate(ends[1:], 1):
             best.append(min((best[k][0] + self.reaching(ends[k], end).cost, [*best[k][1], end]) for k in range(i)))

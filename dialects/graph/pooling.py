@@ -89,6 +89,12 @@ class MaxPoolOp(GraphOp, name="max_pool", traits=[Pure, KeepsChannels]):
         return float(lowest(to_numpy(self.result_types()[0].dtype)))
 
 
+def separable(kernel: Sequence[int]) -> bool:
+    """Whether fewer elements are read by folding such windows along the last dimension at the end, counting what lies between as one more."""
+    outer, last = math.prod(kernel[:-1]), kernel[-1]
+    return outer * last > outer + last + 1
+
+
 class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels]):
     """The mean of each window over `x`: of its elements inside `x`, and of the zeros of `pads` if `count_include_pad`.
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
+from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
     INDEX,
@@ -28,16 +28,18 @@ MOST_SAMPLES = 1 << 20  # along a side of a part of a region, if the data say ho
 class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
     """`x` (batch, channels, spatial…) at `places` (batch, …, one coordinate for each spatial dimension), by linear interpolation.
 
-    A place is the weighted sum of the 2^r elements around it, of which those outside of the image count as 0. A place that is no number is
-    outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16.
+    A place is the weighted sum of the 2^r elements around it, without those outside of the image and those whose weight is 0. A place that is
+    no number is outside. Coordinates have the type that `x` is computed in: f32 for f16 and bf16. With `last_first` they come from the last
+    dimension to the first, as in a grid, else from the first to the last.
     """
 
     x: Operand
     places: Operand
     result: Result
+    last_first: ir.BoolAttr
 
     @staticmethod
-    def infer(x: TensorType, places: TensorType) -> InferredTypes:
+    def infer(x: TensorType, places: TensorType, *, last_first: bool) -> InferredTypes:
         expect_dtype("x", x, FLOATS)
         expect_rank_at_least("x", x, 3)
         expect_rank_at_least("places", places, 2)
@@ -49,32 +51,32 @@ class InterpolateOp(GraphOp, name="interpolate", traits=[Pure]):
         return x.with_shape((*x.shape[:2], *places.shape[1:-1]))
 
     @staticmethod
-    def reference(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def reference(x: np.ndarray, places: np.ndarray, *, last_first: bool) -> np.ndarray:
         image, spatial = wide(x), x.shape[2:]
+        places = places[..., ::-1] if last_first else places
         out = np.zeros((*x.shape[:2], *places.shape[1:-1]), image.dtype)
         batch = np.arange(x.shape[0]).reshape(-1, *[1] * (places.ndim - 2))
         for chosen in itertools.product(*(around(places[..., i], size) for i, size in enumerate(spatial))):
-            inside = np.logical_and.reduce([c[1] for c in chosen])
             at: tuple[Any, ...] = (batch, slice(None), *(c[0] for c in chosen))
             found = np.moveaxis(image[at], -1, 1) if 0 not in spatial else out
-            weight = np.expand_dims(np.multiply.reduce([c[2] for c in chosen]), 1)
-            out += np.where(np.expand_dims(inside, 1), found * weight, 0)
+            weight = np.expand_dims(np.multiply.reduce([c[1] for c in chosen]), 1)
+            out += np.where(weight != 0, found * weight, 0)
         return narrow(out, x.dtype)
 
     @staticmethod
-    def flops(x: TensorType, places: TensorType, *, result: TensorType) -> int:
+    def flops(x: TensorType, places: TensorType, *, last_first: bool, result: TensorType) -> int:
         return result.elements << (x.rank - 1)
 
 
-def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Along one dimension the two elements around each place: index (0 for none), whether there is one, and weight."""
+def around(places: np.ndarray, size: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Along one dimension the two elements around each place: index, and weight; both 0 for none."""
     near = (places > -1) & (places < size)
     low = np.floor(np.where(near, places, 0))
     above = (np.where(near, places, 0) - low).astype(places.dtype)
     found = []
     for index, weight in ((low, 1 - above), (low + 1, above)):
         inside = near & (index >= 0) & (index < size)
-        found.append((np.where(inside, index, 0).astype(np.int64), inside, weight.astype(places.dtype)))
+        found.append((np.where(inside, index, 0).astype(np.int64), np.where(inside, weight, 0).astype(places.dtype)))
     return found
 
 
@@ -190,7 +192,7 @@ class RoiMaxPoolOp(GraphOp, name="roi_max_pool", traits=[Pure]):
 
     @staticmethod
     def infer(x: TensorType, batch_indices: TensorType, rows: TensorType, columns: TensorType) -> InferredTypes:
-        expect_dtype("x", x, NUMERIC)
+        expect_dtype("x", x, FLOATS)
         expect_rank("x", x, 4)
         expect_dtype("batch_indices", batch_indices, INDEX)
         expect_rank("batch_indices", batch_indices, 1)

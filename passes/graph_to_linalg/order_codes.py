@@ -1,8 +1,9 @@
 """Elements as integers that order as they do, and the search for the first of them."""
 
 from dataclasses import dataclass
+from math import prod
 
-from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.dialects.core.types import is_float, is_unsigned
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
 from stepwell.passes.graph_to_linalg.scalars import Scalars
@@ -53,19 +54,23 @@ def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) 
     Along the dimension that is contiguous, two folds whose lanes lie along it: the greatest code, then the least index that has it. Along
     another one, a single fold of both.
     """
+    merged = _merged(codes.b, x, axis)
+    if merged is not None:
+        place = place_of_first(codes, merged, 1, last=last)
+        sizes = [codes.b.size(x, i) for i in range(x.type.rank) if i != axis]
+        return codes.b.reshape(place, [list(range(axis)), list(range(axis, len(sizes)))], sizes)
     b, rank, size, kind = codes.b, x.type.rank, x.type.shape[axis], codes.kind
     others = [i for i in range(rank) if i != axis]
     sizes, out = [b.size(x, i) for i in others], dims(*range(rank - 1))
     source = dims(*(rank - 1 if i == axis else others.index(i) for i in range(rank)))
     index = "i32" if not x.type.is_dynamic_dim(axis) and size < 1 << 31 else "i64"
-    greatest = b.filled(0, kind, sizes)
 
     def here() -> ir.Value:
         return b.from_index(b.here(rank - 1), index)
 
     if axis == rank - 1:
         beyond = b.scalar(-1 if last else size if index == "i32" else (1 << 63) - 1, index)
-        most = b.generic([x], greatest, [source, out], 1, lambda value, so_far: arith.maxui(so_far, codes.of(value)))
+        most = b.generic([x], b.filled(0, kind, sizes), [source, out], 1, lambda value, so_far: arith.maxui(so_far, codes.of(value)))
         start = b.fill(beyond, b.empty(index, sizes))
         nearer = arith.maxsi if last else arith.minsi
 
@@ -75,13 +80,64 @@ def place_of_first(codes: Codes, x: ir.Value, axis: int, *, last: bool = False) 
 
         place = b.generic([x, most], start, [source, out, out], 1, found)
     else:
-        # The first element is better than none.
-        predicate = arith.CmpIPredicate.uge if last else arith.CmpIPredicate.ugt
+        order = ByValue(codes, last) if is_float(codes.dtype) and codes.nan_wins else ByCode(codes, last)
 
         def fold(value: ir.Value, best: ir.Value, place: ir.Value) -> list[ir.Value]:
-            code = codes.of(value)
-            better = arith.cmpi(predicate, code, best)
-            return [arith.select(better, code, best), arith.select(better, here(), place)]
+            seen = order.of(value)
+            better = order.better(seen, best)
+            return [arith.select(better, seen, best), arith.select(better, here(), place)]
 
-        place = b.generics([x], [greatest, b.filled(0, index, sizes)], [source, out, out], 1, fold)[1]
+        place = b.generics([x], [b.filled(order.none, order.kind, sizes), b.filled(0, index, sizes)], [source, out, out], 1, fold)[1]
+        place = b.staged(place)
     return b.elementwise([place], "i64", sizes, lambda v: v if index == "i64" else arith.extsi(element("i64"), v))
+
+
+class ByCode:
+    """What a fold keeps of the best element so far: its code."""
+
+    none = 0  # no element is worse
+
+    def __init__(self, codes: Codes, last: bool) -> None:
+        self.codes, self.kind = codes, codes.kind
+        self.predicate = arith.CmpIPredicate.uge if last else arith.CmpIPredicate.ugt
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """What is kept of an element."""
+        return self.codes.of(value)
+
+    def better(self, one: ir.Value, best: ir.Value) -> ir.Value:
+        """Whether an element comes before the best one so far, which precedes it in memory."""
+        return arith.cmpi(self.predicate, one, best)
+
+
+class ByValue:
+    """As `ByCode`, of floats among which NaN comes first: the element itself, which takes two comparisons and no code."""
+
+    def __init__(self, codes: Codes, last: bool) -> None:
+        self.b, self.last, self.s = codes.b, last, Scalars(codes.b, codes.dtype)
+        self.kind, self.none = self.s.dtype, float("-inf" if codes.largest else "inf")
+        self.side = "gt" if codes.largest else "lt"
+
+    def of(self, value: ir.Value) -> ir.Value:
+        """What is kept of an element."""
+        return self.b.widen(value)
+
+    def better(self, one: ir.Value, best: ir.Value) -> ir.Value:
+        """Whether an element comes before the best one so far, which precedes it in memory."""
+        predicates = {"gt": (arith.CmpFPredicate.UGT, arith.CmpFPredicate.OGE), "lt": (arith.CmpFPredicate.ULT, arith.CmpFPredicate.OLE)}
+        strictly, equally = predicates[self.side]
+        if self.last:
+            return arith.ori(arith.cmpf(equally, one, best), arith.cmpf(arith.CmpFPredicate.UNO, one, one))
+        return arith.andi(arith.cmpf(strictly, one, best), arith.cmpf(arith.CmpFPredicate.ORD, best, best))
+
+
+def _merged(b: LinalgBuilder, x: ir.Value, axis: int) -> ir.Value | None:
+    """An argument of the kernel with the dimensions before and after `axis` merged into one each; None if there is nothing to merge.
+
+    A fold with two results keeps its loops: long rows have to be there from the start.
+    """
+    shape, rank = b.sizes(x), x.type.rank
+    if not 0 < axis < rank - 1 or rank == 3 or defining_op(x) is not None or not all(isinstance(s, int) for s in shape):
+        return None
+    groups = [list(range(axis)), [axis], list(range(axis + 1, rank))]
+    return b.staged(b.reshape(x, groups, [prod(shape[i] for i in group) for group in groups]))

@@ -14,17 +14,21 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.graph_to_linalg.separable_pooling import Separable
 from stepwell.passes.graph_to_linalg.windows import padded
 
 
 @lowering(graph.MaxPoolOp)
 def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: image, channel, positions; then taps."""
-    result = op.result_types()[0]
+    """Loops: image, channel, positions; then taps. Or one dimension after the other (see `Separable`)."""
+    result, attributes = op.result_types()[0], op.attribute_values()
     problem = _dynamic(op.operand_types()[0])
     if problem is not None:
         return problem
-    return narrowed(b, fold_windows(b, operands[0], result, "maximum", op.attribute_values()), result.dtype)
+    separable = Separable.of(b, operands[0], (op.operand_types()[0], result), attributes)
+    if isinstance(separable, Separable):
+        return separable.lower()
+    return narrowed(b, fold_windows(b, operands[0], result, "maximum", attributes), result.dtype)
 
 
 @lowering(graph.AvgPoolOp)

@@ -8,51 +8,74 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, element, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
-VECTOR = 8  # channels from which on images are sampled in vectors along them
+VECTOR = 8  # channels from which on images are sampled in vectors along them as they are
+FEW = 2  # channels from which on they are in vectors that are filled up with zeros
 
 
 @lowering(graph.InterpolateOp)
 def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads coordinates, and then the elements around that place."""
+    """One generic that finds the elements around each place and their weights, in vectors along places, and one that reads and weighs them."""
     (x, places), dtype = operands, op.result_types()[0].dtype
     s, spatial, rank = Scalars(b, dtype), b.sizes(x)[2:], op.result_types()[0].rank
     image = Image(b, x, [*b.sizes(x)[:2], *b.sizes(places)[1:-1]])
     if 0 in x.type.shape:
         return b.filled(0, dtype, image.sizes)
-    loops = dims(0, *image.places)
-    maps = [[*loops, ir.AffineExpr.get_constant(i)] for i in range(len(spatial))]
+    index = "i32" if all(isinstance(size, int) and size < 1 << 31 for size in spatial) else "i64"
+    depth, listed = len(spatial), range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
+    *sizes, _ = b.sizes(places)
+    whole = [list(range(len(sizes)))]
+    if all(isinstance(size, int) for size in sizes):  # then neighbouring places lie close in one row
+        row = b.reshape(places, [[*whole[0], len(sizes)]], [prod(sizes) * depth])
+        coordinates, found_in = [[ir.AffineExpr.get_dim(0) * depth + i] for i in listed], [prod(sizes)]
+    else:
+        row, found_in = places, sizes
+        coordinates = [[*dims(*whole[0]), ir.AffineExpr.get_constant(i)] for i in listed]
 
-    def body(*arguments: ir.Value) -> ir.Value:
-        axes = [around(b, s, place, size) for place, size in zip(arguments, spatial, strict=False)]
+    def find(*arguments: ir.Value) -> list[ir.Value]:
+        found = [around(b, s, place, size, index) for place, size in zip(arguments, spatial, strict=False)]
+        return [value for axis in found for element in axis for value in element]
+
+    outs = [b.empty(kind, found_in) for _ in range(2 * depth) for kind in (index, s.dtype)]
+    found = b.generics([row] * depth, outs, [*coordinates, *[dims(*range(len(found_in)))] * len(outs)], 0, find)
+    found = [b.staged(b.reshape(v, whole, sizes)) for v in found]
+
+    def weigh(*arguments: ir.Value) -> ir.Value:
+        elements = [(b.as_index(arguments[i]), arguments[i + 1]) for i in range(0, len(found), 2)]
+        axes = [elements[i : i + 2] for i in range(0, len(elements), 2)]
         total, number, channel = s.const(0), b.here(0), image.channel()
         for chosen in itertools.product(*axes):
-            inside, index, weight = chosen[0][0], [c[1] for c in chosen], chosen[0][2]
-            for other in chosen[1:]:
-                inside, weight = arith.AndIOp(inside, other[0]).result, s.mul(weight, other[2])
-            value = b.widen(image.element(number, channel, index))
-            total = s.add(total, s.select(inside, s.mul(value, weight), s.const(0)))
+            weight = chosen[0][1]
+            for _, other in chosen[1:]:
+                weight = s.mul(weight, other)
+            value = b.widen(image.element(number, channel, [place for place, _ in chosen]))
+            total = s.add(total, s.select(s.compare("ne", weight, s.const(0)), s.mul(value, weight), s.const(0)))
         return b.narrow(total, dtype)
 
-    return image.result(b.generic([places] * len(spatial), b.empty(dtype, image.loops), [*maps, dims(*range(rank))], 0, body))
+    maps = [dims(0, *image.places)] * len(found)
+    return image.result(b.generic(found, b.empty(dtype, image.loops), [*maps, dims(*range(rank))], 0, weigh))
 
 
 class Image:
     """An image that is sampled at computed places, the same for all its channels.
 
-    If there are many channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
+    If there are several channels they lie last while it is sampled: vectors run along them, and what a place needs is computed once for each.
+    A few channels are filled up to the length of a short vector, which takes one load where they would take one each.
     """
 
     def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[Size]) -> None:
         """`sizes` are those of the result: images or regions, channels, places."""
         self.b, self.sizes = b, list(sizes)
-        self.channels_last = len(sizes) > 2 and isinstance(sizes[1], int) and sizes[1] >= VECTOR and 0 not in x.type.shape
-        rank = x.type.rank
-        self.x = b.staged(self._copy(x, (0, *range(2, rank), 1))) if self.channels_last else x
-        self.loops = [sizes[0], *sizes[2:], sizes[1]] if self.channels_last else self.sizes
+        channels, rank = sizes[1] if len(sizes) > 2 else None, x.type.rank
+        self.channels_last = isinstance(channels, int) and channels >= FEW and 0 not in x.type.shape
+        self.x, self.loops = x, self.sizes
+        if self.channels_last:
+            lanes = channels if channels >= VECTOR else 1 << (channels - 1).bit_length()
+            self.x = b.staged(self._with_lanes(self._copy(x, (0, *range(2, rank), 1)), lanes))
+            self.loops = [sizes[0], *sizes[2:], lanes]
         """The extents of the loops over the result."""
         self.places = range(1, len(sizes) - 1) if self.channels_last else range(2, len(sizes))
         """Which of them go over places."""
@@ -61,6 +84,14 @@ class Image:
         loop_of = {dim: loop for loop, dim in enumerate(perm)}
         out = self.b.empty_like(x, [self.b.size(x, p) for p in perm])
         return self.b.generic([x], out, [dims(*(loop_of[i] for i in range(len(perm)))), dims(*range(len(perm)))], 0, lambda v, _: v)
+
+    def _with_lanes(self, x: ir.Value, lanes: int) -> ir.Value:
+        """`x` with zeros after its last dimension, up to so many elements."""
+        have = self.b.sizes(x)
+        if have[-1] == lanes:
+            return x
+        zero = arith.ConstantOp(x.type.element_type, ir.FloatAttr.get(x.type.element_type, 0.0)).result
+        return self.b.insert(x, self.b.fill(zero, self.b.empty_like(x, [*have[:-1], lanes])), [0] * len(have))
 
     def channel(self) -> ir.Value:
         """In the body of the generic: the channel that the loops are at."""
@@ -76,6 +107,8 @@ class Image:
             return sampled
         first, last = self.sizes[0], self.sizes[1]
         places = self.sizes[2:]
+        if self.loops[-1] != last:
+            sampled = self.b.first(sampled, [first, *places, last])
         if not all(isinstance(size, int) for size in places):
             return self._copy(self.b.staged(sampled), (0, len(self.sizes) - 1, *self.places))
         # One dimension for all places: the copy takes vectors along it.
@@ -84,21 +117,21 @@ class Image:
         return self.b.reshape(turned, [[0], [1], list(range(2, len(self.sizes)))], self.sizes)
 
 
-def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Any) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
-    """The two elements around a place along one dimension: whether there is one, its index (within the dimension), its weight."""
-    whole = arith.SIToFPOp(s.type, b.from_index(b.index_of(size))).result
-    near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, whole)).result
+def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Size, index: str) -> list[tuple[ir.Value, ir.Value]]:
+    """The two elements around a place along one dimension: index, within the dimension, and weight, which is 0 where there is none."""
+    whole = b.scalar(size, index) if isinstance(size, int) else b.from_index(size, index)
+    near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, arith.SIToFPOp(s.type, whole).result)).result
     place = s.select(near, place, s.const(0))
     low = s.call(math.FloorOp, place)
     above = s.sub(place, low)
-    index = b.as_index(arith.FPToSIOp(ir.IntegerType.get_signless(64), low).result)
-    zero, last = b.index(0), arith.SubIOp(b.index_of(size), b.index(1)).result
-    after = arith.AddIOp(index, b.index(1)).result
-    first = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sge, index, zero).result).result
+    below = arith.FPToSIOp(element(index), low).result
+    zero, one = b.scalar(0, index), b.scalar(1, index)
+    last, after = arith.SubIOp(whole, one).result, arith.AddIOp(below, one).result
+    first = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sge, below, zero).result).result
     second = arith.AndIOp(near, arith.CmpIOp(arith.CmpIPredicate.sle, after, last).result).result
     return [
-        (first, arith.MaxSIOp(index, zero).result, s.sub(s.const(1), above)),
-        (second, arith.MinSIOp(after, last).result, above),
+        (arith.MaxSIOp(below, zero).result, s.select(first, s.sub(s.const(1), above), s.const(0))),
+        (arith.MinSIOp(after, last).result, s.select(second, above, s.const(0))),
     ]
 
 

@@ -10,6 +10,7 @@ from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 
 Window = tuple[list[int], list[int]]  # offsets and sizes
+TWICE = 8  # elements that are quicker written in vectors, and again, than one of them alone
 
 
 @register_pass("fill-borders", level="linalg", anchor="func.func", optional=True)
@@ -19,7 +20,8 @@ class FillBorders(Pass):
 
     rewrite: %f = fill(%c, %d); … insert_slice(%x into %f[window])  ->  the same with %f made of fills of the slices around the window
 
-    Each of these is small, and none is written twice. A window in the middle of two dimensions has four slices around it.
+    Each of these is small, and none is written twice. A window in the middle of two dimensions has four slices around it. If they are scattered all
+    over the tensor, as those of a last dimension that is filled up are, it takes less to fill all of it.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -33,7 +35,11 @@ class FillBorders(Pass):
             if not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
                 state.decline(self.name, insert, NoMatch("all of it is filled: something else reads what is filled"))
                 continue
-            regions = around(window, list(fill.results[0].type.shape))
+            shape = list(fill.results[0].type.shape)
+            regions = around(window, shape)
+            if sum(stretches(sizes, shape) for _, sizes in regions) > prod(shape) / TWICE:
+                state.decline(self.name, insert, NoMatch("all of it is filled: what is around the inside are single elements all over it"))
+                continue
             state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
             with ir.InsertionPoint(fill), fill.location:
                 current = fill.operands[1]
@@ -76,6 +82,12 @@ def around(window: Window, shape: list[int]) -> list[Window]:
             if start < end:
                 out.append(([*offsets[:d], start, *[0] * (len(shape) - d - 1)], [*sizes[:d], end - start, *shape[d + 1 :]]))
     return [region for region in out if prod(region[1])]
+
+
+def stretches(sizes: list[int], shape: list[int]) -> int:
+    """How many stretches of neighbouring elements a slice of such a tensor consists of."""
+    inner = next((d for d in range(len(shape) - 1, -1, -1) if sizes[d] != shape[d]), 0)
+    return prod(sizes[:inner])
 
 
 def _filled(value: ir.Value, whole: ir.Value, offsets: list[int], sizes: list[int]) -> ir.Value:

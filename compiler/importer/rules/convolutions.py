@@ -215,7 +215,7 @@ def deform_conv(
     within = [np.arange(k) * dilation for k, dilation in zip(win.kernel, win.dilations, strict=True)]
     for starts, shape in ((first, (1, places, rank)), (within, (taps, 1, rank))):
         moved = b.add(moved, b.scalars(np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(shape), like=moved))
-    columns = b.interpolate(images, moved)
+    columns = b.interpolate(images, moved, last_first=False)
     if mask is not None:
         columns = b.mul(columns, b.with_shape(mask, (n * offset_group, 1, taps, places)))
     columns = b.with_shape(columns, (n, group, channels // group * taps, places))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stepwell.dialects.core.dtypes import FLOATS
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
@@ -28,18 +29,21 @@ def grid_sample_of_images(
 
 @onnx_rule("GridSample", since=20)
 def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0) -> Value:
-    """Each sample is a weighted sum of nearby elements: one for nearest, two along each dimension for linear, four for cubic."""
+    """Each sample is a weighted sum of nearby elements: one for nearest, two along each dimension for linear, four for cubic.
+
+    Linear samples of floats are one op; others are composed of gathers.
+    """
     supported("mode", mode, ("nearest", "linear", "cubic"))
     supported("padding_mode", padding_mode, ("zeros", "border", "reflection"))
     dims, places = static_dims(x, "an input"), static_dims(grid, "a grid")
     spatial = len(dims) - 2
     if spatial < 1 or len(places) != spatial + 2 or places[0] != dims[0] or places[-1] != spatial:
         raise ModelError(f"a grid of type {type_of(grid)} does not fit an input of type {type_of(x)}")
+    if mode == "linear" and type_of(x).dtype in FLOATS:
+        return between(b, x, grid, padding_mode, bool(align_corners))
+    along = [slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1) for i in range(spatial)]  # a grid lists dimensions from last to first
     last = b.transposed(x, (0, *range(2, len(dims)), 1))  # channels last: an index names all channels of an element
-    axes = []
-    for i, size in enumerate(dims[2:]):
-        where = slice_axis(b, grid, len(places) - 1, spatial - 1 - i, 1)  # a grid lists dimensions from last to first
-        axes.append(taps(b, where, size, mode, padding_mode, bool(align_corners)))
+    axes = [taps(b, where, size, mode, padding_mode, bool(align_corners)) for where, size in zip(along, dims[2:], strict=True)]
     total: Value | None = None
     for chosen in itertools.product(*axes):
         indices = b.concat([tap.place for tap in chosen], axis=len(places) - 1)
@@ -51,6 +55,34 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
         total = part if total is None else b.add(total, part)
     assert total is not None
     return b.transposed(total, (0, len(dims) - 1, *range(1, len(dims) - 1)))
+
+
+def between(b: ImportBuilder, x: Value, grid: Value, padding: str, aligned: bool) -> Value:
+    """`x` at the places of a grid by linear interpolation: places are moved into the image, or what lies outside is 0."""
+    wanted = "f64" if type_of(x).dtype == "f64" else "f32"
+    sizes = static_dims(x, "an input")[:1:-1]  # from last to first, as a grid lists places
+    precise = grid if type_of(grid).dtype == "f64" else b.convert(grid, wanted)
+    if len(set(sizes)) == 1:
+        moved = moved_places(b, precise, sizes[0], padding, aligned)
+    else:
+        along = [slice_axis(b, precise, type_of(grid).rank - 1, i, 1) for i in range(len(sizes))]
+        moved = b.concat([moved_places(b, *one, padding, aligned) for one in zip(along, sizes, strict=True)], axis=type_of(grid).rank - 1)
+    return b.interpolate(x, b.convert(moved, wanted), last_first=True)
+
+
+def moved_places(b: ImportBuilder, where: Value, size: int, padding: str, aligned: bool) -> Value:
+    """Places from -1 to 1 in pixels of dimensions of that size, moved into the image as the padding says."""
+    place, low, high = pixels(b, where, size, aligned)
+    place = padded_place(b, place, low, high, size, padding)
+    # A mirrored place may be half a pixel outside: what is there is what is nearest.
+    return b.clamp(place, min=0.0, max=size - 1.0) if padding == "reflection" else place
+
+
+def pixels(b: ImportBuilder, where: Value, size: int, aligned: bool) -> tuple[Value, float, float]:
+    """Places from -1 to 1 in pixels, and the pixels that -1 and 1 are."""
+    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
+    scaled = b.mul(where, b.scalar((high - low) / 2, like=where))
+    return b.add(scaled, b.scalar((high + low) / 2, like=where)), low, high
 
 
 class Tap(NamedTuple):
@@ -67,8 +99,7 @@ def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, ali
     def number(value: float) -> Value:
         return b.scalar(value, like=where)
 
-    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
-    place = b.add(b.mul(where, number((high - low) / 2)), number((high + low) / 2))
+    place, low, high = pixels(b, where, size, aligned)
     if mode != "cubic":
         place = padded_place(b, place, low, high, size, padding)
     sources: list[Value] = [b.round(place)]

@@ -1,0 +1,130 @@
+"""Maxima over windows, found along the outer dimensions first and then along rows: few elements are read for each result."""
+
+import itertools
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from stepwell.dialects.core.mlir import arith, defining_op, ir
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.bordered_conv import Border, Stretch
+from stepwell.dialects.graph.pooling import separable
+from stepwell.dialects.graph.windows import overhang
+from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
+from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
+from stepwell.passes.graph_to_linalg.scalars import Scalars
+from stepwell.passes.linalg.accesses import element_bits
+from stepwell.passes.schedule.parallel import THREADED_WORK
+
+MOST_STRETCHES = 32  # for which loops of their own are made
+PART = 0.5  # of a core's first cache that what lies between the two steps of a round may take
+
+
+@dataclass
+class Separable:
+    """A pooling of plain images (N, C, spatial…) whose windows are folded along all dimensions but the last, and then along that.
+
+    Positions near a border are folded over fewer elements, so that only rows need something around them.
+    """
+
+    b: LinalgBuilder
+    x: ir.Value
+    result: TensorType
+    attributes: dict[str, Any]
+    outer: list[Border]
+    """The spatial dimensions but the last."""
+    high: int
+    """What the windows need after each row."""
+
+    @staticmethod
+    def of(b: LinalgBuilder, x: ir.Value, types: tuple[TensorType, TensorType], attributes: dict[str, Any]) -> "Separable | NoMatch":
+        """That, or why the pooling is not worth it."""
+        image, result = types
+        kernel, pads, spatial = attributes["kernel"], attributes["pads"], len(attributes["kernel"])
+        if result.rank != 2 + spatial or spatial < 2:
+            return NoMatch("its windows are folded at once: they lie in blocks of channels, or have one dimension")
+        if not result.is_static or not image.is_static or not result.elements:
+            return NoMatch("its windows are folded at once: a size is unknown, or there is nothing to compute")
+        if not separable(kernel):
+            return NoMatch("its windows are folded at once: they have few elements")
+        if defining_op(x) is not None:
+            return NoMatch("its windows are folded at once: what they read is computed where it is read")
+        window = {name: attributes[name] for name in ("strides", "dilations")}
+        high = overhang(image.static_shape[2:], kernel, result.static_shape[2:], pads=pads, **window)
+        borders = [
+            Border(pads[i], image.static_shape[2 + i], result.static_shape[2 + i], kernel[i], window["strides"][i], window["dilations"][i])
+            for i in range(spatial)
+        ]
+        if not all(border.reached_from_all for border in borders):
+            return NoMatch("its windows are folded at once: one lies outside of the image")
+        if prod(len(border.alike()) for border in borders[:-1]) > MOST_STRETCHES:
+            return NoMatch("its windows are folded at once: many are cut by the borders of the image in ways of their own")
+        return Separable(b, x, result, attributes, borders[:-1], high[-1])
+
+    def lower(self) -> ir.Value:
+        """A loop over planes, some at a time, so that what lies between the two steps stays in a cache."""
+        b, (n, c, *sizes), shape = self.b, self.x.type.shape, self.result.static_shape
+        planes, counts = n * c, list(shape[2:])
+        step = self._planes_at_once(planes)
+        images = b.reshape(self.x, [[0, 1], *([2 + i] for i in range(len(sizes)))], [planes, *sizes])
+
+        def round_(iv: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            first = arith.MulIOp(iv, b.index(step)).result
+            folded = self._rows(self._columns(images, first, step), step)
+            return [b.insert(narrowed(b, folded, self.result.dtype), carried[0], [first, *[0] * len(counts)])]
+
+        start, rounds = [b.empty(self.result.dtype, [planes, *counts])], planes // step
+        threaded = rounds > 1 and planes * prod(counts) * sum(self.attributes["kernel"]) >= THREADED_WORK
+        made = b.independent(rounds, start, round_) if threaded else b.loop(b.index(0), b.index(rounds), start, round_)
+        return b.reshape(made[0], [[0, 1], *([2 + i] for i in range(len(sizes)))], shape)
+
+    def _between(self) -> list[int]:
+        """The sizes of a plane between the steps: positions of the outer dimensions, elements of rows with what is around them."""
+        return [*(border.positions for border in self.outer), self.attributes["pads"][len(self.outer)] + self.x.type.shape[-1] + self.high]
+
+    def _planes_at_once(self, planes: int) -> int:
+        plane = prod(self._between()) * element_bits(element(Scalars(self.b, self.result.dtype).dtype)) // 8
+        room = max(1, int(self.b.state.machine.caches.l1d * PART) // plane)
+        return max(d for d in range(1, min(room, planes) + 1) if planes % d == 0)
+
+    def _columns(self, images: ir.Value, first: ir.Value, planes: int) -> ir.Value:
+        """Windows of so many planes folded along the outer dimensions, in rows with the neutral element around them."""
+        b, dtype = self.b, Scalars(self.b, self.result.dtype).dtype
+        low, width, between = self.attributes["pads"][len(self.outer)], self.x.type.shape[-1], self._between()
+        out = b.empty(dtype, [planes, *between])
+        for at, size in ((0, low), (low + width, self.high)):
+            if size:
+                border = b.filled(neutral("maximum", self.result.dtype), dtype, [planes, *between[:-1], size])
+                out = b.insert(border, out, [*[0] * len(between), at])
+        for stretches in itertools.product(*(border.alike() for border in self.outer)):
+            out = b.insert(self._stretch(images, first, planes, stretches), out, [0, *(s.low for s in stretches), low])
+        return out
+
+    def _stretch(self, images: ir.Value, first: ir.Value, planes: int, stretches: tuple[Stretch, ...]) -> ir.Value:
+        """The positions of a stretch of each outer dimension, folded over the taps that reach the image from there."""
+        seen = [s.seen(border.stride, border.dilation) for s, border in zip(stretches, self.outer, strict=True)]
+        starts = [start - border.before for (start, _), border in zip(seen, self.outer, strict=True)]
+        width = self.x.type.shape[-1]
+        part = self.b.part(images, [first, *starts, 0], [planes, *(size for _, size in seen), width])
+        plane, *positions, column = dims(*range(2 + len(self.outer)))
+        taps = dims(*range(2 + len(self.outer), 2 + 2 * len(self.outer)))
+        walked = [p * border.stride + t * border.dilation for p, t, border in zip(positions, taps, self.outer, strict=True)]
+        counts = [s.positions for s in stretches]
+        return self._fold(part, [plane, *walked, column], [planes, *counts, width], [s.taps for s in stretches])
+
+    def _rows(self, between: ir.Value, planes: int) -> ir.Value:
+        """Windows folded along rows."""
+        last, rank = len(self.outer), 2 + len(self.outer)
+        stride, dilation = self.attributes["strides"][last], self.attributes["dilations"][last]
+        *others, column, tap = dims(*range(rank + 1))
+        counts = list(self.result.static_shape[2:])
+        return self._fold(between, [*others, column * stride + tap * dilation], [planes, *counts], [self.attributes["kernel"][last]])
+
+    def _fold(self, x: ir.Value, read: list[Any], sizes: list[int], taps: list[int]) -> ir.Value:
+        """The greatest of the elements that `read` names over loops of `sizes` and, behind them, of `taps`."""
+        b, s = self.b, Scalars(self.b, self.result.dtype)
+        out, window = b.filled(neutral("maximum", self.result.dtype), s.dtype, sizes), b.empty(s.dtype, taps)
+        loops = dims(*range(len(sizes) + len(taps)))
+        maps = [read, loops[len(sizes) :], loops[: len(sizes)]]
+        return b.generic([x, window], out, maps, len(taps), lambda value, _, total: s.accumulate("maximum", b.widen(value), total))
