@@ -15,7 +15,7 @@ from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
-from stepwell.passes.linalg.use_destinations import destinations
+from stepwell.passes.linalg.use_destinations import destinations, overwritten
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
 from stepwell.passes.schedule.assign_schedules import default_schedule
 from stepwell.passes.schedule.nest import sums_in_blocks
@@ -59,15 +59,25 @@ def _protect_inputs(kernel: Any) -> None:
 
 
 def _place_views(kernel: Any) -> None:
-    """Copy a result that is a view of an input (a slice, say) straight to its destination; upstream would copy it to scratch first."""
+    """Copy a result that is a view of an input (a slice, say), or the input that it is written over (by a scatter), straight to its destination.
+
+    Upstream would copy it to scratch first, and from there.
+    """
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
     for i, out in enumerate(destinations(kernel.operation)):
         result = end.operands[i]
-        start = origin(result, TENSOR_VIEWS)
+        start, user, place = origin(result, TENSOR_VIEWS), end, i
+        point = ir.InsertionPoint(end)
+        if start == result:
+            while (below := overwritten(start)) is not None:
+                user = ir.OpResult(start).owner.operation
+                place = len(user.operands) - len(user.results) + ir.OpResult(start).result_number if user.name != "tensor.insert_slice" else 1
+                start, point = below, ir.InsertionPoint.at_block_begin(block)
+            result = start
         if start != out and start in list(block.arguments):
-            with ir.InsertionPoint(end), end.location:
-                end.operands[i] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
+            with point, user.location:
+                user.operands[place] = bufferization.MaterializeInDestinationOp(result.type, result, out).result
 
 
 def _drop_results(kernel: Any) -> None:

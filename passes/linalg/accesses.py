@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.passes.linalg.views import strides
+from stepwell.passes.linalg.views import row_major, strides
 
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 
@@ -62,6 +62,12 @@ class Access:
         return self._columns[dim]
 
     @cached_property
+    def _strides(self) -> list[int]:
+        if not isinstance(self.value.type, ir.MemRefType):
+            return self.strides
+        return list(self.value.type.get_strides_and_offset()[0])
+
+    @cached_property
     def _last_stride(self) -> int | None:
         return last_stride(self.value.type)
 
@@ -79,9 +85,33 @@ class Access:
         return "strided"
 
     def step(self, dim: int) -> int | None:
-        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it; None where they do not."""
+        """How many elements apart the neighbours along `dim` lie, where they lie in one row of it, or in rows without gaps; None where not."""
         steps = self.coefficients(dim)
-        return steps[-1] if steps and not any(steps[:-1]) and self._last_stride == 1 else None
+        if steps and not any(steps[:-1]) and self._last_stride == 1:
+            return steps[-1]
+        place = self.row(dim)
+        apart = None if place is None else steps[place]
+        return None if place is None or apart is None else apart * prod(self.shape[place + 1 :])
+
+    def row(self, dim: int) -> int | None:
+        """The one dimension of the operand that `dim` walks, if what comes after it is short rows that follow each other in memory; else None.
+
+        Short are rows of which so many vectors, shuffled, are quicker than single elements.
+        """
+        steps = self.coefficients(dim)
+        moving = [place for place, step in enumerate(steps) if step != 0]
+        if len(moving) != 1 or None in steps or moving[0] == len(steps) - 1:
+            return None
+        [place] = moving
+        shape = self.shape
+        if min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE or self._strides[place:] != row_major(shape[place:]):
+            return None
+        return place
+
+    def interleaves(self, dim: int) -> bool:
+        """Whether vectors along `dim`, one for each place in a row of a few, are stored side by side: 2 or 4 of them make all elements."""
+        place = self.row(dim)
+        return place == len(self.shape) - 2 and self.coefficients(dim)[place] == 1 and self.shape[-1] in (2, 4)
 
     def is_gathered(self, dim: int) -> bool:
         """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""

@@ -284,7 +284,8 @@ class Structured:
             if any(o.kind(dim) != "scalar" for o in self.outputs):
                 return "the output moves along it"
             return None
-        if any(o.kind(dim) != "vector" for o in self.outputs):
+        interleaved = not self.reduction_dims and all(o.interleaves(dim) for o in self.outputs)
+        if not interleaved and any(o.kind(dim) != "vector" for o in self.outputs):
             return "the output is not contiguous along it"
         return None
 

@@ -65,7 +65,7 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
     Views of the destination are built at the current insertion point, which must come before these ops. Gives NoMatch, with nothing
     changed, if they do not start at a tensor.empty that nothing else uses, in the block that they are in themselves.
     """
-    while (start := None if value == destination else _start(value)) is not None:
+    while (start := None if value == destination else overwritten(value)) is not None:
         if use_count(start) != 1:
             return NoMatch("it is computed in memory of its own: what it writes over has another user")
         if not _same_block(start, value):
@@ -90,7 +90,7 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
     return NoMatch(f"it is computed in memory of its own: it begins with '{op.name}', or that has another user")
 
 
-def _start(value: ir.Value) -> ir.Value | None:
+def overwritten(value: ir.Value) -> ir.Value | None:
     """The operand that an op overwrites to make `value`; None for a view, or an op that writes nothing."""
     op = defining_op(value)
     if op is None:
@@ -193,7 +193,7 @@ def _in_place(value: ir.Value) -> list[ir.Operation] | None:
         found.append(op)
         if op.name == "tensor.empty":
             return found[::-1]
-        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else _start(value)
+        start = op.operands[0] if op.name in ("tensor.collapse_shape", "tensor.expand_shape") else overwritten(value)
         if start is None or use_count(start) != 1 or not _same_block(start, value):
             return None
         value = start

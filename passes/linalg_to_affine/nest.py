@@ -1,6 +1,6 @@
 """Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +11,7 @@ from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
+from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.transposition import transposed
 from stepwell.passes.linalg_to_affine.values import combine, constant_of, index_value, known_array, load, neutral
 from stepwell.passes.schedule.intrinsics import Use
@@ -65,8 +66,9 @@ class NestEmitter(LoopNest):
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
         for epilogue in self.epilogues if self.ends else ():
             groups = [self._epilogue(epilogue, p, g, width) for p, g in zip(points, groups, strict=True)]
+        across = [self._across(out, points, [group[n] for group in groups], width) for n, out in enumerate(self.root.outputs)]
         for p, group in zip(points, groups, strict=True):
-            for out, v, stored in zip(self.root.outputs, group, self.shown, strict=True):
+            for out, v, stored in zip(self.root.outputs, group, [a or b for a, b in zip(self.shown, across, strict=True)], strict=True):
                 if not stored:
                     self._store(out, v, p, width)
 
@@ -231,11 +233,48 @@ class NestEmitter(LoopNest):
     # -- loads and stores ---------------------------------------------------------------------------------------------------
 
     def _load(self, access: Access, point: Offsets, width: int) -> ir.Value:
+        return self.load_along(access, self.nest.vector, width, lambda lane: self.address(access, point, lane))
+
+    def load_along(self, access: Access, dim: int, width: int, address: Callable[[int], Any]) -> ir.Value:
+        """What an access reads at `width` iterations of `dim`, -1 for a single one; `address` says where each of them is."""
         if not access.is_shaped:
             return access.value
-        kind = access.kind(self.nest.vector) if self.nest.vector >= 0 and width > 1 else "scalar"
-        step = access.step(self.nest.vector) if kind == "strided" else None
-        return load(self.memory(access), kind, width, self.ivs, lambda lane: self.address(access, point, lane), step)
+        kind = access.kind(dim) if dim >= 0 and width > 1 else "scalar"
+        rows = self._rows(access, dim) if kind == "strided" else None
+        if rows is not None:
+            place = rows.place(address(0))
+            if place is not None and rows.length < width:
+                return rows.load(place, width, self.ivs, rows.start(address(0)))
+        step = access.step(dim) if kind == "strided" and access.row(dim) is None else None
+        return load(self.memory(access), kind, width, self.ivs, address, step)
+
+    def _rows(self, access: Access, dim: int) -> ShortRows | None:
+        """The short rows of memory across which vectors along `dim` lie, if they do."""
+        first, memory = access.row(dim), self.memory(access)
+        if first is None or access.coefficients(dim)[first] != 1 or memory != access.value:
+            return None
+        return ShortRows(memory, first)
+
+    def _across(self, access: Access, points: list[Offsets], values: list[Any], width: int) -> bool:
+        """Store the tile's vectors if they lie across short rows: side by side where they make whole ones. False if they lie along rows."""
+        dim = self.nest.vector
+        if width == 1 or self.lanes_reduce or access.kind(dim) != "strided":
+            return False
+        rows = self._rows(access, dim)
+        made: dict[str, dict[int | None, tuple[Offsets, ir.Value]]] = {}
+        for p, v in zip(points, values, strict=True):
+            where = self.address(access, p)
+            place = None if rows is None else rows.place(where)
+            row = str(where if rows is None or place is None else rows.start(where))
+            made.setdefault(row, {})[place] = p, as_vector(v, width)
+        for found in made.values():
+            whole = {place: v for place, (_, v) in found.items() if place is not None}
+            if rows is not None and len(whole) == rows.length:
+                rows.store(whole, self.ivs, rows.start(self.address(access, found[0][0])))
+                continue
+            for p, v in found.values():
+                store_lanes(v, self.memory(access), self.ivs, [self.address(access, p, lane) for lane in range(width)])
+        return True
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
         """Ask for the lines of a vector that the innermost summed loop loads some rounds later; past its end, for what lies behind."""
@@ -268,11 +307,7 @@ class NestView:
         self.vector = next((d for d, e in enumerate(across) if isinstance(e, ir.AffineDimExpr) and e.position == nest.nest.vector), -1)
 
     def load(self, access: Access) -> ir.Value:
-        if not access.is_shaped:
-            return access.value
-        kind = access.kind(self.vector) if self.vector >= 0 and self.width > 1 else "scalar"
-        nest, step = self.nest, access.step(self.vector) if kind == "strided" else None
-        return load(nest.memory(access), kind, self.width, nest.ivs, lambda lane: nest.address(access, self.point, lane, self.across), step)
+        return self.nest.load_along(access, self.vector, self.width, lambda lane: self.nest.address(access, self.point, lane, self.across))
 
     def index(self, dim: int) -> ir.Value:
         inner = ir.AffineMap.get(len(self.nest.ivs), 0, self.nest.point_exprs(self.point))

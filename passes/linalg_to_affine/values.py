@@ -26,7 +26,8 @@ def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: 
         return affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(address(0))).result
     if step is not None and step and abs(step) <= CLOSE and abs(step) < width:
         rows = [affine.AffineVectorLoadOp(vector_type, source, ivs, ir.AffineMapAttr.get(where)).result for where in _stretches(address, step, width)]
-        return _picked(rows, step, width)
+        lowest = 0 if step > 0 else (1 - width) * step
+        return picked(rows, [lowest + step * lane for lane in range(width)], _starts(abs(step), width))
     lanes = [affine.AffineLoadOp(element, source, ivs, ir.AffineMapAttr.get(address(lane))).result for lane in range(width)]
     return vector.FromElementsOp(vector_type, lanes).result
 
@@ -34,23 +35,23 @@ def load(source: ir.Value, kind: str, width: int, ivs: list[ir.Value], address: 
 def _stretches(address: Callable[[int], Any], step: int, width: int) -> list[Any]:
     """Addresses of vectors that cover the elements of a row from the lowest lane to the highest, and nothing beyond."""
     lowest = address(0 if step > 0 else width - 1)
-    return [_further(lowest, start) for start in _starts(abs(step), width)]
+    return [further(lowest, start) for start in _starts(abs(step), width)]
 
 
 def _starts(step: int, width: int) -> list[int]:
     return [min(j * width, (step - 1) * (width - 1)) for j in range(step)]
 
 
-def _further(where: Any, elements: int) -> Any:
+def further(where: Any, elements: int) -> Any:
+    """An address so many elements behind another one in its row."""
     *rows, last = where.results
     return ir.AffineMap.get(where.n_dims, where.n_symbols, [*rows, last + elements])
 
 
-def _picked(rows: list[ir.Value], step: int, width: int) -> ir.Value:
-    """The lanes that lie `step` elements apart in a row, of the vectors that `_stretches` loads: each in turn gives those that it has."""
-    apart, starts = abs(step), _starts(abs(step), width)
-    places = [apart * (lane if step > 0 else width - 1 - lane) for lane in range(width)]
-    source = [min(place // width, apart - 1) for place in places]
+def picked(rows: list[ir.Value], places: list[int], starts: list[int]) -> ir.Value:
+    """A vector of the elements at `places` of a row, of vectors that begin at `starts`: each of these in turn gives those that it has."""
+    width = len(places)
+    source = [min(place // width, len(rows) - 1) for place in places]
     first, *others = rows
     mask = [place if of == 0 else 0 for place, of in zip(places, source, strict=True)]
     if not others:

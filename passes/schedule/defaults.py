@@ -34,9 +34,10 @@ def best_parallel_vector(op: Structured) -> int:
     """The parallel dimension to vectorise: contiguous in the output and in most inputs; the innermost of the best, or -1."""
     candidates = [d for d in op.parallel_dims if op.sizes[d] > 1 and op.can_vectorise(d)]
 
-    def rank(dim: int) -> tuple[int, int, int]:
+    def rank(dim: int) -> tuple[bool, int, int, int]:
         read = [a for a in op.inputs if a.used and a.is_shaped]
-        return (sum(a.is_gathered(dim) for a in read), sum(a.kind(dim) == "strided" for a in read), -dim)
+        short = op.sizes[dim] * max(element_bits(o.element_type) for o in op.outputs) < SMALLEST_REGISTER
+        return (short, sum(a.is_gathered(dim) for a in read), sum(a.kind(dim) == "strided" for a in read), -dim)
 
     return min(candidates, key=rank, default=-1)
 
@@ -50,9 +51,13 @@ def nest(op: Structured, order: tuple[int, ...], unroll: dict[int, int], vector:
 def default(op: Structured, target: Target | None) -> Nest:
     """Loops in the op's order, vectors along the innermost contiguous dimension.
 
-    What lies along another dimension in memory is transposed in registers, as many vectors at a time as one has elements.
+    What lies along another dimension in memory is transposed in registers, as many vectors at a time as one has elements. Where the output
+    has rows of a few elements, vectors lie across the rows, one for each place in them.
     """
     vector = best_parallel_vector(op)
+    places = interleaved(op, vector)
+    if places is not None:
+        return nest(op, tuple(op.parallel_dims), {places: op.sizes[places]}, vector, vector_width(op.sizes[vector], lanes_of(op, target), 1))
     turned = lying_across(op, vector)
     lanes = lanes_of(op, target)
     if turned is not None:
@@ -60,6 +65,13 @@ def default(op: Structured, target: Target | None) -> Nest:
         return nest(op, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
     width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
     return nest(op, tuple(op.parallel_dims), {}, vector, width)
+
+
+def interleaved(op: Structured, vector: int) -> int | None:
+    """The dimension that walks the short rows of the outputs, where vectors along `vector` lie across them; None if they do not."""
+    if vector < 0 or op.reduction_dims or not all(o.interleaves(vector) for o in op.outputs):
+        return None
+    return next(d for d in op.parallel_dims if op.outputs[0].kind(d) == "vector")
 
 
 def lying_across(op: Structured, vector: int) -> int | None:

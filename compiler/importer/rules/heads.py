@@ -105,12 +105,12 @@ def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: boo
         raise UnsupportedError(f"heads of unknown size ({type_of(x)}) are not supported; supported: sizes known at compile time")
     if type_of(sin) != type_of(cos) or 2 * pairs > size:
         raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size} elements")
-    step = 2 if interleaved else 1
-    real, imaginary = (slice_axis(b, x, last, i if interleaved else i * pairs, pairs, step) for i in (0, 1))
-    parts = [b.sub(b.mul(real, cos), b.mul(imaginary, sin)), b.add(b.mul(imaginary, cos), b.mul(real, sin))]
-    if interleaved:
-        side_by_side = b.concat([with_new_axes(b, part, [last + 1]) for part in parts], axis=last + 1)
-        parts = [reshaped(b, side_by_side, (*shape[:-1], 2 * pairs))]
-    if 2 * pairs < size:
-        parts.append(slice_axis(b, x, last, 2 * pairs, size - 2 * pairs))
-    return b.concat(parts, axis=last) if len(parts) > 1 else parts[0]
+    halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
+    split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)
+    both = reshaped(b, slice_axis(b, x, last, 0, 2 * pairs), split)
+    c, s = (with_new_axes(b, table, [halves]) for table in (cos, sin))
+    sign = b.literal(np.array([-1, 1]).reshape((2,) if interleaved else (2, 1)).astype(to_numpy(type_of(x).dtype)))
+    crossed = b.mul(slice_axis(b, both, halves, 1, 2, -1), s)
+    # One pass over all elements: the second product is negated for the first of each pair, which is exact.
+    out = reshaped(b, b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
+    return b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last) if 2 * pairs < size else out

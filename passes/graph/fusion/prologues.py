@@ -14,6 +14,7 @@ from stepwell.passes.graph.fusion.categories import category
 
 DEPTHWISE = ("graph.blocked_depthwise_conv",)
 ROW = 16  # elements that lie together from which on they are read where they are: in shorter rows, arithmetic would be in short vectors too
+PAIR = 2  # elements of rows that are vectors across the rows, side by side in registers
 CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
 
 
@@ -26,11 +27,13 @@ class Sliced:
 
 
 def is_view(op: ir.Operation) -> bool:
-    """Whether an op only says where elements are read, and leaves whole rows of them together: a slice or a transposition."""
+    """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
     view = op.opview
     if not isinstance(view, (SliceOp, TransposeOp)) or not type_of(view.result).is_static:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
+    if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
+        return (shape[-2:][0] or 0) >= ROW
     stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)
     return stays and (shape[-1] or 0) >= ROW
 

@@ -1,5 +1,29 @@
 // RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(use-destinations,assign-schedules),bufferize' | FileCheck %s
 
+// What a loop writes over is an input, which is copied to the destination once.
+
+// CHECK-LABEL: func.func private @scatter(
+// CHECK-SAME: %[[X:[a-z0-9]+]]: memref<16xf32>, %[[PLACES:[a-z0-9]+]]: memref<4xindex>, %[[OUT:[a-z0-9]+]]: memref<16xf32> {llvm.noalias})
+// CHECK: linalg.generic {{.*}} ins(%[[X]] : memref<16xf32>) outs(%[[OUT]] : memref<16xf32>)
+// CHECK: scf.for %[[I:.*]] = %c0 to %c4 step %c1 {
+// CHECK-NEXT: %[[P:.*]] = memref.load %[[PLACES]][%[[I]]]
+// CHECK-NEXT: %[[V:.*]] = memref.load %[[X]][%[[I]]]
+// CHECK-NEXT: memref.store %[[V]], %[[OUT]][%[[P]]]
+// CHECK-NEXT: }
+// CHECK-NEXT: return
+func.func private @scatter(%x: tensor<16xf32>, %places: tensor<4xindex>, %out: tensor<16xf32>) -> tensor<16xf32> attributes {stepwell.kernel} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %y = scf.for %i = %c0 to %c4 step %c1 iter_args(%all = %x) -> (tensor<16xf32>) {
+    %p = tensor.extract %places[%i] : tensor<4xindex>
+    %v = tensor.extract %x[%i] : tensor<16xf32>
+    %next = tensor.insert %v into %all[%p] : tensor<16xf32>
+    scf.yield %next : tensor<16xf32>
+  }
+  return %y : tensor<16xf32>
+}
+
 // Each of four rounds has its own part of the scratch, 1600 bytes behind that of the round before; the results are written where they belong.
 // Ops in a round stay on its thread, however much they have to do.
 

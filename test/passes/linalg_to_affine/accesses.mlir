@@ -73,6 +73,29 @@ func.func private @across(%x: memref<16x5xf32>, %o: memref<5x16xf32>) {
   return
 }
 
+// Vectors across rows of two: whole rows are loaded once for both places in them, and stored side by side.
+
+// CHECK-LABEL: func.func private @pairs
+// CHECK: %[[X:.*]] = memref.collapse_shape %{{.*}} {{\[}}[0], [1, 2]] : memref<3x8x2xf32> into memref<3x16xf32>
+// CHECK: %[[A:.*]] = affine.vector_load %[[X]][%{{.*}}, %{{.*}} * 2] : memref<3x16xf32>, vector<4xf32>
+// CHECK: %[[B:.*]] = affine.vector_load %[[X]][%{{.*}}, %{{.*}} * 2 + 4] : memref<3x16xf32>, vector<4xf32>
+// CHECK: %[[SECOND:.*]] = vector.shuffle %[[A]], %[[B]] [1, 3, 5, 7] : vector<4xf32>, vector<4xf32>
+// CHECK: %[[FIRST:.*]] = vector.shuffle %[[A]], %[[B]] [0, 2, 4, 6] : vector<4xf32>, vector<4xf32>
+// CHECK-NOT: affine.vector_load
+// CHECK: vector.interleave %[[SECOND]], %[[FIRST]] : vector<4xf32> -> vector<8xf32>
+// CHECK: affine.vector_store {{.*}} * 2] : memref<3x16xf32>, vector<8xf32>
+// CHECK-NOT: affine.store
+func.func private @pairs(%x: memref<3x8x2xf32>, %o: memref<3x8x2xf32>) {
+  linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, 1 - k)>, affine_map<(i, j, k) -> (i, j, k)>],
+    iterator_types = ["parallel", "parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1, 2>, parallel = 0 : i64, unroll = array<i64: 1, 1, 2>, vector = 1 : i64, width = 4 : i64}>}
+    ins(%x : memref<3x8x2xf32>) outs(%o : memref<3x8x2xf32>) {
+  ^bb0(%i: f32, %out: f32):
+    linalg.yield %i : f32
+  }
+  return
+}
+
 // Row and offset are read, or computed, once for all lanes; the column counts up, with the offset before or behind it.
 
 // CHECK-LABEL: func.func private @rows

@@ -129,6 +129,30 @@ def test_elements_apart_in_a_row_are_picked_from_vectors_of_it(step, width):
     np.testing.assert_array_equal(run_kernel(body, [x], TensorType("f32", (3, size))), -x[:, ::step])
 
 
+@pytest.mark.parametrize(("length", "unroll"), [(2, 2), (2, 1), (4, 4), (4, 3), (4, 1)])
+@pytest.mark.parametrize("size", [5, 16, 21])
+@pytest.mark.parametrize(("width", "dtype"), [(2, "f64"), (4, "f32"), (16, "f32"), (16, "i8")])
+def test_vectors_across_short_rows(length, unroll, size, width, dtype):
+    """Whole rows of the tile are stored side by side, others element by element; what is read lies in short rows too, or along."""
+    kind = {"i8": np.int8, "f32": np.float32, "f64": np.float64}[dtype]
+    numbers = np.random.default_rng(size * width + length).integers(-50, 50, (3 * size * length + size,))
+    x, along = numbers[:-size].astype(kind).reshape(3, size, length), numbers[-size:].astype(kind)
+    result = f"tensor<3x{size}x{length}x{dtype}>"
+    body = f"""
+      %e = tensor.empty() : {result}
+      %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, j, {length - 1} - k)>, affine_map<(i, j, k) -> (i, j, k)>,
+          affine_map<(i, j, k) -> (j)>, affine_map<(i, j, k) -> (i, j, k)>],
+        iterator_types = ["parallel", "parallel", "parallel"], {schedule((0, 1, 2), 0, (1, 1, unroll), 1, width)}}}
+        ins(%x0, %x0, %x1 : {result}, {result}, tensor<{size}x{dtype}>) outs(%e : {result}) {{
+      ^bb0(%a: {dtype}, %b: {dtype}, %c: {dtype}, %o: {dtype}):
+        %s = arith.{"subf" if dtype.startswith("f") else "subi"} %a, %b : {dtype}
+        %t = arith.{"addf" if dtype.startswith("f") else "addi"} %s, %c : {dtype}
+        linalg.yield %t : {dtype}
+      }} -> {result}
+      return %1 : {result}"""
+    np.testing.assert_array_equal(run_kernel(body, [x, along], TensorType(dtype, (3, size, length))), x[..., ::-1] - x + along[:, None])
+
+
 @pytest.mark.parametrize("size", [1, 7, 16, 49, 100])
 def test_lanes_of_a_reduction_are_all_folded(size):
     x = np.random.default_rng(size).standard_normal((3, size)).astype(np.float32)

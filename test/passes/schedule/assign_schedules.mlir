@@ -15,6 +15,19 @@ func.func private @product(%a: tensor<60x30xf32>, %b: tensor<30x64xf32>, %out: t
   return %1 : tensor<60x64xf32>
 }
 
+// Rows of two: vectors across them, one for each place.
+// CHECK-LABEL: func.func private @pairs
+// CHECK: sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 2>, vector = 0 : i64, width = 8 : i64}>
+func.func private @pairs(%x: tensor<64x2xf32>, %s: tensor<64xf32>, %out: tensor<64x2xf32>) -> tensor<64x2xf32> {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, 1 - j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>],
+    iterator_types = ["parallel", "parallel"]} ins(%x, %s : tensor<64x2xf32>, tensor<64xf32>) outs(%out : tensor<64x2xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %m = arith.mulf %a, %b : f32
+    linalg.yield %m : f32
+  } -> tensor<64x2xf32>
+  return %0 : tensor<64x2xf32>
+}
+
 // A schedule that is there stays.
 // CHECK-LABEL: func.func private @kept
 // CHECK: sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, unroll = array<i64: 3>, vector = -1 : i64, width = 1 : i64}>

@@ -524,3 +524,19 @@ func.func @scatters(%i: tensor<5xi64>, %x: tensor<5xf32>, %y: tensor<9xf32>, %j:
   %1 = "graph.scatter_nd"(%n, %j, %e) {reduction = "none"} : (tensor<9xf32>, tensor<5x1xi64>, tensor<5xf32>) -> tensor<9xf32>
   return %0, %1 : tensor<9xf32>, tensor<9xf32>
 }
+
+// -----
+
+// The elements of many pairs are read the other way round where they are used.
+// CHECK-LABEL: func.func @swapped_pairs
+// CHECK-NEXT: %[[F:.*]] = "graph.fused"(%{{.*}}) ({
+// CHECK: "graph.slice"
+// CHECK-NEXT: "graph.mul"
+// CHECK: return %[[F]]
+// OFF-LABEL: func.func @swapped_pairs
+// OFF-COUNT-2: "graph.fused"
+func.func @swapped_pairs(%x: tensor<3x64x2xf32>, %y: tensor<3x64x2xf32>) -> tensor<3x64x2xf32> {
+  %0 = "graph.slice"(%x) {starts = array<i64: 0, 0, 1>, sizes = array<i64: -1, -1, 2>, steps = array<i64: 1, 1, -1>} : (tensor<3x64x2xf32>) -> tensor<3x64x2xf32>
+  %1 = "graph.mul"(%0, %y) : (tensor<3x64x2xf32>, tensor<3x64x2xf32>) -> tensor<3x64x2xf32>
+  return %1 : tensor<3x64x2xf32>
+}
