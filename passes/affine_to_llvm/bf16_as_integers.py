@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, memref, vector
-from stepwell.passes.affine_to_llvm.boolean_vectors import reinterpreted
+from stepwell.passes.affine_to_llvm.boolean_vectors import with_elements
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
 
@@ -31,7 +31,7 @@ def load_bits(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
     kind = op.operation.results[0].type
     if not is_bf16(source):
         return NoMatch("it loads no bf16")
-    bits = reinterpreted(source, sixteen_bits())
+    bits = with_elements(source, sixteen_bits())
     if isinstance(kind, ir.VectorType):
         loaded = vector.LoadOp(ir.VectorType.get(kind.shape, sixteen_bits()), bits, places).result
     else:
@@ -45,7 +45,7 @@ def store_bits(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
     value, target, *places = op.operation.operands
     if not is_bf16(target):
         return NoMatch("it stores no bf16")
-    bits = reinterpreted(target, sixteen_bits())
+    bits = with_elements(target, sixteen_bits())
     if isinstance(value.type, ir.VectorType):
         vector.StoreOp(arith.BitcastOp(ir.VectorType.get(value.type.shape, sixteen_bits()), value).result, bits, places)
     else:

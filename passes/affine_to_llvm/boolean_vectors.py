@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import arith, ir, vector
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
+from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns, reinterpreted
 
 
 @register_pass("boolean-vectors", level="affine")
@@ -29,7 +29,7 @@ def load_bytes(op: ir.Operation, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it loads no booleans")
     stored = ir.VectorType.get(kind.shape, byte())
     zero = arith.ConstantOp(stored, ir.DenseElementsAttr.get_splat(stored, ir.IntegerAttr.get(byte(), 0))).result
-    loaded = vector.LoadOp(stored, reinterpreted(source, byte()), places).result
+    loaded = vector.LoadOp(stored, with_elements(source, byte()), places).result
     value: ir.Value = arith.CmpIOp(arith.CmpIPredicate.ne, loaded, zero).result
     return value
 
@@ -40,15 +40,14 @@ def store_bytes(op: ir.Operation, rw: Rewriter) -> list[ir.Value] | NoMatch:
     kind = ir.VectorType(value.type)
     if not is_boolean(kind.element_type):
         return NoMatch("it stores no booleans")
-    vector.StoreOp(arith.ExtUIOp(ir.VectorType.get(kind.shape, byte()), value).result, reinterpreted(target, byte()), places)
+    vector.StoreOp(arith.ExtUIOp(ir.VectorType.get(kind.shape, byte()), value).result, with_elements(target, byte()), places)
     return []
 
 
-def reinterpreted(buffer: ir.Value, element: ir.Type) -> ir.Value:
-    """The same memory with elements of another type of the same size: below this level both are a pointer."""
+def with_elements(buffer: ir.Value, element: ir.Type) -> ir.Value:
+    """The same memory with elements of another type of the same size."""
     kind = ir.MemRefType(buffer.type)
-    other = ir.MemRefType.get(kind.shape, element, kind.layout, kind.memory_space)
-    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[other], operands=[buffer]).results[0]
+    return reinterpreted(buffer, ir.MemRefType.get(kind.shape, element, kind.layout, kind.memory_space))
 
 
 def byte() -> ir.Type:

@@ -14,7 +14,7 @@ from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
 from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic, memref_bytes
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, functions
+from stepwell.passes.framework.rewriting import find_function, functions, reinterpreted
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.schedulers import choose
 
@@ -176,11 +176,11 @@ def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
 
 
 def as_bytes(value: ir.Value) -> ir.Value:
-    """The bytes of a contiguous memref: as descriptors and as pointers the two are the same."""
+    """The bytes of a contiguous memref."""
     kind = value.type
     flat = reshaped(value, ir.MemRefType.get([element_count(kind)], kind.element_type))
     bytes_ = ir.MemRefType.get([memref_bytes(kind)], ir.IntegerType.get_signless(8))
-    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[bytes_], operands=[flat]).results[0]
+    return reinterpreted(flat, bytes_)
 
 
 def element_count(tensor_type: Any) -> int:

@@ -23,6 +23,7 @@ from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch as NoMatch  # most who decline are patterns
 from stepwell.passes.framework.registry import Pass, PassState
 
+CAST = "builtin.unrealized_conversion_cast"  # of a value to another type of the same memory
 FIXPOINT_ROUNDS = 64
 SETTLED_BYTES = 1 << 26  # of new weights, before unused ones are looked for
 
@@ -292,3 +293,8 @@ def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.Inser
                 mapping.update(zip(b0.arguments, b1.arguments, strict=True))
         mapping.update(zip(old.results, fresh.results, strict=True))
     return new
+
+
+def reinterpreted(value: ir.Value, kind: ir.Type) -> ir.Value:
+    """A tensor or buffer under another type of the same memory; of buffers both are the same pointer below the level `affine`."""
+    return ir.Operation.create(CAST, results=[kind], operands=[value]).results[0]

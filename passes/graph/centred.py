@@ -1,4 +1,4 @@
-"""Operands of quantised products: bytes less a zero point, known weights, and which instructions of a target multiply them."""
+"""Operands of quantised products: bytes less a zero point, and known weights."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,8 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.target.description import Target
+from stepwell.passes.graph.integer_products import BYTES, widened
 from stepwell.passes.graph.matching import producer, stored
-from stepwell.passes.graph.narrow_products import NARROW, holds, kind_of, widened
-from stepwell.passes.schedule.intrinsics import registered
-
-WIDE = "i32"  # what products are summed in
-BYTES = ("ui8", "i8")
 
 
 @dataclass(frozen=True)
@@ -48,14 +43,3 @@ def known_numbers(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
     """The integers that an operand is known to be, perhaps behind a widening."""
     cast = widened(value)
     return stored(value if cast is None else cast.x, weights)
-
-
-def rate(left: str, right: str, target: Target | None) -> float:
-    """How many products of two types an instruction of the target computes, at most; 0 if there is no intrinsic for them."""
-    fitting = [i for i in registered(target) if i.result == WIDE and i.takes(left, right) is not None]
-    return max((i.lanes * i.depth / i.instructions for i in fitting), default=0.0)
-
-
-def smallest(low: float, high: float) -> str | None:
-    """The smallest type that holds all numbers of a range, as intrinsics spell it; None if none of the narrow ones does."""
-    return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)

@@ -3,32 +3,32 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, TypeAlias
+from typing import ClassVar
 
-import numpy as np
-
-from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, users
-from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
-from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.matching import derived_name, erase_unused, has_one_use, producer, stored
-from stepwell.passes.graph.ranges import ranges
-from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
-from stepwell.passes.schedule.intrinsics import registered
-
-NARROW = ("i8", "ui8", "i16", "ui16")
-"""The element types that products may read, smallest first."""
-Operands: TypeAlias = tuple[ir.Value, ir.Value]
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.graph.integer_products import (
+    NARROW,
+    IntegerProductPass,
+    ProductRewriting,
+    holds,
+    is_integer_product,
+    kind_of,
+    one_channel,
+    rate,
+    widened,
+)
+from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
 
 
 @register_pass("narrow-products", level="graph", optional=True)
 @dataclass
-class NarrowProducts(Pass):
+class NarrowProducts(IntegerProductPass):
     """Make integer products read i8, ui8, i16 or ui16 if all values fit, and the target has an intrinsic for these.
 
     rewrite: matmul(x, w)       -> matmul(cast(x'), cast(w'))     where x' and w' hold the same numbers; conv(x, w) likewise
@@ -39,42 +39,10 @@ class NarrowProducts(Pass):
     they end up in its body: one contraction, which an intrinsic can compute (docs/schedules.md).
     """
 
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in functions(op):
-            ops = ops_below(function)
-            products = [o for o in ops if is_integer_product(o.opview)]
-            if KernelInfo(function).is_kernel or not products:
-                continue
-            narrowing = _Narrowing(state, ranges(ops, state.weights))
-            for inner in products:
-                declined = narrowing.rewrite(inner)
-                if declined is None:
-                    state.count(self.name)
-                    state.did(self.name, inner, "reads its operands in the narrow types that they were widened from")
-                else:
-                    state.decline(self.name, inner, declined)
-            erase_unused(dict.fromkeys(maker for value in narrowing.replaced if (maker := defining_op(value)) is not None))
+    done: ClassVar[str] = "reads its operands in the narrow types that they were widened from"
 
-
-def is_integer_product(view: Any) -> bool:
-    """Whether an op sums products of integers."""
-    return isinstance(view, (MatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
-
-
-def one_channel(view: Any) -> bool:
-    """Whether a product is a convolution each of whose filters reads one channel."""
-    return isinstance(view, ConvOp) and type_of(view.w).shape[1] == 1
-
-
-def widened(value: ir.Value) -> Any:
-    """The view of the cast that makes `value` of narrower integers, all of which its type holds; None if there is none."""
-    cast = producer(value, "cast")
-    if cast is None:
-        return None
-    source, wide = type_of(cast.x).dtype, type_of(value).dtype
-    if source not in NARROW or not is_integer(wide):
-        return None
-    return cast if to_numpy(source).itemsize < to_numpy(wide).itemsize else None
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        return _Narrowing(state, known)
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
@@ -85,33 +53,14 @@ def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]
     if len(casts) < len(root.operands) or any(cast.operation.block != root.block for cast in casts):
         return []
     left, right = (kind_of(type_of(cast.x).dtype) for cast in casts)
-    return [cast.operation for cast in casts] if taken(left, right, type_of(root.results[0]).dtype, target) else []
-
-
-def kind_of(dtype: str) -> str:
-    """An integer type as intrinsics spell it."""
-    return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
-
-
-def holds(dtype: str, low: float, high: float) -> bool:
-    """Whether an integer type holds all numbers of a range."""
-    limits = np.iinfo(to_numpy(dtype))
-    return bool(limits.min <= low <= high <= limits.max)
-
-
-def taken(left: str, right: str, result: str, target: Target | None) -> bool:
-    """Whether the target has an intrinsic that sums products of these types in type `result`."""
-    return any(i.result == result.removeprefix("u") and i.takes(left, right) is not None for i in registered(target))
+    return [cast.operation for cast in casts] if rate(left, right, target, type_of(root.results[0]).dtype) else []
 
 
 @dataclass
-class _Narrowing:
+class _Narrowing(ProductRewriting):
     """One run on a function."""
 
-    state: PassState
-    known: dict[ir.Value, Range]
     made: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
-    replaced: list[ir.Value] = field(default_factory=list)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
         """Make a product read narrow operands; None if done, else why not."""
@@ -123,14 +72,15 @@ class _Narrowing:
             if not found:
                 return NoMatch(f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}")
         for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
-            if taken(kind_of(left), kind_of(right), wide, self.state.target):
+            if rate(kind_of(left), kind_of(right), self.state.target, wide):
                 with ir.InsertionPoint(op), op.location:
                     b = GraphBuilder(self.state.weights)
                     for number, dtype in enumerate((left, right)):
                         value = op.operands[number]
                         if widened(value) is None or not has_one_use(value):
                             op.operands[number] = b.cast(self.narrow(value, dtype, b), to=wide, saturate=True)
-                            self.replaced.append(value)
+                            maker = defining_op(value)
+                            self.replaced += [] if maker is None else [maker]
                 return None
         return NoMatch(f"no intrinsic of the target takes {' or '.join(choices[0])} with {' or '.join(choices[1])} and sums in {wide}")
 

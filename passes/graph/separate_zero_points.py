@@ -1,29 +1,26 @@
 """The pass that takes zero points out of integer products, so that these read bytes as the target's fastest instruction wants them."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.centred import BYTES, WIDE, centred, known_numbers, rate, smallest
-from stepwell.passes.graph.matching import erase_unused, new_weight
-from stepwell.passes.graph.narrow_products import is_integer_product, kind_of
-from stepwell.passes.graph.ranges import ranges
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.graph.centred import centred, known_numbers
+from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest
+from stepwell.passes.graph.matching import new_weight
 
 HALF = 128  # how far apart the signed and the unsigned byte of the same bits, but for the first, are
 
 
 @register_pass("separate-zero-points", level="graph", optional=True)
 @dataclass
-class SeparateZeroPoints(Pass):
+class SeparateZeroPoints(IntegerProductPass):
     """Multiply bytes as they are stored, or with their sign turned, and take the zero point's part off the product.
 
     rewrite: matmul(x - z, w)  ->  matmul(x', w) - z' * sums(w)    where w is known, and sums(w) is the sum of each column
@@ -34,31 +31,17 @@ class SeparateZeroPoints(Pass):
     Integer-Arithmetic-Only Inference", 2018).
     """
 
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in functions(op):
-            ops = ops_below(function)
-            products = [o for o in ops if is_integer_product(o.opview)]
-            if KernelInfo(function).is_kernel or not products:
-                continue
-            separating = _Separating(state, ranges(ops, state.weights))
-            for inner in products:
-                declined = separating.rewrite(inner)
-                if declined is None:
-                    state.count(self.name)
-                    state.did(self.name, inner, "multiplies bytes without their zero point, which is taken off the result")
-                else:
-                    state.decline(self.name, inner, declined)
-            erase_unused(separating.replaced)
+    done: ClassVar[str] = "multiplies bytes without their zero point, which is taken off the result"
+
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        return _Separating(state, known)
 
 
 @dataclass
-class _Separating:
+class _Separating(ProductRewriting):
     """One run on a function."""
 
-    state: PassState
-    known: dict[ir.Value, Range]
     turned: dict[tuple[ir.Value, str], ir.Value] = field(default_factory=dict)
-    replaced: list[ir.Operation] = field(default_factory=list)
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
         """Take the zero point out of a product; None if done, else why not."""

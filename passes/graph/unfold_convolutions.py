@@ -3,25 +3,26 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder
+from stepwell.dialects.graph.value_range import Range
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.graph.centred import WIDE, Centred, centred, known_numbers, rate, smallest
-from stepwell.passes.graph.matching import erase_unused, new_weight, producer
+from stepwell.passes.framework.registry import PassState, register_pass
+from stepwell.passes.graph.centred import Centred, centred, known_numbers
+from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, ProductRewriting, rate, smallest
+from stepwell.passes.graph.matching import new_weight, producer
 
 CHANNELS = 16  # of an image from which on they are worth copying for each tap
 
 
 @register_pass("unfold-convolutions", level="graph", optional=True)
 @dataclass
-class UnfoldConvolutions(Pass):
+class UnfoldConvolutions(IntegerProductPass):
     """Compute convolutions of bytes as matrix products, of the bytes that each place of the result depends on.
 
     rewrite: conv(pad(x - z), w)  ->  transpose(matmul(columns(x) - z, w'))      where z is known, and w is known or made of bytes
@@ -31,24 +32,27 @@ class UnfoldConvolutions(Pass):
     need no copy but the one that puts channels last. Done where the target has an intrinsic for bytes.
     """
 
-    def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in functions(op):
-            convolutions = [o for o in ops_below(function) if isinstance(o.opview, ConvOp) and type_of(o.results[0]).dtype == WIDE]
-            if KernelInfo(function).is_kernel:
-                continue
-            replaced = []
-            for inner in convolutions:
-                found = self._product(inner, state)
-                if isinstance(found, NoMatch):
-                    state.decline(self.name, inner, found)
-                else:
-                    inner.results[0].replace_all_uses_with(found)
-                    replaced.append(inner)
-                    state.count(self.name)
-                    state.did(self.name, inner, "computed as the product of a matrix with a row for each place")
-            erase_unused(replaced)
+    done: ClassVar[str] = "computed as the product of a matrix with a row for each place"
 
-    def _product(self, op: ir.Operation, state: PassState) -> ir.Value | NoMatch:
+    def takes(self, view: Any) -> bool:
+        return isinstance(view, ConvOp) and type_of(view.result).dtype == WIDE
+
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        return _Unfolding(state, known)
+
+
+class _Unfolding(ProductRewriting):
+    """One run on a function."""
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        found = self.product(op)
+        if isinstance(found, NoMatch):
+            return found
+        op.results[0].replace_all_uses_with(found)
+        self.replaced.append(op)
+        return None
+
+    def product(self, op: ir.Operation) -> ir.Value | NoMatch:
         """What computes the same as a convolution; or why nothing does."""
         values, (x, w) = op.opview.attribute_values(), op.operands
         pad = producer(x, "pad")
@@ -58,22 +62,22 @@ class UnfoldConvolutions(Pass):
             low, high = padding["low"], padding["high"]
             if padding["mode"] != "constant" or padding["value"] != 0 or any(p < 0 for p in (*low, *high)):
                 return NoMatch("what pads its image is something else than zeros")
-        image, kernel = centred(x if pad is None else pad.x, state.weights), type_of(w)
+        image, kernel = centred(x if pad is None else pad.x, self.state.weights), type_of(w)
         if image is None or not isinstance(image.zero, np.ndarray) or image.zero.size != 1:
             return NoMatch("its image is not made of bytes with one known zero point")
         if not all(type_of(value).is_static for value in (x, w, op.results[0])) or 0 in (*kernel.shape, *type_of(op.results[0]).shape):
             return NoMatch("it is empty, or has sizes that are known at run time only")
         if values["group"] != 1 or any(values["pads"]) or kernel.static_shape[1] < CHANNELS:
             return NoMatch(f"it has groups, or fewer than {CHANNELS} channels")
-        numbers = known_numbers(w, state.weights)
-        weight: np.ndarray | Centred | None = centred(w, state.weights) if numbers is None else numbers
+        numbers = known_numbers(w, self.state.weights)
+        weight: np.ndarray | Centred | None = centred(w, self.state.weights) if numbers is None else numbers
         if weight is None or (isinstance(weight, Centred) and _elements(weight.zero) != 1):
             return NoMatch("its weights are neither known nor bytes with one zero point")
         kind = "s16" if numbers is None else smallest(numbers.min().item(), numbers.max().item())
-        if kind is None or rate("u8", kind, state.target) == rate("s8", kind, state.target) == 0:
+        if kind is None or rate("u8", kind, self.state.target) == rate("s8", kind, self.state.target) == 0:
             return NoMatch("the target has no instruction for products of its bytes")
         with ir.InsertionPoint(op), op.location:
-            return _unfolded(GraphBuilder(state.weights), op, image, weight, (low, high))
+            return _unfolded(GraphBuilder(self.state.weights), op, image, weight, (low, high))
 
 
 def _elements(zero: np.ndarray | ir.Value) -> int:

@@ -10,9 +10,9 @@ from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import Conversion, NoMatch
+from stepwell.passes.framework.rewriting import CAST, Conversion, NoMatch, reinterpreted
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
-from stepwell.passes.graph_to_linalg.signless import CAST, cast_sign, is_unsigned_tensor, signless_type
+from stepwell.passes.graph_to_linalg.signless import is_unsigned_tensor, signless_type
 
 Operands: TypeAlias = Sequence[ir.Value]
 Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Sequence[ir.Value] | NoMatch"]
@@ -74,7 +74,7 @@ def _without_sign(value: ir.Value) -> ir.Value:
     origin = defining_op(value)
     if origin is not None and origin.name == CAST:
         return origin.operands[0]
-    return cast_sign(value, signless_type(value.type))
+    return reinterpreted(value, signless_type(value.type))
 
 
 def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) -> ir.Value:
@@ -86,4 +86,4 @@ def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) ->
         if not compatible(given, asked):
             raise PassError(f"{_where(function, op)} gave {value.type} for a result of type {wanted}")
         value = tensor.CastOp(plain, value).result
-    return value if plain == wanted else cast_sign(value, wanted)
+    return value if plain == wanted else reinterpreted(value, wanted)

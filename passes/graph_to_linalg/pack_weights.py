@@ -9,8 +9,8 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.types import from_numpy, type_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function
-from stepwell.passes.graph_to_linalg.signless import cast_sign, signless_type
+from stepwell.passes.framework.rewriting import find_function, reinterpreted
+from stepwell.passes.graph_to_linalg.signless import signless_type
 
 
 @register_pass("pack-weights", level="graph-opt")
@@ -70,7 +70,7 @@ def _read(weights: ir.Value, offset: int, kind: Any) -> ir.Value:
     at = arith.ConstantOp(ir.IndexType.get(), offset).result
     view = memref.ViewOp(ir.MemRefType.get(plain.shape, plain.element_type), weights, at, []).result
     value: ir.Value = bufferization.ToTensorOp(plain, view, restrict=True).result
-    return value if plain == kind else cast_sign(value, kind)
+    return value if plain == kind else reinterpreted(value, kind)
 
 
 def _add_argument(function: Any, kind: ir.Type) -> None:

@@ -5,9 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.dtypes import COMPACT
 from stepwell.dialects.core.mlir import ir
-from stepwell.passes.framework.rewriting import functions, ops_below
-
-CAST = "builtin.unrealized_conversion_cast"
+from stepwell.passes.framework.rewriting import CAST, functions, ops_below
 
 
 def is_unsigned_tensor(mlir_type: ir.Type) -> bool:
@@ -31,11 +29,6 @@ def signless_type(mlir_type: Any) -> Any:
     if isinstance(mlir_type, ir.RankedTensorType):
         return ir.RankedTensorType.get(mlir_type.shape, element)
     return ir.MemRefType.get(mlir_type.shape, element, mlir_type.layout, mlir_type.memory_space)
-
-
-def cast_sign(value: ir.Value, wanted: ir.Type) -> ir.Value:
-    """`value` under a type that differs in the signedness of its elements only."""
-    return ir.Operation.create(CAST, results=[wanted], operands=[value]).results[0]
 
 
 def remove_signs(module: ir.Operation) -> None:

@@ -1,0 +1,112 @@
+"""Products of integers: which they are, the narrow types that they may read, what a target multiplies of these, and a pass over them."""
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
+from stepwell.dialects.graph import ConvOp, MatmulOp
+from stepwell.dialects.graph.value_range import Range
+from stepwell.dialects.target.description import Target
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.matching import erase_unused, producer
+from stepwell.passes.graph.ranges import ranges
+from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
+from stepwell.passes.schedule.intrinsics import registered
+
+NARROW = ("i8", "ui8", "i16", "ui16")
+"""The element types that products may read, smallest first."""
+BYTES = ("ui8", "i8")
+WIDE = "i32"  # what products of bytes are summed in
+
+
+@dataclass
+class ProductRewriting:
+    """One run of a pass on a function. What a subclass replaces it adds to `replaced`, which is erased at the end if nothing else uses it."""
+
+    state: PassState
+    known: dict[ir.Value, Range]
+    replaced: list[ir.Operation] = field(default_factory=list)
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        """Rewrite a product; None if done, else why not."""
+        raise NotImplementedError
+
+
+class IntegerProductPass(Pass):
+    """Rewrites integer products, one after the other, where they are in no kernel yet."""
+
+    done: ClassVar[str]
+    """What to report of a product that was rewritten."""
+
+    def takes(self, view: Any) -> bool:
+        """Whether the pass is about an op."""
+        return is_integer_product(view)
+
+    def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
+        """What rewrites the products of a function, of whose values these ranges are known."""
+        raise NotImplementedError
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            ops = ops_below(function)
+            products = [o for o in ops if self.takes(o.opview)]
+            if KernelInfo(function).is_kernel or not products:
+                continue
+            rewriting = self.rewriting(state, ranges(ops, state.weights))
+            for inner in products:
+                declined = rewriting.rewrite(inner)
+                if declined is None:
+                    state.count(self.name)
+                    state.did(self.name, inner, self.done)
+                else:
+                    state.decline(self.name, inner, declined)
+            erase_unused(dict.fromkeys(rewriting.replaced))
+
+
+def is_integer_product(view: Any) -> bool:
+    """Whether an op sums products of integers."""
+    return isinstance(view, (MatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
+
+
+def one_channel(view: Any) -> bool:
+    """Whether a product is a convolution each of whose filters reads one channel."""
+    return isinstance(view, ConvOp) and type_of(view.w).shape[1] == 1
+
+
+def widened(value: ir.Value) -> Any:
+    """The view of the cast that makes `value` of narrower integers, all of which its type holds; None if there is none."""
+    cast = producer(value, "cast")
+    if cast is None:
+        return None
+    source, wide = type_of(cast.x).dtype, type_of(value).dtype
+    if source not in NARROW or not is_integer(wide):
+        return None
+    return cast if to_numpy(source).itemsize < to_numpy(wide).itemsize else None
+
+
+def kind_of(dtype: str) -> str:
+    """An integer type as intrinsics spell it."""
+    return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
+
+
+def holds(dtype: str, low: float, high: float) -> bool:
+    """Whether an integer type holds all numbers of a range."""
+    limits = np.iinfo(to_numpy(dtype))
+    return bool(limits.min <= low <= high <= limits.max)
+
+
+def smallest(low: float, high: float) -> str | None:
+    """The smallest type that holds all numbers of a range, as intrinsics spell it; None if none of the narrow ones does."""
+    return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)
+
+
+def rate(left: str, right: str, target: Target | None, result: str = WIDE) -> float:
+    """How many products of two types an instruction of the target sums in type `result`, at most; 0 if there is no intrinsic for them."""
+    fitting = [i for i in registered(target) if i.result == result.removeprefix("u") and i.takes(left, right) is not None]
+    return max((i.lanes * i.depth / i.instructions for i in fitting), default=0.0)
