@@ -72,6 +72,8 @@ def _from_float(b: LinalgBuilder, x: ir.Value, source: str, target: str, saturat
 
 def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
     """The nearest integer of the target's range toward zero; 0 for NaN."""
+    if element(target).width < 32:
+        return _saturated_through_i32(b, s, x, target)
     low, high = lowest(target), highest(target)
     above, below = s.compare("ge", x, s.const(float(high))), s.compare("le", x, s.const(float(low)))
     inside = arith.AndIOp(s.compare("lt", x, s.const(float(high))), s.compare("gt", x, s.const(float(low)))).result
@@ -79,6 +81,21 @@ def _saturated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Val
     convert = arith.FPToUIOp if is_unsigned(target) else arith.FPToSIOp
     converted = convert(element(target), safe).result
     return s.select(above, b.scalar(high, target), s.select(below, b.scalar(low, target), converted))
+
+
+def _saturated_through_i32(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:
+    """`_saturated` for a type whose ends are floats exactly: bound the float, convert it to i32, and cut that.
+
+    Each bound is a comparison and a select of the same two values, which is one instruction of x86. NaN fails the first comparison and becomes
+    the lower end, which is 0 if the target is unsigned.
+    """
+    low, high = s.const(float(lowest(target))), s.const(float(highest(target)))
+    bounded = s.select(s.compare("gt", x, low), x, low)
+    bounded = s.select(s.compare("lt", bounded, high), bounded, high)
+    integer = arith.FPToSIOp(element("i32"), bounded).result
+    if not is_unsigned(target):
+        integer = s.select(s.compare("ne", x, x), b.scalar(0, "i32"), integer)
+    return arith.TruncIOp(element(target), integer).result
 
 
 def _truncated(b: LinalgBuilder, s: Scalars, x: ir.Value, target: str) -> ir.Value:

@@ -52,7 +52,8 @@ def default(op: Structured, target: Target | None) -> Nest:
     """Loops in the op's order, vectors along the innermost contiguous dimension.
 
     What lies along another dimension in memory is transposed in registers, as many vectors at a time as one has elements. Where the output
-    has rows of a few elements, vectors lie across the rows, one for each place in them.
+    has rows of a few elements, vectors lie across the rows, one for each place in them. A running sum over rows takes as much of each row as
+    registers hold.
     """
     vector = best_parallel_vector(op)
     places = interleaved(op, vector)
@@ -63,7 +64,9 @@ def default(op: Structured, target: Target | None) -> Nest:
     if turned is not None:
         width = vector_width(op.sizes[vector], lanes, 1)
         return nest(op, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
-    width = vector_width(op.sizes[vector], lanes_of(op, target), 2) if vector >= 0 else 1
+    width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
+    if scans_rows(op, vector):
+        width = max(width, vector_width(columns_of_a_core(op, vector, target or GENERIC), lanes, (target or GENERIC).vector_registers // 2))
     return nest(op, tuple(op.parallel_dims), {}, vector, width)
 
 
@@ -72,6 +75,21 @@ def interleaved(op: Structured, vector: int) -> int | None:
     if vector < 0 or op.reduction_dims or not all(o.interleaves(vector) for o in op.outputs):
         return None
     return next(d for d in op.parallel_dims if op.outputs[0].kind(d) == "vector")
+
+
+def scans_rows(op: Structured, vector: int) -> bool:
+    """Whether a state, of vectors along `vector`, goes from row to row of matrices and each row leaves a result: a running sum, for one.
+
+    Read in strips of columns, each row is a jump; the wider a strip, the longer the stretches that hardware prefetches.
+    """
+    moving = [any(a.kind(d) != "scalar" for d in op.reduction_dims) for a in op.outputs]
+    return vector >= 0 and moving.count(True) == moving.count(False) == 1 and all(a.kind(vector) == "vector" for a in op.accesses if a.is_shaped)
+
+
+def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
+    """How many elements along `vector` each core gets if it is split among those that the other parallel loops leave idle."""
+    others = prod(op.sizes[d] for d in op.parallel_dims if d != vector)
+    return op.sizes[vector] if others >= target.cores else -(-op.sizes[vector] // target.cores)
 
 
 def lying_across(op: Structured, vector: int) -> int | None:

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import is_float, is_unsigned, type_of
+from stepwell.dialects.core.types import is_float, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import (
     AbsOp,
     AddOp,
@@ -24,6 +24,7 @@ from stepwell.dialects.graph import (
     PowOp,
     ReluOp,
     SubOp,
+    TanhOp,
 )
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, PatternPass, Rewriter, pattern
@@ -33,6 +34,7 @@ from stepwell.passes.graph.simplification.merge_constants import MERGE_CONSTANTS
 from stepwell.passes.graph.simplification.remove_identities import drop_reshape, drop_transpose, merge_reshapes, merge_transposes
 
 EXACT_INTEGERS = 1 << 53  # the integers below it are exact as attributes, which are f64
+ALL_OF_TANH = 20.0  # from here on tanh(log(1 + exp(x))) is 1 in f64 too
 NEVER_NEGATIVE = ("relu", "abs", "sigmoid", "exp", "softmax")
 BROADCASTS = NoMatch("the other operand broadcasts it to another shape")
 
@@ -161,6 +163,27 @@ def expand_power(op: PowOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
+@pattern(TanhOp)
+def take_powers_of_softplus(op: TanhOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: tanh(softplus(x)) -> n / (n + 2),  n = e (e + 2),  e = exp(min(x, 20))   four roundings behind the exponential, no cancellation
+
+    That is `tanh(log(u)) = (u^2 - 1) / (u^2 + 1)` with `u = 1 + e`: one function where there were three. Narrow floats, which hold neither
+    e^20 nor n, go through f32.
+    """
+    inner = producer(op.x, "softplus")
+    if inner is None:
+        return NoMatch("its operand is not a softplus")
+    x = inner.x
+    dtype = type_of(x).dtype
+    with fused_location(inner, op):
+        wide = x if dtype in ("f32", "f64") else rw.cast(x, to="f32", saturate=True)
+        two = rw.literal(np.array(2, to_numpy(type_of(wide).dtype)))
+        power = rw.exp(rw.clamp(wide, min=-math.inf, max=ALL_OF_TANH))
+        n = rw.mul(power, rw.add(power, two))
+        value: ir.Value = rw.div(n, rw.add(n, two))
+        return value if wide is x else rw.cast(value, to=dtype, saturate=True)
+
+
 @for_each((NegOp, NotOp, BitwiseNotOp))
 def undo_involution(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: f(f(x)) -> x  for neg, not and bitwise_not: exact, integers wrap (and not for reciprocal: each rounds)"""
@@ -250,6 +273,6 @@ class SimplifyAlgebra(PatternPass):
     top_down = True
     patterns = (
         *NEUTRAL, integer_mul_zero, add_negated, negate, negate_product, multiply_by_reciprocal, take_reciprocal,
-        expand_power, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu, *MERGE_CONSTANTS, *DATA_MOVEMENT,
-        drop_reshape, merge_reshapes, drop_transpose, merge_transposes,
+        expand_power, take_powers_of_softplus, *undo_involution, *drop_repeated, drop_sign, *BOUNDS, *merge_bounds, clamp_to_relu,
+        *MERGE_CONSTANTS, *DATA_MOVEMENT, drop_reshape, merge_reshapes, drop_transpose, merge_transposes,
     )  # fmt: skip

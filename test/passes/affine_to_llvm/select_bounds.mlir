@@ -20,13 +20,17 @@ func.func @clamp(%x: vector<8xf32>) -> vector<8xf32> {
   return %1 : vector<8xf32>
 }
 
-// Neither of two unknown values may be taken for a number, and a bound that is NaN makes all NaN.
+// Neither of two unknown values may be taken for a number, and a bound that is NaN makes all NaN. What was found so far goes second: then only
+// the new element is asked whether it is NaN.
 // CHECK-LABEL: func.func @unknown
-// CHECK: arith.maximumf
-// CHECK: arith.minimumf
-func.func @unknown(%x: f32, %y: f32) -> (f32, f32) {
+// CHECK: arith.maximumf %arg1, %arg0 fastmath<nsz>
+// CHECK: arith.minimumf %arg0, %{{.*}} fastmath<nsz>
+// CHECK-NOT: select
+// NEON-LABEL: func.func @unknown
+// NEON: arith.maximumf %arg0, %arg1 : f32
+func.func @unknown(%found: f32, %element: f32) -> (f32, f32) {
   %nan = arith.constant 0x7FC00000 : f32
-  %0 = arith.maximumf %x, %y : f32
-  %1 = arith.minimumf %x, %nan : f32
+  %0 = arith.maximumf %found, %element : f32
+  %1 = arith.minimumf %found, %nan : f32
   return %0, %1 : f32, f32
 }

@@ -106,3 +106,22 @@ func.func private @elementwise(%x: tensor<5000xf32>, %h: tensor<5000xi16>, %out:
   } -> tensor<5000xi16>
   return %0, %1 : tensor<5000xf32>, tensor<5000xi16>
 }
+
+// A running sum takes as much of each row as half the registers hold, here a quarter and a sixteenth of it; each core gets columns of its own.
+// V3-LABEL: @running_sum
+// V3: unroll = array<i64: 1, 1>, vector = 0 : i64, width = 64 : i64
+// V4-LABEL: @running_sum
+// V4: unroll = array<i64: 1, 1>, vector = 0 : i64, width = 256 : i64
+// NEON-LABEL: @running_sum
+// NEON: unroll = array<i64: 1, 1>, vector = 0 : i64, width = 64 : i64
+#state = affine_map<(j, i) -> (j)>
+#place = affine_map<(j, i) -> (i, j)>
+func.func private @running_sum(%x: tensor<60x1024xf32>, %state: tensor<1024xf32>, %out: tensor<60x1024xf32>) -> tensor<60x1024xf32> {
+  %0:2 = linalg.generic {indexing_maps = [#place, #state, #place], iterator_types = ["parallel", "reduction"]}
+    ins(%x : tensor<60x1024xf32>) outs(%state, %out : tensor<1024xf32>, tensor<60x1024xf32>) {
+  ^bb0(%in: f32, %sum: f32, %old: f32):
+    %s = arith.addf %sum, %in : f32
+    linalg.yield %s, %s : f32, f32
+  } -> (tensor<1024xf32>, tensor<60x1024xf32>)
+  return %0#1 : tensor<60x1024xf32>
+}

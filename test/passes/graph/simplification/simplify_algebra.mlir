@@ -178,3 +178,19 @@ func.func @cube(%x: tensor<2xf32>) -> tensor<2xf32> {
   %0 = "graph.pow"(%x, %three) : (tensor<2xf32>, tensor<1xf32>) -> tensor<2xf32>
   return %0 : tensor<2xf32>
 }
+
+// CHECK-LABEL: func.func @tanh_of_softplus
+// CHECK-DAG: %[[TWO:.*]] = "graph.constant"() {value = dense<2.000000e+00> : tensor<f32>}
+// CHECK-DAG: %[[X:.*]] = "graph.cast"(%arg0) {{.*}} -> tensor<4xf32>
+// CHECK: %[[BOUNDED:.*]] = "graph.clamp"(%[[X]]) {max = 2.000000e+01 : f64
+// CHECK: %[[E:.*]] = "graph.exp"(%[[BOUNDED]])
+// CHECK: %[[SUM:.*]] = "graph.add"(%[[E]], %[[TWO]])
+// CHECK: %[[N:.*]] = "graph.mul"(%[[E]], %[[SUM]])
+// CHECK: %[[D:.*]] = "graph.add"(%[[N]], %[[TWO]])
+// CHECK: %[[Q:.*]] = "graph.div"(%[[N]], %[[D]])
+// CHECK: "graph.cast"(%[[Q]]) {{.*}} -> tensor<4xf16>
+func.func @tanh_of_softplus(%x: tensor<4xf16>) -> tensor<4xf16> {
+  %0 = "graph.softplus"(%x) : (tensor<4xf16>) -> tensor<4xf16>
+  %1 = "graph.tanh"(%0) : (tensor<4xf16>) -> tensor<4xf16>
+  return %1 : tensor<4xf16>
+}
