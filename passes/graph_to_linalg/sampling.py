@@ -27,13 +27,12 @@ def lower_interpolate(op: graph.InterpolateOp, operands: Operands, b: LinalgBuil
     index = "i32" if all(isinstance(size, int) and size < 1 << 31 for size in spatial) else "i64"
     depth, listed = len(spatial), range(len(spatial))[:: -1 if op.attribute_values()["last_first"] else 1]
     *sizes, _ = b.sizes(places)
-    whole = [list(range(len(sizes)))]
-    if all(isinstance(size, int) for size in sizes):  # then neighbouring places lie close in one row
-        row = b.reshape(places, [[*whole[0], len(sizes)]], [prod(sizes) * depth])
-        coordinates, found_in = [[ir.AffineExpr.get_dim(0) * depth + i] for i in listed], [prod(sizes)]
-    else:
-        row, found_in = places, sizes
-        coordinates = [[*dims(*whole[0]), ir.AffineExpr.get_constant(i)] for i in listed]
+    whole, known = [list(range(len(sizes)))], [size for size in sizes if isinstance(size, int)]
+    row, found_in = places, sizes
+    coordinates: list[list[ir.AffineExpr]] = [[*dims(*whole[0]), ir.AffineExpr.get_constant(i)] for i in listed]
+    if len(known) == len(sizes):  # then neighbouring places lie close in one row
+        row, found_in = b.reshape(places, [[*whole[0], len(sizes)]], [prod(known) * depth]), [prod(known)]
+        coordinates = [[ir.AffineExpr.get_dim(0) * depth + i] for i in listed]
 
     def find(*arguments: ir.Value) -> list[ir.Value]:
         found = [around(b, s, place, size, index) for place, size in zip(arguments, spatial, strict=False)]
@@ -69,10 +68,11 @@ class Image:
     def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[Size]) -> None:
         """`sizes` are those of the result: images or regions, channels, places."""
         self.b, self.sizes = b, list(sizes)
-        channels, rank = sizes[1] if len(sizes) > 2 else None, x.type.rank
-        self.channels_last = isinstance(channels, int) and channels >= FEW and 0 not in x.type.shape
+        channels, rank = sizes[1], x.type.rank
+        self.channels_last = False
         self.x, self.loops = x, self.sizes
-        if self.channels_last:
+        if len(sizes) > 2 and isinstance(channels, int) and channels >= FEW and 0 not in x.type.shape:
+            self.channels_last = True
             lanes = channels if channels >= VECTOR else 1 << (channels - 1).bit_length()
             self.x = b.staged(self._with_lanes(self._copy(x, (0, *range(2, rank), 1)), lanes))
             self.loops = [sizes[0], *sizes[2:], lanes]

@@ -1,4 +1,4 @@
-"""Operators that read between elements, look tokens up or eliminate: DeformConv, RoiAlign, MaxRoiPool, TfIdfVectorizer, Det, in native code."""
+"""Operators that read between elements, look tokens up or eliminate: DeformConv, GridSample, RoiAlign, MaxRoiPool, TfIdfVectorizer, Det, in native code."""
 
 from itertools import pairwise
 from typing import Any
@@ -210,3 +210,25 @@ def test_determinant(shape: tuple[int, ...], dtype: Any) -> None:
 def test_determinant_that_is_zero() -> None:
     x = np.array([[[1, 2, 3], [2, 4, 6], [1, 0, 1]], [[0, 0, 0], [1, 2, 3], [4, 5, 6]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]], np.float32)
     check_native(node("Det", ["x"]), {"x": x}, opset=11, expected=[np.array([0, 0, -1], np.float32)])
+
+
+# --- GridSample
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 5, 8, 11])
+@pytest.mark.parametrize(("sizes", "places"), [((9,), (21,)), ((5, 7), (6, 9)), ((6, 6), (3, 35)), ((3, 4, 5), (2, 3, 4))])
+def test_grid_sample(channels: int, sizes: tuple[int, ...], places: tuple[int, ...]) -> None:
+    """Few channels and many; sizes that differ and do not; places outside of the image, far away, and none."""
+    grid = rng(channels).uniform(-1.4, 1.4, (2, *places, len(sizes))).astype(np.float32)
+    for padding, aligned in (("zeros", 1), ("zeros", 0), ("border", 0), ("reflection", 0), ("reflection", 1)):
+        made = node("GridSample", ["x", "g"], mode="linear", padding_mode=padding, align_corners=aligned)
+        check_native(made, {"x": floats(2, channels, *sizes), "g": grid}, opset=20, terms=256)
+
+
+def test_places_of_no_pixel_are_zero() -> None:
+    x = floats(1, 3, 4, 4)
+    grid = np.array([[[[np.nan, 0], [1e30, 0], [0, -np.inf], [0.1, 0.2]]]], np.float32)
+    made = model([node("GridSample", ["x", "g"], mode="linear")], {"x": x, "g": grid}, {"y": np.zeros((1, 3, 1, 4), np.float32)}, opset=20)
+    result = stepwell.compile(made).run({"x": x, "g": grid})["y"]
+    assert (result[..., :3] == 0).all()
+    assert (result[..., 3] != 0).all()

@@ -28,7 +28,7 @@ ALONE = {
     "packed_matmul": PANELS,
     "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",
-    "interpolate": "a part of DeformConv, which end_to_end/test_sampled_operators.py compares with its definition",
+    "interpolate": "a part of DeformConv and GridSample, which end_to_end/test_sampled_operators.py compares with its definition",
     **dict.fromkeys(("det", "roi_align", "roi_max_pool", "count_ngrams"), "end_to_end/test_sampled_operators.py compares their operators"),
     **dict.fromkeys(("unique", "non_max_suppression"), "compiler/importer/test_rule_selection.py compares their operators"),
     "tree_ensemble": "compiler/importer/test_rule_trees.py compares its operators, of ai.onnx.ml",

@@ -105,3 +105,21 @@ def test_top_k_puts_nan_above_all(largest: bool) -> None:
     expected = reference("top_k", [x, Literal(np.array(4))], axis=1, largest=largest)
     np.testing.assert_array_equal(values_, expected[0])
     np.testing.assert_array_equal(indices, expected[1])
+
+
+@pytest.mark.parametrize("select_last", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("mnemonic", ["arg_max", "arg_min"])
+def test_places_of_extremes(mnemonic: str, dtype: str, select_last: bool) -> None:
+    """Ties, infinities where a search begins, NaN, and zeros of both signs; rows that begin and end with a part of a vector."""
+    x = values(dtype, 3, 5, 7, 11)
+    if dtype in FLOATS:
+        x = np.round(x)
+        worst = -np.inf if mnemonic == "arg_max" else np.inf
+        x[RNG.random(x.shape) < 0.3] = -0.0
+        x[RNG.random(x.shape) < 0.3] = worst
+        x[RNG.random(x.shape) < 0.1] = np.nan
+        x[:, :, 2] = x[0] = worst
+    for axis in range(4):
+        for keepdims in (False, True):
+            check_op(mnemonic, [x], axis=axis, keepdims=keepdims, select_last=select_last)

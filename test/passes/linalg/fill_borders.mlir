@@ -54,3 +54,14 @@ func.func @read(%x: tensor<2x5x6xf32>, %out: tensor<2x8x9xf32>) -> tensor<2x8x9x
   %r = tensor.insert_slice %y into %f[0, 1, 3] [2, 5, 6] [1, 1, 1] : tensor<2x5x6xf32> into tensor<2x8x9xf32>
   return %r : tensor<2x8x9xf32>
 }
+
+// Single elements all over the tensor are not filled one by one.
+// CHECK-LABEL: func.func @last
+// CHECK: linalg.fill {{.*}} -> tensor<16x4xf32>
+// CHECK-NOT: linalg.fill
+func.func @last(%x: tensor<16x3xf32>, %out: tensor<16x4xf32>) -> tensor<16x4xf32> {
+  %c = arith.constant 7.0 : f32
+  %f = linalg.fill ins(%c : f32) outs(%out : tensor<16x4xf32>) -> tensor<16x4xf32>
+  %r = tensor.insert_slice %x into %f[0, 0] [16, 3] [1, 1] : tensor<16x3xf32> into tensor<16x4xf32>
+  return %r : tensor<16x4xf32>
+}
