@@ -1,4 +1,4 @@
-"""Operators that read between elements, look tokens up or eliminate: DeformConv, GridSample, RoiAlign, MaxRoiPool, TfIdfVectorizer, Det, in native code."""
+"""Operators that read between elements, look tokens up or eliminate, from DeformConv to Det, in native code."""
 
 from itertools import pairwise
 from typing import Any
