@@ -81,6 +81,7 @@ class CompiledModel:
         self.memory = Memory(weights.nbytes, workspace_bytes)
         self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
+        self._out_names = frozenset(info.name for info in self.outputs)
         self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
         self._outs = [_Binding(info, "output") for info in self.outputs]
         self.weights = weights
@@ -139,7 +140,9 @@ class CompiledModel:
                 results = [binding.empty() for binding in self._outs]
             else:
                 results = self._destinations(out)
-                given = _apart(given, results)
+                spans = _spans(results)
+                self._check_apart(spans)
+                given = _apart(given, spans)
             if not self._checked:
                 self._execute(given, results)
                 return results
@@ -152,14 +155,17 @@ class CompiledModel:
         return results
 
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        names = [info.name for info in self.outputs]
-        if not isinstance(out, Mapping) or not set(out) <= set(names):
-            raise names_error(out, names, "output", some=True)
-        results = [binding.check_destination(out[binding.info.name]) if binding.info.name in out else binding.empty() for binding in self._outs]
-        for (_, end, i), (start, _, j) in itertools.pairwise(_spans(results)):
+        names = self._out_names
+        if not isinstance(out, Mapping) or not names.issuperset(out):
+            raise names_error(out, [info.name for info in self.outputs], "output", some=True)
+        return [binding.check_destination(out[binding.info.name]) if binding.info.name in out else binding.empty() for binding in self._outs]
+
+    def _check_apart(self, spans: list[tuple[int, int, int]]) -> None:
+        """Raise InputError if two outputs share memory."""
+        for (_, end, i), (start, _, j) in itertools.pairwise(spans):
             if start < end:
-                raise InputError(f"output '{names[max(i, j)]}': expected memory of its own, got memory shared with output '{names[min(i, j)]}'")
-        return results
+                one, other = (self.outputs[k].name for k in (max(i, j), min(i, j)))
+                raise InputError(f"output '{one}': expected memory of its own, got memory shared with output '{other}'")
 
 
 class IndexChecks:
@@ -254,17 +260,17 @@ def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
 
 def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
     """Start, end and index of each contiguous array, sorted by address; empty ones are skipped."""
-    return sorted((address(array), address(array) + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes)
+    return sorted([(begin := address(array), begin + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes])
 
 
-def _apart(arrays: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """`arrays`, copied where they overlap one of the results, since these are written during the run. All are contiguous."""
-    spans = _spans(results)
+def _apart(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]]) -> list[np.ndarray]:
+    """`arrays`, copied where they overlap one of the results' spans, since these are written during the run. All are contiguous."""
     starts, ends = [span[0] for span in spans], [span[1] for span in spans]
 
     def is_shared(array: np.ndarray) -> bool:
-        next_one = bisect.bisect_right(ends, address(array))  # the first that ends after the array begins
-        return next_one < len(starts) and starts[next_one] < address(array) + array.nbytes
+        begin = address(array)
+        next_one = bisect.bisect_right(ends, begin)  # the first that ends after the array begins
+        return next_one < len(starts) and starts[next_one] < begin + array.nbytes
 
     return [array.copy() if is_shared(array) else array for array in arrays]
 

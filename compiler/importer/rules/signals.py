@@ -11,6 +11,7 @@ from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import along_axis, slice_axis
 
 MAX_TABLE = 1 << 24  # elements of a table
+FOLDED = 64  # the length of a transform from which on adding first and multiplying half as often pays
 
 
 @onnx_rule("DFT", since=17)
@@ -76,16 +77,53 @@ def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, i
     weights = np.full((taken, 1), 1 / size if inverse else 1.0)
     if whole:  # all frequencies but the first and the middle one count twice
         weights[1 : (size + 1) // 2] *= 2
-    cosines, sines = (b.literal(part[steps] * weights) for part in roots_of_unity(size))
+    cosines, sines = (part[steps] * weights for part in roots_of_unity(size))
     real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # f64, so that rounding errors stay as small as with an FFT
-    results = [b.matmul(real, cosines)] if whole else [b.matmul(real, cosines), b.matmul(real, sines)]
+    products = Folded(b, cosines, sines) if taken == size >= FOLDED else Products(b, cosines, sines)
+    results = products(real)[: 1 if whole else 2]
     if imaginary:
-        turned = [b.neg(b.matmul(imaginary[0], sines)), b.matmul(imaginary[0], cosines)]
-        results = [b.add(result, part) for result, part in zip(results, turned, strict=False)]
+        by_cosines, by_sines = products(imaginary[0])
+        results = [b.add(result, part) for result, part in zip(results, [b.neg(by_sines), by_cosines], strict=False)]
     back = [order.index(i) for i in range(len(order))]
     shape = (*dims[:axis], made, *dims[axis + 1 : -1], 1)
     made_parts = [b.with_shape(b.transposed(b.convert(result, type_of(x).dtype), back), shape) for result in results]
     return b.concat(made_parts, axis=len(dims) - 1) if len(made_parts) > 1 else made_parts[0]
+
+
+class Products:
+    """Products of signals (…, times) with tables of cosines and sines, (times, frequencies)."""
+
+    def __init__(self, b: ImportBuilder, cosines: np.ndarray, sines: np.ndarray) -> None:
+        self.b, self.cosines, self.sines = b, b.literal(cosines), b.literal(sines)
+
+    def __call__(self, x: Value) -> list[Value]:
+        """The sums of `x` times cosines and times sines."""
+        return [self.b.matmul(x, table) for table in (self.cosines, self.sines)]
+
+
+class Folded(Products):
+    """These products for n times and n frequencies, or the first half of these and the middle one, with a fourth of the multiplications.
+
+    Cosines are the same at the times i and n - i, and sines the opposite: sums and differences of the two halves of a signal leave half as
+    many products. So it is with frequencies: the products for the second half are those for the first one, backwards.
+    """
+
+    def __init__(self, b: ImportBuilder, cosines: np.ndarray, sines: np.ndarray) -> None:
+        self.size, self.made = cosines.shape
+        self.pairs = (self.size - 1) // 2
+        self.alone = [0, *([self.size // 2] if self.size % 2 == 0 else [])]  # times that are in no pair
+        paired, first = list(range(1, self.pairs + 1)), slice(0, self.size // 2 + 1)
+        super().__init__(b, cosines[[*paired, *self.alone], first], sines[paired, first])
+
+    def __call__(self, x: Value) -> list[Value]:
+        b, last, pairs = self.b, type_of(x).rank - 1, self.pairs
+        first, second = slice_axis(b, x, last, 1, pairs), slice_axis(b, x, last, self.size - 1, pairs, -1)
+        even = b.concat([b.add(first, second), *(slice_axis(b, x, last, i, 1) for i in self.alone)], axis=last)
+        half = [b.matmul(even, self.cosines), b.matmul(b.sub(first, second), self.sines)]
+        if self.made < self.size:
+            return half
+        by_cosines, by_sines = (slice_axis(b, part, last, pairs, pairs, -1) for part in half)
+        return [b.concat([part, back], axis=last) for part, back in zip(half, [by_cosines, b.neg(by_sines)], strict=True)]
 
 
 def roots_of_unity(size: int) -> tuple[np.ndarray, np.ndarray]:
