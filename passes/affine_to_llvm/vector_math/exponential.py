@@ -87,7 +87,11 @@ def tanh(x: Floats) -> Floats:
     magnitude = abs(x)
     square = magnitude * magnitude
     near = fma(magnitude * square, polynomial(square, c.TANH), magnitude)
-    k, _, r = split(magnitude.at_most(9.1) * 2.0)
+    bounded = magnitude.at_most(9.1)
+    twice = bounded + bounded
+    k, multiple = nearest(twice, c.LOG2_E[0])
+    # One part of ln 2 is enough: what that loses grows with k, but what the exponential adds to the result shrinks faster.
+    r = fma(multiple, -sum(c.LN2), twice)
     far = 1.0 - 2.0 / fma(power_of_two(k), exp_small(r), 1.0)
     return with_sign_of((magnitude < 0.625).choose(near, far), x)
 
