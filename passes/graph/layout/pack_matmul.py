@@ -10,12 +10,13 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.packed_matmul import in_panels
+from stepwell.dialects.graph.packed_matmul import in_groups, in_panels
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
+from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
 
 REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
@@ -31,6 +32,7 @@ class PackMatmul(Pass):
 
     rewrite: matmul(x, w)                 -> reshape(packed_matmul(x, w packed now))
     rewrite: matmul(x, y)                 -> reshape(packed_matmul(x, transpose(reshape(pad(y)))))   if no cache of a core holds y
+    rewrite: matmul(cast(x), cast(w))     -> reshape(packed_matmul(cast(x), cast(w packed now)))     of integers that the target multiplies in groups
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
@@ -40,13 +42,14 @@ class PackMatmul(Pass):
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
+    integers: bool = False  # pack products of integers, whose types are final only after narrow-products, in the place of those of floats
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        layout = _PackedMatmuls(state, self.width)
+        layout = _PackedMatmuls(state, self.width, self.integers)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
-            if isinstance(view, RecurrentOp):
+            if isinstance(view, RecurrentOp) and not self.integers:
                 self._pack_recurrent(view, layout, state)
                 continue
             if len(operation.results) != 1:
@@ -81,9 +84,9 @@ class PackMatmul(Pass):
 class _PackedMatmuls(GraphBuilder):
     """Builds packed matmuls, and element-wise ops on their results."""
 
-    def __init__(self, state: PassState, width: int) -> None:
+    def __init__(self, state: PassState, width: int, integers: bool) -> None:
         super().__init__(state.weights)
-        self.width, self.target = width, state.target
+        self.width, self.integers, self.target = width, integers, state.target
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
 
     def known(self, value: ir.Value) -> np.ndarray | None:
@@ -93,6 +96,8 @@ class _PackedMatmuls(GraphBuilder):
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
         x, w = type_of(op.lhs), type_of(op.rhs)
+        if self.integers:
+            return self.of_integers(op)
         if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
             return NoMatch("its right-hand side is not one matrix of floats, or sizes are unknown")
         if not w.is_static:
@@ -112,6 +117,23 @@ class _PackedMatmuls(GraphBuilder):
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.packed_matmul(op.lhs, panels), columns)
+
+    def of_integers(self, op: Any) -> "ir.Value | NoMatch":
+        """The result of the packed product of narrow integers as a plain value; or why not."""
+        x, w, result = type_of(op.lhs), type_of(op.rhs), type_of(op.result)
+        casts = [widened(value) for value in (op.lhs, op.rhs)]
+        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (x.is_static and w.is_static):
+            return NoMatch("it does not sum products of narrower integers in i32, its right-hand side is not one matrix, or sizes are unknown")
+        matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
+        chosen = fastest(left, right, self.target)
+        if matrix is None or chosen is None:
+            return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
+        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
+        if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
+            return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
+        width = self.width or panel_width(rows, columns, chosen.lanes)
+        panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
+        return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=WIDE, saturate=True)), columns)
 
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""
