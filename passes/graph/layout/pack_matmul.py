@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
@@ -17,7 +17,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
+from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
 REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
@@ -32,7 +32,6 @@ class PackMatmul(Pass):
 
     rewrite: matmul(x, w)                 -> reshape(packed_matmul(x, w packed now))
     rewrite: matmul(x, y)                 -> reshape(packed_matmul(x, transpose(reshape(pad(y)))))   if no cache of a core holds y
-    rewrite: matmul(cast(x), cast(w))     -> reshape(packed_matmul(cast(x), cast(w packed now)))     of integers that the target multiplies in groups
     rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
     rewrite: lstm(x, r, …)                -> lstm(x, r packed now, …)        and so for the other recurrent layers
 
@@ -42,7 +41,7 @@ class PackMatmul(Pass):
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
-    integers: bool = False  # pack products of integers, whose types are final only after narrow-products, in the place of those of floats
+    integers: ClassVar[bool] = False
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
@@ -67,6 +66,8 @@ class PackMatmul(Pass):
             operation.results[0].replace_all_uses_with(result)
             operation.erase()
             state.count(self.name)
+        if self.integers:
+            erase_unused([maker for value in layout.packed if (maker := defining_op(value)) is not None])
 
     def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
         """Replace the weights of a recurrent layer by packed ones."""
@@ -79,6 +80,20 @@ class PackMatmul(Pass):
         state.did(self.name, op.operation, f"the weights of each gate lie in {panels} panel{'s' * (panels != 1)} of {width} columns")
         op.operation.operands[1] = weights
         state.count(self.name)
+
+
+@register_pass("pack-integer-products", level="graph", optional=True)
+@dataclass
+class PackIntegerProducts(PackMatmul):
+    """Pack constant right-hand sides of products of narrow integers into panels, in the groups that the target's dot products read.
+
+    rewrite: matmul(cast(x), cast(w))     -> reshape(packed_matmul(cast(x), cast(w packed now)))
+    rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
+
+    It runs after `narrow-products`, which decides on the types, and otherwise does as `pack-matmul`.
+    """
+
+    integers: ClassVar[bool] = True
 
 
 class _PackedMatmuls(GraphBuilder):

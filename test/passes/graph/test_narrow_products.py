@@ -70,7 +70,7 @@ def test_weights_in_groups(rows: tuple[int, ...], depth: int, columns: int, kind
     ]  # fmt: skip
     want = (x.astype(np.int32) - 101) @ w.astype(np.int32) + bias
     proto = model(nodes, x, want, w=w, bias=bias, zero=np.int32(101))
-    for disable in ((), ("narrow-products",), ("pack-matmul",), ("fuse-operators",)):
+    for disable in ((), ("narrow-products",), ("pack-integer-products",), ("fuse-operators",)):
         compiled = stepwell.compile(proto, threads=2, target=target, disable=disable)
         np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
 

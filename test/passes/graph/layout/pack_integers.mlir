@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='pack-matmul{integers=true},canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='pack-integer-products,canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s
 // RUN: stepwell-opt %s --pass-pipeline='pack-matmul,canonicalize' --target x86-64-v3 --split-input-file | FileCheck %s --check-prefix=FLOATS
 
 // Pairs of neighbours of a column lie side by side, as the instruction reads them. What follows stays in panels.
