@@ -45,6 +45,7 @@ class PackMatmul(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
+        replaced: list[ir.Operation] = []
         layout = _PackedMatmuls(state, self.width, self.integers)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
@@ -64,10 +65,9 @@ class PackMatmul(Pass):
             packed = type_of(layout.packed[result])
             state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns")
             operation.results[0].replace_all_uses_with(result)
-            operation.erase()
+            replaced.append(operation)
             state.count(self.name)
-        if self.integers:
-            erase_unused([maker for value in layout.packed if (maker := defining_op(value)) is not None])
+        erase_unused([*replaced, *(maker for value in layout.packed if (maker := defining_op(value)) is not None)])
 
     def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
         """Replace the weights of a recurrent layer by packed ones."""
