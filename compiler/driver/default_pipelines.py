@@ -7,6 +7,7 @@ graph-opt(
   // From here on the target is asked for: its vectors, its caches.
   attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, unfold-convolutions, separate-zero-points, narrow-products,
+  pack-integer-products,
   check-lowerable, limit-concats, fuse-operators, outline-kernels
 ),
 linalg(

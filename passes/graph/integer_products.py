@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
-from stepwell.dialects.graph import ConvOp, MatmulOp
+from stepwell.dialects.graph import ConvOp, MatmulOp, PackedMatmulOp
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -17,7 +17,7 @@ from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
-from stepwell.passes.schedule.intrinsics import registered
+from stepwell.passes.schedule.intrinsics import Intrinsic, registered
 
 NARROW = ("i8", "ui8", "i16", "ui16")
 """The element types that products may read, smallest first."""
@@ -71,7 +71,7 @@ class IntegerProductPass(Pass):
 
 def is_integer_product(view: Any) -> bool:
     """Whether an op sums products of integers."""
-    return isinstance(view, (MatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
+    return isinstance(view, (MatmulOp, PackedMatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
 
 
 def one_channel(view: Any) -> bool:
@@ -106,7 +106,18 @@ def smallest(low: float, high: float) -> str | None:
     return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)
 
 
+def fastest(left: str, right: str, target: Target | None, result: str = WIDE) -> Intrinsic | None:
+    """The intrinsic of the target that sums most products of two types in type `result`; None if there is none for them."""
+    fitting = [i for i in registered(target) if i.result == result.removeprefix("u") and i.takes(left, right) is not None]
+    return max(fitting, key=speed, default=None)
+
+
 def rate(left: str, right: str, target: Target | None, result: str = WIDE) -> float:
     """How many products of two types an instruction of the target sums in type `result`, at most; 0 if there is no intrinsic for them."""
-    fitting = [i for i in registered(target) if i.result == result.removeprefix("u") and i.takes(left, right) is not None]
-    return max((i.lanes * i.depth / i.instructions for i in fitting), default=0.0)
+    found = fastest(left, right, target, result)
+    return 0.0 if found is None else speed(found)
+
+
+def speed(intrinsic: Intrinsic) -> float:
+    """Products for each instruction."""
+    return intrinsic.lanes * intrinsic.depth / intrinsic.instructions

@@ -7,15 +7,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.mlir import ir, users
+from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder
 from stepwell.dialects.graph.value_range import Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.graph.centred import Centred, centred, known_numbers
 from stepwell.passes.graph.integer_products import WIDE, IntegerProductPass, ProductRewriting, rate, smallest
-from stepwell.passes.graph.matching import new_weight, producer
+from stepwell.passes.graph.matching import is_elementwise, new_weight, producer, stored
 
 CHANNELS = 16  # of an image from which on they are worth copying for each tap
 
@@ -26,10 +26,12 @@ class UnfoldConvolutions(IntegerProductPass):
     """Compute convolutions of bytes as matrix products, of the bytes that each place of the result depends on.
 
     rewrite: conv(pad(x - z), w)  ->  transpose(matmul(columns(x) - z, w'))      where z is known, and w is known or made of bytes
+    rewrite: f(conv(…), c)        ->  transpose(f(matmul(…), c'))                for element-wise ops, c a number, or one for each channel
 
     columns(x) has a row for each place, with the channels of the taps one after the other (Chellapilla, Puri and Simard, "High Performance
     Convolutional Neural Networks for Document Processing", 2006); they are bytes, and outside of the image they are z. Pointwise convolutions
-    need no copy but the one that puts channels last. Done where the target has an intrinsic for bytes.
+    need no copy but the one that puts channels last. Done where the target has an intrinsic for bytes. Of the element-wise ops that follow,
+    those up to the narrowest type are computed before the result is transposed: they join the product's kernel, and bytes are moved, not i32.
     """
 
     done: ClassVar[str] = "computed as the product of a matrix with a row for each place"
@@ -45,15 +47,26 @@ class _Unfolding(ProductRewriting):
     """One run on a function."""
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
-        found = self.product(op)
-        if isinstance(found, NoMatch):
-            return found
-        op.results[0].replace_all_uses_with(found)
-        self.replaced.append(op)
+        product = self.product(op)
+        if isinstance(product, NoMatch):
+            return product
+        last, shape = op, type_of(op.results[0]).static_shape
+        for follower in narrowing(op):
+            with ir.InsertionPoint(follower), follower.location:
+                b = GraphBuilder(self.state.weights)
+                operands = [product if v == last.results[0] else by_channel(b, v, shape) for v in follower.operands]
+                view: Any = follower.opview
+                product = b.build(type(view), *operands, **view.attribute_values())
+            last = follower
+        with ir.InsertionPoint(last), last.location:
+            b = GraphBuilder(self.state.weights)
+            apart = b.reshape(product, shape=(shape[0], *shape[2:], shape[1]))
+            last.results[0].replace_all_uses_with(b.transpose(apart, perm=(0, len(shape) - 1, *range(1, len(shape) - 1))))
+        self.replaced.append(last)
         return None
 
     def product(self, op: ir.Operation) -> ir.Value | NoMatch:
-        """What computes the same as a convolution; or why nothing does."""
+        """What computes the same as a convolution, with a row for each place and a column for each channel; or why nothing does."""
         values, (x, w) = op.opview.attribute_values(), op.operands
         pad = producer(x, "pad")
         low = high = (0,) * type_of(x).rank
@@ -80,6 +93,37 @@ class _Unfolding(ProductRewriting):
             return _unfolded(GraphBuilder(self.state.weights), op, image, weight, (low, high))
 
 
+def narrowing(convolution: ir.Operation) -> list[ir.Operation]:
+    """The element-wise ops that follow a convolution, each the only user of the one before, up to the last of those that give the fewest bytes.
+
+    Their other operands are single numbers, or one for each channel.
+    """
+    chain, shape = [convolution], type_of(convolution.results[0]).shape
+    while len(found := users(chain[-1].results[0])) == 1 and found[0].block == convolution.block and is_elementwise(found[0].opview):
+        [follower], before = found, chain[-1].results[0]
+        fits = all(v == before or fits_channels(v, shape) for v in follower.operands)
+        if len(follower.results) != 1 or type_of(follower.results[0]).shape != shape or not fits:
+            break
+        chain.append(follower)
+    size = [to_numpy(type_of(op.results[0]).dtype).itemsize for op in chain]
+    return chain[1 : max(i for i, n in enumerate(size) if n == min(size)) + 1]
+
+
+def fits_channels(value: ir.Value, shape: Sequence[int | None]) -> bool:
+    """Whether a value that is broadcast to images of a shape is one number, or one for each channel."""
+    own = type_of(value).shape
+    padded = (1,) * (len(shape) - len(own)) + own
+    return len(padded) == len(shape) and all(n == 1 or (i == 1 and n == shape[1]) for i, n in enumerate(padded))
+
+
+def by_channel(b: GraphBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
+    """Such a value for a matrix with a column for each channel."""
+    wanted = () if type_of(value).elements == 1 else (shape[1],)
+    array = stored(value, b.weights)
+    flat: ir.Value = b.reshape(value, shape=wanted) if array is None else new_weight(b, value, array.reshape(wanted))
+    return flat
+
+
 def _elements(zero: np.ndarray | ir.Value) -> int:
     return zero.size if isinstance(zero, np.ndarray) else type_of(zero).elements
 
@@ -87,7 +131,7 @@ def _elements(zero: np.ndarray | ir.Value) -> int:
 def _unfolded(
     b: GraphBuilder, op: ir.Operation, image: Centred, weight: np.ndarray | Centred, pads: tuple[Sequence[int], Sequence[int]]
 ) -> ir.Value:
-    """The product, turned back to the layout of the convolution."""
+    """The product."""
     shape, kernel, values = type_of(op.results[0]).static_shape, type_of(op.operands[1]).static_shape, op.opview.attribute_values()
     rank, places, zero = len(shape), shape[2:], image.zero
     assert isinstance(zero, np.ndarray)
@@ -107,9 +151,8 @@ def _unfolded(
         rhs = _difference(b, b.reshape(b.transpose(weight.source, perm=order), shape=(depth, shape[1])), weight.zero)
     else:
         rhs = new_weight(b, op.operands[1], np.ascontiguousarray(weight.transpose(order).reshape(depth, shape[1]).astype(np.int32)))
-    apart = b.reshape(b.matmul(lhs, rhs), shape=(shape[0], *places, shape[1]))
-    turned: ir.Value = b.transpose(apart, perm=(0, rank - 1, *range(1, rank - 1)))
-    return turned
+    product: ir.Value = b.matmul(lhs, rhs)
+    return product
 
 
 def _difference(b: GraphBuilder, source: ir.Value, zero: np.ndarray | ir.Value) -> ir.Value:

@@ -94,7 +94,7 @@ def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype
 
 @lowering(graph.PackedMatmulOp)
 def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension.
+    """Loops: batch dimensions, rows, panels, columns of a panel; then the summed dimension, of integers as groups and places in a group.
 
     Rows of f16 are widened before the product, once: inside, each element would be converted again for every few panels, which takes as long as for a
     whole vector. An element of bf16 takes a shift.
@@ -102,6 +102,10 @@ def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgB
     types, result = op.operand_types(), op.result_types()[0]
     if not all(t.is_static for t in types):
         return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
+    if types[1].rank == 4:  # of integers: these are widened in the body
+        *rows, panel, column, group, place = dims(*range(result.rank + 2))
+        maps = [*rows, group * types[1].static_shape[3] + place], [panel, group, column, place]
+        return contract(b, operands[0], maps[0], operands[1], maps[1], result.dtype, list(result.static_shape), 2)
     *rows, panel, column, summed = dims(*range(result.rank + 1))
     x, w = (widened(b, v, products_of(op)) for v in operands)
     return contract(b, x, [*rows, summed], w, [panel, summed, column], result.dtype, list(result.static_shape), 1)

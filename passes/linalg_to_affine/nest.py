@@ -207,6 +207,9 @@ class NestEmitter(LoopNest):
         access, depth = self.root.inputs[use.sides[side]], use.intrinsic.depth
         if self.lanes_reduce:
             return along(use, side, self._load(access, point, width), width)
+        if use.is_grouped(access, self.nest.vector):
+            whole = load(self.memory(access), "vector", width * depth, self.ivs, lambda _: self.address(access, point))
+            return along(use, side, whole, width * depth)
         if access.kind(self.nest.vector) == "scalar" and access.kind(use.summed) == "vector":
             return neighbours(use, side, [load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point))])
         return neighbours(use, side, [self._load(access, {**point, use.summed: i}, width) for i in range(depth)])

@@ -223,9 +223,14 @@ class CostModel:
         loads, arithmetic = 0.0, prod(tile.values()) * calls * chosen.instructions
         for a in self.inputs:
             count, moving = self.loads(a, tile), a.kinds[vector] != "scalar"
-            each = 1 if in_lanes or (not moving and a.kinds[use.summed] == "vector") else chosen.depth
+            if not in_lanes and use.is_grouped(a.access, vector):
+                loads += count * calls
+                continue
+            together = in_lanes or (not moving and a.kinds[use.summed] == "vector")
+            each = 1 if together else chosen.depth
             loads += count * each * (calls if in_lanes else self.load(a, width, vector))
-            arithmetic += count * (calls * (1 if in_lanes else chosen.depth) if moving else 2)
+            broadcast = 0 if together and use.is_as_wide(a.access, self.op) else 2  # a load can do it
+            arithmetic += count * (calls * (1 if in_lanes else chosen.depth) if moving else broadcast)
         return loads, arithmetic
 
     def load(self, access: "_Reach", width: int, vector: int) -> float:

@@ -18,6 +18,7 @@ from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.linalg.accesses import Access, element_bits
 from stepwell.passes.linalg.structured import Structured
 
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
@@ -57,6 +58,15 @@ class Use:
     """Whether these are widened with their sign."""
     summed: int
     """The dimension whose neighbouring iterations are summed in a lane, where vectors do not lie along a summed one."""
+
+    def is_grouped(self, access: Access, vector: int) -> bool:
+        """Whether an input lies in memory as its operand does in registers: for each lane along `vector` its neighbours side by side."""
+        return access.kind(self.summed) == "vector" and access.apart(vector) == self.intrinsic.depth
+
+    def is_as_wide(self, access: Access, op: Structured) -> bool:
+        """Whether the operand that an input of `op` goes to has its bits, so that nothing is widened."""
+        operands = zip(self.sides, self.intrinsic.operands, strict=True)
+        return any(op.inputs[i] is access and int(kind[1:]) == element_bits(access.element_type) for i, kind in operands)
 
 
 _INTRINSICS: dict[str, Intrinsic] = {}

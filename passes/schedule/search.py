@@ -67,7 +67,7 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
                 yield from fitting(model, nest, (*nest.unroll[:dim], step, *nest.unroll[dim + 1 :]), nest.width, dim)
     for dim in (nest.vector, *vectorisable(op, nest.vector)):
         unroll = tuple(1 if d == dim else u for d, u in enumerate(nest.unroll))
-        for intrinsic, width in widths(model, dim):
+        for intrinsic, width in widths(model, dim, nest.width):
             if (dim, width, intrinsic) != (nest.vector, nest.width, nest.intrinsic) and width <= sizes[dim]:
                 yield from fitting(model, Nest(nest.order, nest.parallel, unroll, dim, width, intrinsic), unroll, width, dim)
     for dim in free if orders else ():  # outermost, and innermost
@@ -104,12 +104,15 @@ def vectorisable(op: Structured, vector: int) -> list[int]:
     return [d for d in others if all(a.kind(d) != "strided" for a in op.inputs if a.used and a.is_shaped)]
 
 
-def widths(model: CostModel, dim: int) -> Iterator[tuple[str, int]]:
-    """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each."""
+def widths(model: CostModel, dim: int, now: int) -> Iterator[tuple[str, int]]:
+    """The intrinsics, and none, with the widths of vectors along `dim` that are tried for each: of intrinsics first the width that is there."""
     in_lanes = dim in model.reductions
     units = {NONE: model.vector_bytes // model.bytes}
     units |= {name: use.intrinsic.lanes * (use.intrinsic.depth if in_lanes else 1) for name, use in model.uses.items()}
-    return ((name, count * unit) for name, unit in units.items() for count in VECTORS)
+    for name, unit in units.items():
+        if name != NONE and now % unit == 0:
+            yield name, now
+        yield from ((name, count * unit) for count in VECTORS)
 
 
 def steps(size: int, limit: int) -> list[int]:

@@ -10,7 +10,7 @@ from stepwell.importer.rules.heads import attend, heads_apart, heads_together, l
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
 from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type
-from stepwell.importer.rules.slicing import split_axis, with_new_axes
+from stepwell.importer.rules.slicing import slice_axis, split_axis, with_new_axes
 
 
 @onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
@@ -149,14 +149,20 @@ def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int) 
     count = static_dims(new, "an input")[2]
     if static_dims(new, "an input")[:2] != (batch, heads) or static_dims(new, "an input")[3] != depth:
         raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")
-    both = b.transposed(b.concat([past, new], axis=2), (0, 2, 1, 3))
+    lengths = b.constant_value(before)
+    first = -1 if lengths is None or not lengths.size or (lengths != lengths.flat[0]).any() else int(lengths.flat[0])
+    behind = size - first - count
+    if 0 <= first <= have and (behind == 0 or (behind > 0 and size <= have)):
+        parts = [slice_axis(b, past, 2, 0, first), new, *([slice_axis(b, past, 2, first + count, behind)] if behind else [])]
+        return b.concat(parts[first == 0 :], axis=2)
+    both = b.concat([past, new], axis=2)
     place = b.literal(np.arange(size).reshape(1, size))
     since = b.sub(place, before)
     is_new = b.and_(b.greater_equal(since, b.scalar(0, like=since)), b.less(since, b.scalar(count, like=since)))
     kept = b.literal(np.minimum(np.arange(size), have - 1 if have else 0).reshape(1, size))
     source = b.select(is_new, b.add(since, b.scalar(have, like=since)), kept)
-    taken = b.gather_nd(both, b.reshape(source, shape=(batch, size, 1)), batch_dims=1)
-    return b.transposed(taken, (0, 2, 1, 3))
+    places = b.expand(b.reshape(source, shape=(batch, 1, size, 1)), shape=(batch, heads, size, 1))
+    return b.gather_nd(both, places, batch_dims=2)
 
 
 def allowed_keys(

@@ -16,7 +16,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_in_slices, read_once
+from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_in_slices, read_once, read_turned
 from stepwell.passes.graph.matching import is_used
 from stepwell.passes.graph.narrow_products import read_narrow
 
@@ -48,6 +48,7 @@ class Grouping:
             if self.category[op] in ROOTS:
                 group = self._new(op)
                 if producers and max_ops > 2:
+                    self._join(group, read_turned(op))
                     self._join(group, read_narrow(op, state.target))  # first: they are no element-wise ops behind what makes their operand
                 self._grow(group)
                 self._end_with_pad(group)

@@ -3,18 +3,22 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
+from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.shape import TransposeOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.fusion.categories import category
+from stepwell.passes.graph.matching import has_one_use, producer
 
 DEPTHWISE = ("graph.blocked_depthwise_conv",)
 ROW = 16  # elements that lie together from which on they are read where they are: in shorter rows, arithmetic would be in short vectors too
 PAIR = 2  # elements of rows that are vectors across the rows, side by side in registers
+FEW_READS = 4  # of each element of a transposed matrix, up to which it is read where it lies
 CONVOLUTIONS = ("graph.blocked_conv", "graph.winograd_conv")
 
 
@@ -78,3 +82,26 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     if x.rank != 3 + spatial or values["group"] != 1 or any(s != 1 for s in values["strides"]) or any(k != 1 for k in w.shape[2 : 2 + spatial]):
         return NoMatch("it is not fused with what makes its image: it is not pointwise, or has groups or strides, or reads a plain image")
     return Sliced(root.operands[0], DEPTHWISE)
+
+
+def read_turned(root: ir.Operation) -> list[ir.Operation]:
+    """The transposition before a product with few rows that reads its matrix where it lies; none if it is worth a copy, or there is no such.
+
+    A row of the matrix then is a column of the product: vectors lie along the sum, whose lanes are added up at the end. That costs
+    less than to move each element as long as it is read only a few times.
+    """
+    view = root.opview
+    if not isinstance(view, (MatmulOp, AttentionOp)):
+        return []
+    rows, matrix = (view.lhs, view.rhs) if isinstance(view, MatmulOp) else (view.q, view.k)
+    turned = producer(matrix, "transpose")
+    if turned is None or not has_one_use(matrix) or turned.operation.block != root.block:
+        return []
+    left, right = type_of(rows), type_of(matrix)
+    if left.rank < 2 or right.rank < 2:
+        return []
+    *others, last, before = range(right.rank)
+    if tuple(turned.attribute_values()["perm"]) != (*others, before, last) or not is_float(right.dtype) or not (left.is_static and right.is_static):
+        return []
+    reads = scores_of(left, right).elements * right.static_shape[-2] / max(right.elements, 1)
+    return [turned.operation] if reads <= FEW_READS else []

@@ -2,21 +2,22 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.packed_matmul import in_panels
+from stepwell.dialects.graph.packed_matmul import in_groups, in_panels
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
-from stepwell.passes.graph.matching import deferred_weight, is_elementwise, new_weight, source_of, stored
+from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
+from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
 REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
@@ -40,13 +41,15 @@ class PackMatmul(Pass):
     """
 
     width: int = 0  # columns of a panel; 0 to choose it by the target's registers and the number of columns
+    integers: ClassVar[bool] = False
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        layout = _PackedMatmuls(state, self.width)
+        replaced: list[ir.Operation] = []
+        layout = _PackedMatmuls(state, self.width, self.integers)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:
             view = operation.opview
-            if isinstance(view, RecurrentOp):
+            if isinstance(view, RecurrentOp) and not self.integers:
                 self._pack_recurrent(view, layout, state)
                 continue
             if len(operation.results) != 1:
@@ -62,8 +65,9 @@ class PackMatmul(Pass):
             packed = type_of(layout.packed[result])
             state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns")
             operation.results[0].replace_all_uses_with(result)
-            operation.erase()
+            replaced.append(operation)
             state.count(self.name)
+        erase_unused([*replaced, *(maker for value in layout.packed if (maker := defining_op(value)) is not None)])
 
     def _pack_recurrent(self, op: RecurrentOp, layout: "_PackedMatmuls", state: PassState) -> None:
         """Replace the weights of a recurrent layer by packed ones."""
@@ -78,12 +82,26 @@ class PackMatmul(Pass):
         state.count(self.name)
 
 
+@register_pass("pack-integer-products", level="graph", optional=True)
+@dataclass
+class PackIntegerProducts(PackMatmul):
+    """Pack constant right-hand sides of products of narrow integers into panels, in the groups that the target's dot products read.
+
+    rewrite: matmul(cast(x), cast(w))     -> reshape(packed_matmul(cast(x), cast(w packed now)))
+    rewrite: f(reshape(packed_matmul), …) -> reshape(f(packed_matmul, …))    for element-wise ops, so that they still fuse
+
+    It runs after `narrow-products`, which decides on the types, and otherwise does as `pack-matmul`.
+    """
+
+    integers: ClassVar[bool] = True
+
+
 class _PackedMatmuls(GraphBuilder):
     """Builds packed matmuls, and element-wise ops on their results."""
 
-    def __init__(self, state: PassState, width: int) -> None:
+    def __init__(self, state: PassState, width: int, integers: bool) -> None:
         super().__init__(state.weights)
-        self.width, self.target = width, state.target
+        self.width, self.integers, self.target = width, integers, state.target
         self.packed: dict[ir.Value, ir.Value] = {}  # values in panels, by the plain value that replaces them
 
     def known(self, value: ir.Value) -> np.ndarray | None:
@@ -93,6 +111,8 @@ class _PackedMatmuls(GraphBuilder):
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
         x, w = type_of(op.lhs), type_of(op.rhs)
+        if self.integers:
+            return self.of_integers(op)
         if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
             return NoMatch("its right-hand side is not one matrix of floats, or sizes are unknown")
         if not w.is_static:
@@ -112,6 +132,23 @@ class _PackedMatmuls(GraphBuilder):
         else:
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.packed_matmul(op.lhs, panels), columns)
+
+    def of_integers(self, op: Any) -> "ir.Value | NoMatch":
+        """The result of the packed product of narrow integers as a plain value; or why not."""
+        x, w, result = type_of(op.lhs), type_of(op.rhs), type_of(op.result)
+        casts = [widened(value) for value in (op.lhs, op.rhs)]
+        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (x.is_static and w.is_static):
+            return NoMatch("it does not sum products of narrower integers in i32, its right-hand side is not one matrix, or sizes are unknown")
+        matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
+        chosen = fastest(left, right, self.target)
+        if matrix is None or chosen is None:
+            return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
+        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
+        if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
+            return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
+        width = self.width or panel_width(rows, columns, chosen.lanes)
+        panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
+        return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=WIDE, saturate=True)), columns)
 
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""

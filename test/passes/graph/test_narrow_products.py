@@ -58,6 +58,23 @@ def test_casts_before_a_product(kinds: tuple[type, type], target: str) -> None:
     check(model(nodes, x, want, w=w), x, want, target)
 
 
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.int8, np.int8), (np.uint8, np.int16)])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [((1,), 64, 200), ((13,), 24, 33), ((2, 3), 8, 16), ((5,), 30, 48), ((0,), 8, 16)])
+def test_weights_in_groups(rows: tuple[int, ...], depth: int, columns: int, kinds: tuple[type, type], target: str) -> None:
+    """With a known zero point and an element-wise op behind, whose operands are put in panels; of sizes that are whole blocks or not."""
+    x, w, bias = draw(kinds[0], (*rows, depth)), draw(kinds[1], (depth, columns)), draw(np.int32, (columns,))
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.INT32), helper.make_node("Cast", ["w"], ["b"], to=TensorProto.INT32),
+        helper.make_node("Sub", ["a", "zero"], ["c"]), helper.make_node("MatMul", ["c", "b"], ["d"]), helper.make_node("Add", ["d", "bias"], ["y"]),
+    ]  # fmt: skip
+    want = (x.astype(np.int32) - 101) @ w.astype(np.int32) + bias
+    proto = model(nodes, x, want, w=w, bias=bias, zero=np.int32(101))
+    for disable in ((), ("narrow-products",), ("pack-integer-products",), ("fuse-operators",)):
+        compiled = stepwell.compile(proto, threads=2, target=target, disable=disable)
+        np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize(("x_zero", "w_zero"), [(None, None), (128, None), (3, -7), (255, "columns"), ("rows", "columns")])
 def test_matmul_integer(x_zero: int | str | None, w_zero: int | str | None, target: str) -> None:

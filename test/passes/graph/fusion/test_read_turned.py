@@ -1,0 +1,39 @@
+"""Products with few rows that read a transposed matrix where it lies, natively."""
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import stepwell
+
+RNG = np.random.default_rng(41)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(
+    ("x", "y", "is_inside"),
+    [
+        ((1, 64), (513, 64), True),
+        ((2, 3, 1, 19), (2, 3, 33, 19), True),
+        ((2, 3, 4, 16), (2, 3, 5, 16), True),
+        ((4, 2, 7), (1, 9, 7), False),  # eight rows for each matrix
+        ((5, 16), (40, 16), False),
+    ],
+)
+@pytest.mark.parametrize("disable", [(), ("fuse-producers",)])
+def test_products(x: tuple[int, ...], y: tuple[int, ...], is_inside: bool, dtype: type, disable: tuple[str, ...]) -> None:
+    left, right = (RNG.standard_normal(shape).astype(dtype) for shape in (x, y))
+    order = [*range(len(y) - 2), len(y) - 1, len(y) - 2]
+    nodes = [helper.make_node("Transpose", ["y"], ["t"], perm=order), helper.make_node("MatMul", ["x", "t"], ["z"])]
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    sides = [helper.make_tensor_value_info(n, kind, shape) for n, shape in (("x", x), ("y", y))]
+    graph = helper.make_graph(nodes, "g", sides, [helper.make_tensor_value_info("z", kind, None)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    want = left.astype(np.float64) @ np.swapaxes(right, -1, -2).astype(np.float64)
+    got = stepwell.compile(proto, threads=2, disable=disable).run({"x": left, "y": right})["z"]
+    bound = np.abs(left).astype(np.float64) @ np.swapaxes(np.abs(right), -1, -2).astype(np.float64)
+    unit = np.finfo(dtype).eps / 2
+    sums = x[-1] * (np.finfo(np.float32).eps / 2 if dtype == np.float16 else unit)  # f16 is summed in f32 and rounded once
+    assert np.all(np.abs(got - want) <= bound * sums + np.abs(want) * 2 * unit + np.finfo(dtype).tiny)
+    kernels = stepwell.lower(proto, "graph-opt", disable=disable).text().count("stepwell.kernel")
+    assert kernels == (1 if is_inside and not disable else 2)
