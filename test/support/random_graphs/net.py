@@ -366,8 +366,9 @@ def undefined(op_type: str, operands: Sequence[np.ndarray | None], attributes: A
         return "integers for what is not finite"
     if op_type == "Resize" and len(operands) > 2 and operands[2] is not None and _nearly_whole(operands[2], x.shape):
         return "a size that is no whole number by a hair, which ONNX Runtime rounds to f32 before it is cut"
-    aligned = attributes.get("coordinate_transformation_mode") == "align_corners" and len(operands) > 2 and operands[2] is not None
-    if aligned and not all(float(stretched(size, scale)).is_integer() for size, scale in zip(x.shape, operands[2].tolist(), strict=False)):
+    aligned = op_type == "Resize" and attributes.get("coordinate_transformation_mode") == "align_corners"
+    scales = operands[2] if aligned and len(operands) > 2 else None
+    if scales is not None and not all(float(stretched(size, scale)).is_integer() for size, scale in zip(x.shape, scales.tolist(), strict=False)):
         return "corners of a size that is no whole number, which ONNX Runtime cuts first"
     if op_type == "Clip" and x.dtype.kind == "f" and np.isinf(x).any() and sum(o is not None for o in operands[1:]) + len(attributes) < 2:
         return "infinities without a bound, of which ONNX Runtime makes the largest finite number"
