@@ -1,5 +1,6 @@
 """Quantisation natively: ONNX's operators against their texts in numpy and against ONNX Runtime, those of com.microsoft against ONNX Runtime."""
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -243,14 +244,14 @@ def test_products_are_those_of_integers(op: str) -> None:
     proto = model(made, {"x": arrays["x"]}, {"y": expected_outputs(made, arrays, ["y"], {}, 21)[0]}, {k: v for k, v in arrays.items() if k != "x"})
     options = {"target": "x86-64-v3", "disable": ("unfold-convolutions",)}
     text = stepwell.lower(proto, "graph-opt", **options).text()
-    kernels = [part for part in text.split("func.func ")[1:] if '"graph.matmul"' in part or '"graph.conv"' in part]
+    kernels = [part for part in text.split("func.func ")[1:] if re.search(r"graph\.(packed_)?matmul", part) or '"graph.conv"' in part]
     assert len(kernels) == 1
     assert "ui8>" in kernels[0].split("->")[0]  # what it takes
     assert "to = f32" in kernels[0]
     assert "to = ui8" in kernels[0]
     body = next(p for p in stepwell.lower(proto, "linalg", **options).text().split("linalg.generic") if "arith.muli" in p)
     assert "arith.mulf" not in body.partition("linalg.yield")[0]
-    [product] = [part for part in stepwell.lower(proto, "graph-opt", target="x86-64-v3").text().split("func.func ") if '"graph.matmul"' in part]
+    [product] = [part for part in stepwell.lower(proto, "graph-opt", target="x86-64-v3").text().split("func.func ")[1:] if '"graph.packed_matmul"' in part]
     assert all(kind in product.split("->")[0] for kind in ("xui8>", "xi8>"))
 
 
