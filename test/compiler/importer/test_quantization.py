@@ -251,7 +251,8 @@ def test_products_are_those_of_integers(op: str) -> None:
     assert "to = ui8" in kernels[0]
     body = next(p for p in stepwell.lower(proto, "linalg", **options).text().split("linalg.generic") if "arith.muli" in p)
     assert "arith.mulf" not in body.partition("linalg.yield")[0]
-    [product] = [part for part in stepwell.lower(proto, "graph-opt", target="x86-64-v3").text().split("func.func ")[1:] if '"graph.packed_matmul"' in part]
+    packed = stepwell.lower(proto, "graph-opt", target="x86-64-v3").text().split("func.func ")[1:]
+    [product] = [part for part in packed if '"graph.packed_matmul"' in part]
     assert all(kind in product.split("->")[0] for kind in ("xui8>", "xi8>"))
 
 
