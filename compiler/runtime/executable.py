@@ -43,17 +43,17 @@ class NativeExecutable:
             workspace = self.workspaces.pop()
         except IndexError:
             workspace = self._new_workspace()
-        addresses = [address(array) for array in inputs]
-        addresses += [address(array) for array in outputs]
         try:
+            addresses = [*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace)]
             if self._openmp is None:
-                self.main(*addresses, self._weights_address, address(workspace))
+                self.main(*addresses)
             else:
-                before = self._openmp.set_threads(self.threads)
+                before = self._openmp.set_threads(threads := self.threads)
                 try:
-                    self.main(*addresses, self._weights_address, address(workspace))
+                    self.main(*addresses)
                 finally:
-                    self._openmp.set_threads(before)
+                    if before != threads:
+                        self._openmp.set_threads(before)
         finally:
             self.workspaces.append(workspace)
 

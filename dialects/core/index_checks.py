@@ -2,7 +2,8 @@
 
 @main of a checked model gives, after its outputs, one hidden result for each check: the greatest zigzag code of the indices, or of each
 column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
-whose codes are those below 2n. If the model declares the sizes of a result and the data ask for others, the result is the code of the
+whose codes are those below 2n. Where indices count from the start only, the code is the index in two's complement, read as unsigned:
+those below n are right. If the model declares the sizes of a result and the data ask for others, the result is the zigzag code of the
 difference: 0 is right. A module lists its checks in `ModuleInfo.checks`.
 """
 
@@ -25,11 +26,13 @@ class IndexCheck:
     """Of these dimensions: as many as the hidden result has elements."""
     exact: bool = False
     """Whether it is about the sizes themselves."""
+    from_start: bool = False
+    """Whether indices below 0 are out of range."""
 
     @property
     def limits(self) -> tuple[int, ...]:
         """The codes from which on something is wrong."""
-        return tuple(1 if self.exact else 2 * size for size in self.sizes)
+        return tuple(1 if self.exact else size if self.from_start else 2 * size for size in self.sizes)
 
     def problem(self, codes: Sequence[int]) -> str | None:
         """What is wrong, given the elements of the hidden result; None if nothing is."""
@@ -38,20 +41,26 @@ class IndexCheck:
                 if self.exact:
                     asked = size + decoded(code)
                     return f"{self.op} of {self.node}: the data ask for size {asked} along dimension {dim}, for which the model declares {size}"
-                return f"{self.op} of {self.node}: {out_of_range(decoded(code), size, dim)}"
+                index = signed(code) if self.from_start else decoded(code)
+                return f"{self.op} of {self.node}: {out_of_range(index, size, dim, from_start=self.from_start)}"
         return None
 
 
-def out_of_range(index: int, size: int, dim: int | None = None, at: Sequence[int] = ()) -> str:
+def out_of_range(index: int, size: int, dim: int | None = None, at: Sequence[int] = (), *, from_start: bool = False) -> str:
     """The words for an index, perhaps that at a place of its tensor, that a dimension does not have."""
     place = f", at {[int(i) for i in at]}," if at else ""
-    expected = f" (expected {-size} to {size - 1})" if size else ""
+    expected = f" (expected {0 if from_start else -size} to {size - 1})" if size else ""
     return f"index {index}{place} is out of range for {'a dimension' if dim is None else f'dimension {dim}'} of size {size}{expected}"
 
 
 def decoded(code: int) -> int:
     """The number that has this zigzag code."""
     return -(code + 1) // 2 if code % 2 else code // 2
+
+
+def signed(code: int) -> int:
+    """The number whose two's complement in 64 bits this is."""
+    return code - (1 << 64) if code >> 63 else code
 
 
 def widths(checks: Sequence[IndexCheck]) -> list[int]:

@@ -7,7 +7,7 @@ from stepwell.dialects.core.mlir import ir
 
 @dataclass(frozen=True)
 class IndexOperand:
-    """Integers that name places of the op's first operand; those below 0 count from the end.
+    """Integers that name places of the op's first operand; those below 0 count from the end, unless all count from the start.
 
     Each is an index along the one dimension in `dims`; or, if they are `vectors`, the last dimension of `indices` has one column for each of
     `dims`.
@@ -16,3 +16,5 @@ class IndexOperand:
     indices: ir.Value
     dims: tuple[int, ...]
     vectors: bool = False
+    from_start: bool = False
+    """Whether an index below 0 is out of range."""

@@ -195,7 +195,7 @@ class GatherNdOp(GraphOp, name="gather_nd", traits=[Pure, MovesData]):
 class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
     """`x` with each element of `updates` put, or combined as `reduction` says, where `indices` has its place along `axis`.
 
-    Without a reduction an index that comes twice has no meaning.
+    Without a reduction an index that comes twice has no meaning. Indices below 0 count from the end, or with `from_start` are out of range.
     """
 
     x: Operand
@@ -204,19 +204,22 @@ class ScatterElementsOp(GraphOp, name="scatter_elements", traits=[Pure]):
     result: Result
     axis: ir.IntegerAttr
     reduction: ir.StringAttr
+    from_start: ir.BoolAttr
 
     def index_operand(self) -> IndexOperand:
-        return IndexOperand(self.indices, (self.attribute_values()["axis"],))
+        attributes = self.attribute_values()
+        return IndexOperand(self.indices, (attributes["axis"],), from_start=attributes["from_start"])
 
     @staticmethod
-    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str) -> InferredTypes:
+    def infer(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduction: str, from_start: bool) -> InferredTypes:
+        del from_start
         expect_elements(x, indices, axis)
         expect_updates(x, updates, indices.shape, reduction)
         return x
 
     @staticmethod
-    def reference(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str) -> np.ndarray:
-        return scatter(x, element_places(indices, axis, x.shape[axis]), updates, reduction)
+    def reference(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, axis: int, reduction: str, from_start: bool) -> np.ndarray:
+        return scatter(x, element_places(indices, axis, x.shape[axis], from_start=from_start), updates, reduction)
 
 
 class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
@@ -300,10 +303,10 @@ def index_depth(indices: TensorType) -> int:
     return depth
 
 
-def element_places(indices: np.ndarray, axis: int, size: int) -> tuple[np.ndarray, ...]:
+def element_places(indices: np.ndarray, axis: int, size: int, *, from_start: bool = False) -> tuple[np.ndarray, ...]:
     """Index arrays for the places that `indices` names along `axis`, all else staying in place."""
     places = list(np.ix_(*map(np.arange, indices.shape)))
-    places[axis] = checked_indices(indices, size)
+    places[axis] = checked_indices(indices, size, from_start=from_start)
     return tuple(places)
 
 

@@ -91,17 +91,17 @@ def integer_power(base: Array, exponent: Array) -> Array:
     return np.where(exponent < 0, reciprocal, np.power(base, np.where(exponent < 0, 0, exponent).astype(base.dtype)))
 
 
-def checked_indices(indices: Array, size: int) -> Array:
-    """Indices into a dimension of `size`, negative ones counted from its end. Raises IndexRangeError if one is out of range."""
-    wanted, bad = indices.astype(np.int64), first_out_of_range(indices, size)
+def checked_indices(indices: Array, size: int, *, from_start: bool = False) -> Array:
+    """Indices into a dimension of `size`, negative ones counted from its end or wrong. Raises IndexRangeError if one is out of range."""
+    wanted, bad = indices.astype(np.int64), first_out_of_range(indices, size, from_start=from_start)
     if bad is not None:
-        raise IndexRangeError(out_of_range(int(wanted[bad]), size))
+        raise IndexRangeError(out_of_range(int(wanted[bad]), size, from_start=from_start))
     return np.where(wanted < 0, wanted + size, wanted)
 
 
-def first_out_of_range(indices: Array, size: int) -> tuple[int, ...] | None:
+def first_out_of_range(indices: Array, size: int, *, from_start: bool = False) -> tuple[int, ...] | None:
     """The place of the first index that is out of range of a dimension of `size`."""
-    bad = (indices < -size) | (indices >= size)
+    bad = (indices < (0 if from_start else -size)) | (indices >= size)
     return tuple(int(i) for i in np.unravel_index(np.argmax(bad), bad.shape)) if bad.any() else None
 
 

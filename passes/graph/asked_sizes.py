@@ -60,4 +60,4 @@ def _sliced(b: GraphBuilder, x: TensorType, starts: ir.Value, ends: ir.Value, ax
     span = b.select(back, b.sub(start, end), b.sub(end, start))
     stride = b.maximum(b.abs(b.maximum(steps, _ints(b, -(1 << 62)))), one)
     count = b.select(b.less(zero, span), b.add(b.div(b.sub(span, one), stride), one), zero)
-    return b.scatter_elements(sizes, axes, b.select(b.equal(steps, zero), _ints(b, -1), count), axis=0, reduction="none")
+    return b.scatter_elements(sizes, axes, b.select(b.equal(steps, zero), _ints(b, -1), count), axis=0, reduction="none", from_start=False)

@@ -36,7 +36,7 @@ class CheckIndices(Pass):
     the others: @main gets hidden results behind its outputs, one for each tensor of indices, and the module an attribute that says
     what they may be (dialects/core/index_checks.py). The runtime compares them after each run.
 
-    rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors
+    rewrite: return y  ->  return y, reduce_max(zigzag(indices))       by columns for index vectors, unsigned(indices) where none counts from the end
 
     Reshapes, expansions and slices by operands that are known at run time only take the sizes of their results from the model's declaration.
     The model checks in the same way that the data ask for these sizes.
@@ -109,10 +109,10 @@ def problem_of(op: ir.Operation, asked: IndexOperand, indices: np.ndarray) -> li
     for column, (dim, size) in enumerate(reach(op, asked).items()):
         if size is None:
             continue
-        place = first_out_of_range(indices[..., column] if asked.vectors else indices, size)
+        place = first_out_of_range(indices[..., column] if asked.vectors else indices, size, from_start=asked.from_start)
         if place is not None:
             whole = (*place, column) if asked.vectors else place
-            return [f"{op.name} of {nodes_text(op.location)}: {out_of_range(int(indices[whole]), size, dim, whole)}"]
+            return [f"{op.name} of {nodes_text(op.location)}: {out_of_range(int(indices[whole]), size, dim, whole, from_start=asked.from_start)}"]
     return []
 
 
@@ -123,7 +123,8 @@ def _is_proven(op: ir.Operation, asked: IndexOperand, known: dict[ir.Value, Rang
     if any(size is None for size in sizes) or (indices.is_static and not indices.elements):
         return True
     columns = _columns(asked.indices, known) if asked.vectors else [known.get(asked.indices, ANY)]
-    return all(-size <= low and high < size for size, (low, high) in zip(sizes, columns, strict=True) if size is not None)
+    known_sizes = [(size, *column) for size, column in zip(sizes, columns, strict=True) if size is not None]
+    return all((0 if asked.from_start else -size) <= low and high < size for size, low, high in known_sizes)
 
 
 def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
@@ -141,7 +142,7 @@ class _Checks:
         self.module, self.main, self.b = module, main, b
         self.end = list(main.regions[0].blocks[0].operations)[-1].operation
         self.checks = list(ModuleInfo(module).checks)
-        self.made: dict[tuple[ir.Value, bool], int] = {}
+        self.made: dict[tuple[ir.Value, bool, bool], int] = {}
         self.count = len(widths(self.checks))
         self.hidden: list[tuple[ir.Value, str]] = []
 
@@ -150,12 +151,15 @@ class _Checks:
         sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
         by_column = len(sizes) > 1
         source = asked.indices if by_column else same_elements(asked.indices)
-        if (source, by_column) not in self.made:
+        key = (source, by_column, asked.from_start)
+        if key not in self.made:
             with ir.InsertionPoint(self.end), op.location:
                 axes = list(range(type_of(source).rank - by_column))
-                hidden = self.b.reduce_max(zigzag(self.b, source), axes=axes, keepdims=False)
-            self.made[source, by_column] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
-        self.checks.append(IndexCheck(nodes_text(op.location), op.name, self.made[source, by_column], tuple(sizes), tuple(sizes.values())))
+                codes = unsigned(self.b, source) if asked.from_start else zigzag(self.b, source)
+                hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
+            self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
+        of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
+        self.checks.append(IndexCheck(*of, from_start=asked.from_start))
 
     def add_sizes(self, op: ir.Operation) -> None:
         """Check that the operands of an op ask for the sizes that its result has."""
@@ -192,6 +196,11 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
     zero, ones = b.literal(np.array(0)), b.literal(np.array(-1))
     code: ir.Value = b.bitwise_xor(b.add(numbers, numbers), b.select(b.less(numbers, zero), ones, zero))
     return b.cast(code, to="ui64", saturate=False)
+
+
+def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
+    """The codes of integers that count from the start, as ui64 (see index_checks): a negative one is greater than any that is right."""
+    return b.cast(b.cast(numbers, to="i64", saturate=False), to="ui64", saturate=False)
 
 
 def same_elements(value: ir.Value) -> ir.Value:

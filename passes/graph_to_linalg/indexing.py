@@ -66,10 +66,10 @@ def lower_gather_nd(op: graph.GatherNdOp, operands: Operands, b: LinalgBuilder) 
 def lower_scatter_elements(op: graph.ScatterElementsOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """A copy of `x`, then loops over the updates."""
     (x, indices, _), attributes = operands, op.attribute_values()
-    size = b.size(x, attributes["axis"])
+    size, from_start = b.size(x, attributes["axis"]), attributes["from_start"]
 
     def places(at: list[ir.Value]) -> list[ir.Value]:
-        return [b.place(b.extract(indices, at), size) if i == attributes["axis"] else iv for i, iv in enumerate(at)]
+        return [b.place(b.extract(indices, at), size, from_start=from_start) if i == attributes["axis"] else iv for i, iv in enumerate(at)]
 
     return scatter(b, operands, op.result_types()[0].dtype, attributes["reduction"], places)
 

@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import affine, ir
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.segments import Segment, segments, vector_segments
+from stepwell.passes.schedule.segments import Segment, overlapping_segments, segments, vector_segments
 
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
@@ -48,6 +48,11 @@ class LoopNest:
     def tile(self, tile: Offsets, width: int) -> None:
         """Emit a tile of so many iterations of each dimension, in vectors of `width`."""
         raise NotImplementedError
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether elements may be computed twice, by two vectors one after the other."""
+        return False
 
     def emit(self) -> None:
         """Emit the whole nest at the current insertion point.
@@ -115,7 +120,10 @@ class LoopNest:
         if into_blocks and dim in self.root.reduction_dims:
             self._sum_in_blocks(dim, rest, tile, width)
             return
-        for segment in self._cut(dim, into_blocks=into_blocks):
+        cut = self._cut(dim, into_blocks=into_blocks)
+        if dim == self.nest.vector and not into_blocks and len(cut) > 2 and self.may_repeat:
+            cut = overlapping_segments(self.extents[dim], self.nest.width)
+        for segment in cut:
             with_width = segment.step if dim == self.nest.vector and not into_blocks else width
             inner = tile if into_blocks or dim == self.nest.vector else {**tile, dim: segment.step}
             self._in_loop(dim, segment, rest, inner, with_width)

@@ -1,13 +1,15 @@
 """Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, ir, vector
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.linalg.accesses import Access, element_bits
 from stepwell.passes.linalg.structured import COMBINERS, Structured
+from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
@@ -49,6 +51,24 @@ class NestEmitter(LoopNest):
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
         self.shown = [any(o.kind(d) != "scalar" for d in root.reduction_dims) for o in root.outputs]
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
+
+    @cached_property
+    def may_repeat(self) -> bool:
+        """Whether the nest sums, and what it stores is nowhere read: neither by a sum in blocks, nor by an op that overwrites what it reads."""
+        out, *more = self.root.outputs
+        starts = not out.used or self.initial is not None
+        if more or any(self.shown) or self.lanes_reduce or not self.root.reduction_dims or not starts or self.use is not None:
+            return False
+        if self.enclosing.ivs or any(self.nest.blocks.get(d) for d in self.root.reduction_dims) or out.kind(self.nest.vector) != "vector":
+            return False
+        target = origin(out.value)
+        if not isinstance(target, ir.BlockArgument):
+            return False
+        function = target.owner.owner.operation
+        if function.name not in KernelInfo.on or KernelInfo(function).in_place:
+            return False
+        read = [a for member in (self.root, *self.epilogues) for a in member.inputs if a.used and a.is_shaped]
+        return all(origin(a.value) != target for a in read)
 
     # -- the register tile --------------------------------------------------------------------------------------------------
 

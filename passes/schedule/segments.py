@@ -33,3 +33,11 @@ def vector_segments(size: int, width: int) -> list[Segment]:
         out.append(Segment(at, high, width))
         at = high
     return out
+
+
+def overlapping_segments(size: int, width: int) -> list[Segment]:
+    """As `vector_segments`, with one vector, which begins inside the stretch before, where these would take several for what is left."""
+    cut = vector_segments(size, width)
+    left = size - cut[0].high if cut else 0
+    last = 1 << (left - 1).bit_length() if left else 0  # not wider than the vectors before, of which what is left is less than one
+    return cut if len(cut) <= 2 else [cut[0], Segment(size - last, size, last)]

@@ -291,7 +291,8 @@ def test_operators_that_gather_and_scatter_underneath() -> None:
         model.run({**feed, "lengths": np.array([4, 5, 2])})
     with pytest.raises(IndexRangeError, match="of reverse: index -5 is out of range"):  # of a length below 0
         model.run({**feed, "lengths": np.array([4, -1, 2])})
-    with pytest.raises(IndexRangeError, match="of unpool: index -7 is out of range"):  # nor does an index here count from the end
+    # Nor does an index here count from the end.
+    with pytest.raises(IndexRangeError, match=r"of unpool: index -1 is out of .* of size 6 \(expected 0 to 5\)"):
         model.run({**feed, "i": np.array([[[1, 2, -1]]])})
     with pytest.raises(IndexRangeError, match="of unpool: index 6 is out of range for dimension 0 of size 6"):
         model.run({**feed, "i": np.array([[[1, 2, 6]]])})
@@ -347,6 +348,11 @@ def test_codes() -> None:
     for number in (0, -1, 1, -2, 2, 2**63 - 1, -(2**63)):
         code = 2 * number if number >= 0 else -2 * number - 1
         assert decoded(code) == number
+    unsigned = IndexCheck("n", "graph.scatter_elements", 0, (1,), (4,), from_start=True)
+    assert unsigned.problem([3]) is None
+    for code, index in ((4, 4), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (2**64 - 1, -1)):
+        said = f"graph.scatter_elements of n: index {index} is out of range for dimension 1 of size 4 (expected 0 to 3)"
+        assert unsigned.problem([code]) == said
     check = IndexCheck("n", "graph.gather", 0, (1,), (4,))
     assert check.problem([7]) is None
     assert check.problem([8]) == "graph.gather of n: index 4 is out of range for dimension 1 of size 4 (expected -4 to 3)"

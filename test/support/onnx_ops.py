@@ -26,7 +26,7 @@ SAME_NAME = {
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "select": "Where",
     "softmax": "Softmax", "matmul": "MatMul", "transpose": "Transpose", "shape_of": "Shape", "range": "Range",
     "dynamic_slice": "Slice", "dynamic_expand": "Expand", "gather": "Gather", "gather_elements": "GatherElements", "gather_nd": "GatherND",
-    "scatter_elements": "ScatterElements", "scatter_nd": "ScatterND", "non_zero": "NonZero", "batch_norm": "BatchNormalization", "lrn": "LRN",
+    "scatter_nd": "ScatterND", "non_zero": "NonZero", "batch_norm": "BatchNormalization", "lrn": "LRN",
 }  # fmt: skip
 
 
@@ -58,6 +58,12 @@ for _mnemonic, _op_type in (("conv", "Conv"), ("conv_transpose", "ConvTranspose"
     NODES[_mnemonic] = lambda x, w, _op_type=_op_type, **attributes: (_op_type, [x, w], attributes)
 for _mnemonic, _op_type in (("max_pool", "MaxPool"), ("avg_pool", "AveragePool")):
     NODES[_mnemonic] = lambda x, kernel, _op_type=_op_type, **attributes: (_op_type, [x], {"kernel_shape": kernel, **attributes})
+
+
+@node("scatter_elements")
+def scatter_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, from_start: bool, **attributes: Any) -> Node:
+    del from_start  # the node means the same where no index is below 0
+    return "ScatterElements", [x, indices, updates], attributes
 
 
 @node("col2im")

@@ -89,7 +89,7 @@ def scatter(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, axis:
 
 @onnx_rule("ScatterElements", since=11)
 def scatter_elements(b: ImportBuilder, x: Value, indices: Value, updates: Value, *, axis: int = 0, reduction: str = "none") -> Value:
-    return b.scatter_elements(x, indices, updates, axis=normalized_axis(axis, type_of(x).rank), reduction=reduction)
+    return b.scatter_elements(x, indices, updates, axis=normalized_axis(axis, type_of(x).rank), reduction=reduction, from_start=False)
 
 
 @onnx_rule("ScatterND", since=11)
@@ -148,4 +148,4 @@ def tensor_scatter(
         place = b.mod(place, b.scalar(have[axis], like=place), fmod=False)
     if write_indices is not None:
         place = from_the_start(b, start, have[axis], place)
-    return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none")
+    return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none", from_start=False)

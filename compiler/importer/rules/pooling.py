@@ -12,7 +12,6 @@ from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.convolutions import Window, window
 from stepwell.importer.rules.reductions import plain, reduce_mean
-from stepwell.importer.rules.slicing import from_the_start
 
 MAX_TAPS = 1 << 24  # of a pooling with an output for indices
 
@@ -177,8 +176,7 @@ def max_unpool(
     shape = (n, c, *natural)
     zeros = b.expand(b.scalar(0, like=x), shape=(math.prod(shape),))
     flat = [b.with_shape(v, (math.prod((n, c, *dims)),)) for v in (indices, x)]
-    places = from_the_start(b, flat[0], math.prod(shape), flat[0])
-    made = b.with_shape(b.scatter_elements(zeros, places, flat[1], axis=0, reduction="none"), shape)
+    made = b.with_shape(b.scatter_elements(zeros, *flat, axis=0, reduction="none", from_start=True), shape)
     wanted = shape if output_shape is None else b.known_ints(output_shape, "the output shape")
     if len(wanted) != len(shape) or any(w < s for w, s in zip(wanted, shape, strict=True)):
         raise ModelError(f"the output shape {list(wanted)} must be at least {list(shape)}")

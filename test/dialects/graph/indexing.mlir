@@ -15,7 +15,7 @@ func.func @f(%x: tensor<4x?x5xf32>, %i: tensor<2x3xi64>, %v: tensor<2xi64>) {
 func.func @f(%x: tensor<4x5xf32>, %i: tensor<3x5xi32>, %u: tensor<3x5xf32>, %n: tensor<?x1xi64>, %w: tensor<?x5xf32>) {
   "graph.gather_elements"(%x, %i) {axis = 1 : i64} : (tensor<4x5xf32>, tensor<3x5xi32>) -> tensor<3x5xf32>
   "graph.gather_nd"(%x, %n) {batch_dims = 1 : i64} : (tensor<4x5xf32>, tensor<?x1xi64>) -> tensor<4xf32>
-  "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, reduction = "add"} : (tensor<4x5xf32>, tensor<3x5xi32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+  "graph.scatter_elements"(%x, %i, %u) {from_start = false, axis = 0 : i64, reduction = "add"} : (tensor<4x5xf32>, tensor<3x5xi32>, tensor<3x5xf32>) -> tensor<4x5xf32>
   "graph.scatter_nd"(%x, %n, %w) {reduction = "none"} : (tensor<4x5xf32>, tensor<?x1xi64>, tensor<?x5xf32>) -> tensor<4x5xf32>
   return
 }
@@ -120,7 +120,7 @@ func.func @f(%x: tensor<4x5xf32>, %i: tensor<2x1xi64>) {
 
 func.func @f(%x: tensor<4x5xf32>, %i: tensor<3x5xi64>, %u: tensor<3x4xf32>) {
   // expected-error @below {{'graph.scatter_elements' dimension 1 of operand 'updates' must be 5, as operands 'indices' and 'x' say; got tensor<3x4xf32>}}
-  "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, reduction = "none"} : (tensor<4x5xf32>, tensor<3x5xi64>, tensor<3x4xf32>) -> tensor<4x5xf32>
+  "graph.scatter_elements"(%x, %i, %u) {from_start = false, axis = 0 : i64, reduction = "none"} : (tensor<4x5xf32>, tensor<3x5xi64>, tensor<3x4xf32>) -> tensor<4x5xf32>
   return
 }
 

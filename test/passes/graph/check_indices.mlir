@@ -117,3 +117,18 @@ func.func @main(%x: tensor<?x4xf32>, %j: tensor<2x2xi64>) -> tensor<2xf32> {
   %c = "graph.gather_nd"(%x, %j) {batch_dims = 0 : i64} : (tensor<?x4xf32>, tensor<2x2xi64>) -> tensor<2xf32>
   return %c : tensor<2xf32>
 }
+
+// -----
+
+// Indices that count from the start: their codes are the numbers themselves, in which one below 0 is greater than any size.
+// CHECK: stepwell.checks = [
+// CHECK-SAME: {dims = array<i64: 0>, from_start = true, node = "unpool", op = "graph.scatter_elements", result = 0 : i64, sizes = array<i64: 9>}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:.*]] = "graph.cast"(%{{.*}}) {saturate = false, to = ui64} : (tensor<5xi64>) -> tensor<5xui64>
+// CHECK-NEXT: %[[M:.*]] = "graph.reduce_max"(%[[C]])
+// CHECK-NEXT: return %{{.*}}, %[[M]]
+// TRUST-NOT: stepwell.checks
+func.func @main(%x: tensor<9xf32>, %i: tensor<5xi64>, %u: tensor<5xf32>) -> tensor<9xf32> {
+  %a = "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, from_start = true, reduction = "none"} : (tensor<9xf32>, tensor<5xi64>, tensor<5xf32>) -> tensor<9xf32> loc("unpool")
+  return %a : tensor<9xf32>
+}

@@ -25,7 +25,7 @@ func.func private @gather(%x: tensor<3x5x2xf32>, %i: tensor<4xi64>, %o: tensor<3
 // CHECK: tensor.insert
 // CHECK: arith.truncf %{{.*}} : f32 to f16
 func.func private @scatter(%x: tensor<5xf16>, %i: tensor<2xi64>, %u: tensor<2xf16>, %o: tensor<5xf16>) -> tensor<5xf16> attributes {stepwell.kernel} {
-  %r = "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, reduction = "add"} : (tensor<5xf16>, tensor<2xi64>, tensor<2xf16>) -> tensor<5xf16>
+  %r = "graph.scatter_elements"(%x, %i, %u) {from_start = false, axis = 0 : i64, reduction = "add"} : (tensor<5xf16>, tensor<2xi64>, tensor<2xf16>) -> tensor<5xf16>
   return %r : tensor<5xf16>
 }
 

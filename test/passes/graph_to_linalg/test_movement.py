@@ -126,14 +126,21 @@ def test_scatters(dtype: str, reduction: str) -> None:
     if reduction != "none":
         places[0] = 3  # an index twice
     before = x.copy()
-    check_op("scatter_elements", [x, places, updates], axis=1, reduction=reduction, terms=2)
+    check_op("scatter_elements", [x, places, updates], axis=1, reduction=reduction, from_start=False, terms=2)
+    check_op("scatter_elements", [x, places % 5, updates], axis=1, reduction=reduction, from_start=True, terms=2)
     vectors = np.array([[[0, 1], [-1, -2]], [[1, 4], [2, 0]]]) if reduction == "none" else np.array([[[0, 1], [-1, -2]], [[0, 1], [2, 0]]])
     check_op("scatter_nd", [x, vectors, values(dtype, 2, 2, 2)], reduction=reduction, terms=2)
     np.testing.assert_array_equal(x, before)
 
 
 def test_scatter_of_booleans() -> None:
-    check_op("scatter_elements", [values("i1", 4), np.array([2, 0]), values("i1", 2)], axis=0, reduction="none")
+    check_op("scatter_elements", [values("i1", 4), np.array([2, 0]), values("i1", 2)], axis=0, reduction="none", from_start=False)
+
+
+def test_scattered_indices_from_the_start_stay_inside() -> None:
+    x, updates = values("f32", 5), values("f32", 2)
+    (result,) = run_op("scatter_elements", [x, np.array([-1, 9]), updates], axis=0, reduction="none", from_start=True)
+    np.testing.assert_array_equal(result, [updates[0], *x[1:4], updates[1]])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i1", "ui8", "bf16"])

@@ -10,7 +10,7 @@ from linalg_model import run_kernel
 
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ScheduleError
-from stepwell.passes.schedule.segments import segments, vector_segments
+from stepwell.passes.schedule.segments import Segment, overlapping_segments, segments, vector_segments
 
 EPSILON = np.finfo(np.float32).eps
 
@@ -269,3 +269,14 @@ def test_epilogues_in_place_are_applied_in_their_order(columns):
     got = run_kernel(body, [a, b, bias], TensorType("f32", (5, columns)))
     bound = EPSILON * 10 * (np.abs(a) @ np.abs(b) + np.abs(bias)) * np.abs(bias)
     assert (np.abs(got - (a.astype(np.float64) @ b + bias) * bias) <= bound).all()
+
+
+def test_a_last_vector_begins_inside_the_one_before():
+    for size, width in itertools.product(range(1, 70), (1, 2, 4, 8, 16)):
+        cut, halved = overlapping_segments(size, width), vector_segments(size, width)
+        assert len(cut) <= 2
+        assert {i for s in cut for i in range(s.low, s.high)} == set(range(size))
+        assert all((s.high - s.low) % s.step == 0 and s.step <= width for s in cut)
+        assert (cut == halved) == (len(halved) <= 2)
+    assert overlapping_segments(27, 16) == [Segment(0, 16, 16), Segment(11, 27, 16)]
+    assert overlapping_segments(55, 16) == [Segment(0, 48, 16), Segment(47, 55, 8)]

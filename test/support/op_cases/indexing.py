@@ -55,7 +55,8 @@ def scatter_elements(r: Random) -> Case:
         places = np.take(order, range(count), axis=axis).astype(np.int64)
     else:
         places = indices(r, shape, x.shape[axis])
-    return Case([x, places, r.array(from_numpy(x.dtype), shape)], {"axis": axis, "reduction": reduction})
+    from_start = bool((places >= 0).all())
+    return Case([x, places, r.array(from_numpy(x.dtype), shape)], {"axis": axis, "reduction": reduction, "from_start": from_start})
 
 
 @case("scatter_nd")

@@ -518,7 +518,7 @@ func.func @no_views(%x: tensor<40x40xf32>, %y: tensor<40x8xf32>, %z: tensor<20x2
 func.func @scatters(%i: tensor<5xi64>, %x: tensor<5xf32>, %y: tensor<9xf32>, %j: tensor<5x1xi64>) -> (tensor<9xf32>, tensor<9xf32>) {
   %zero = "graph.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
   %zeros = "graph.expand"(%zero) {shape = array<i64: 9>} : (tensor<f32>) -> tensor<9xf32>
-  %0 = "graph.scatter_elements"(%zeros, %i, %x) {axis = 0 : i64, reduction = "none"} : (tensor<9xf32>, tensor<5xi64>, tensor<5xf32>) -> tensor<9xf32>
+  %0 = "graph.scatter_elements"(%zeros, %i, %x) {from_start = false, axis = 0 : i64, reduction = "none"} : (tensor<9xf32>, tensor<5xi64>, tensor<5xf32>) -> tensor<9xf32>
   %e = "graph.exp"(%x) : (tensor<5xf32>) -> tensor<5xf32>
   %n = "graph.neg"(%y) : (tensor<9xf32>) -> tensor<9xf32>
   %1 = "graph.scatter_nd"(%n, %j, %e) {reduction = "none"} : (tensor<9xf32>, tensor<5x1xi64>, tensor<5xf32>) -> tensor<9xf32>
