@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, ops_below
@@ -134,13 +135,13 @@ def _write_in_place(op: ir.Operation) -> NoMatch | None:
             continue
         if producer.name not in ("linalg.generic", "linalg.fill") or use_count(access.value) != 1:
             continue
-        _take_output(op, structured, index)
+        take_output(op, structured, index)
         return None
     return NoMatch("it does not write over an operand: none is made in this kernel, for it alone, and of the type of its result")
 
 
-def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
-    """Rebuild `op` with input `index` as its output operand."""
+def take_output(op: ir.Operation, structured: Structured, index: int) -> None:
+    """Rebuild `op`, with what is said of its schedule, with input `index` as its output operand."""
     taken = structured.inputs[index].value
     inputs = [a.value for i, a in enumerate(structured.inputs) if i != index]
     maps: list[Any] = [ir.AffineMapAttr.get(a.map) for i, a in enumerate(structured.accesses) if i != index]
@@ -153,6 +154,8 @@ def _take_output(op: ir.Operation, structured: Structured, index: int) -> None:
         mapping[arguments[index]] = block.arguments[len(block.arguments) - 1]
         for inner in structured.body.operations:
             clone_into(inner.operation, mapping, ir.InsertionPoint(block))
+    if ScheduleInfo(op).fused:
+        ScheduleInfo(new.operation).fused = ScheduleInfo(op).fused
     op.results[0].replace_all_uses_with(new.results[0])
     op.erase()
 

@@ -87,6 +87,10 @@ def shrink(b: ImportBuilder, x: Value, *, bias: float = 0.0, lambd: float = 0.5)
 
 @onnx_rule("Gelu", since=20)
 def gelu(b: ImportBuilder, x: Value, *, approximate: str = "none") -> Value:
+    """`x (1 + erf(x / sqrt 2)) / 2`, or the approximation by a tanh; of narrow floats in f32, rounded once at the end."""
+    given = type_of(x).dtype
+    if given in ("f16", "bf16"):
+        return b.convert(gelu(b, b.convert(x, "f32"), approximate=approximate), given)
     if approximate == "none":
         inner = b.erf(b.mul(x, b.scalar(math.sqrt(0.5), like=x)))
     elif approximate == "tanh":  # Hendrycks and Gimpel, "Gaussian error linear units", 2016

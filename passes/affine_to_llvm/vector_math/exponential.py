@@ -5,13 +5,13 @@ The scheme is P. T. P. Tang's (1989) without his table: in f32 a polynomial of a
 
 from stepwell.passes.affine_to_llvm.vector_math import coefficients as c
 from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
-from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats, Ints, fma, polynomial
+from stepwell.passes.affine_to_llvm.vector_math.lanes import SCALES, Floats, Ints, fma, polynomial
 
 ROUNDER = 1.5 * 2.0**23  # added to |x| < 2^22 it leaves the nearest integer in the low bits
 ROUNDER_BITS = 0x4B400000
 BIAS = 127
 SIGN = -(1 << 31)
-SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
+BELOW_2 = ~(1 << 30)  # all bits but the highest of the exponent
 
 
 def nearest(x: Floats, factor: float = 1.0) -> tuple[Ints, Floats]:
@@ -47,6 +47,14 @@ def exp_small(r: Floats) -> Floats:
     return fma(r * r, polynomial(r, c.EXP), r) + 1.0
 
 
+def below_2(r: Floats) -> Floats:
+    """`r` where |r| < 2, and some number below 2 for any other, infinities and NaN too: the exponent loses its highest bit.
+
+    Unlike two comparisons this leaves the units free that multiply, which are what vector maths waits for.
+    """
+    return (r.bits() & BELOW_2).as_float()
+
+
 def expm1_small(r: Floats) -> Floats:
     """`e^r - 1` for |r| <= ln(2) / 2."""
     return fma(r * r, polynomial(r, c.EXPM1), r)
@@ -55,6 +63,9 @@ def expm1_small(r: Floats) -> Floats:
 @expands("math.exp", ulps=1.1)
 def exp(x: Floats) -> Floats:
     """`2^k e^r` with `x = k ln 2 + r`."""
+    if x.scales:  # the instruction takes k of any size, and NaN; only r has to be bounded, where it is no rest of x any more
+        k, same, r = split(x)
+        return exp_small(below_2(r)).scaled(k, same)
     k, same, r = split(x.at_most(89.0).at_least(-104.0))
     return scaled(exp_small(r), k, same)
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from stepwell.dialects.core.mlir import arith, ir, llvm, math, scf, vector
 
 F = arith.CmpFPredicate
+SCALES = frozenset({"avx512f", "avx512vl"})  # vectors of any width times powers of two are one instruction
 SCALED = 16  # lanes that one instruction of AVX-512 scales by powers of two
 AS_EVER = 4  # how it rounds: as the machine is set
 
@@ -214,11 +215,18 @@ class Floats(Lanes):
         """The greater of the two; NaN stays."""
         return (self < bound).choose(self.constant(bound), self)
 
+    @property
+    def scales(self) -> bool:
+        """Whether `scaled` takes n as floats, of any size: the lanes fill registers of AVX-512."""
+        sizes = self.shape.sizes or [1]
+        register = min(sizes[0], SCALED)
+        return self.shape.features >= SCALES and len(sizes) == 1 and register >= 4 and sizes[0] % register == 0
+
     def scaled(self, n: Ints, same: "Floats") -> "Floats":
         """An f32 times 2^n, rounded once, on machines with AVX-512; `same` is n as floats, which is what their instruction takes."""
         sizes = self.shape.sizes or [1]
         register = min(sizes[0], SCALED)
-        if len(sizes) > 1 or register < 4 or sizes[0] % register:  # LLVM finds the instruction itself, after a conversion of n
+        if not self.scales:  # LLVM finds the instruction itself, after a conversion of n
             return Floats(self.shape, llvm.call_intrinsic(self.value.type, "llvm.ldexp", [self.value, n.value], [], []))
         kind, mask = ir.VectorType.get([register], ir.F32Type.get()), ir.IntegerType.get_signless(max(register, 8))
         rest = [self.shape.constant(kind, 0.0), arith.ConstantOp(mask, ir.IntegerAttr.get(mask, -1)).result]  # what no lane takes; all lanes

@@ -329,6 +329,13 @@ def test_short_floats(op: str, dtype: Any) -> None:
     assert_close(of_type(op, dtype, data, scale), of_type(op, np.float32, data, scale).astype(dtype), terms=64)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_gelu_of_short_floats_is_rounded_once(dtype: Any) -> None:
+    data = np.concatenate([floats(500), 8 * floats(500), np.array([0.0, -0.0, np.inf, np.nan], np.float32)]).astype(dtype)
+    want = of_type("Gelu", np.float32, data, data).astype(dtype)
+    np.testing.assert_array_equal(of_type("Gelu", dtype, data, data).astype(np.float32), want.astype(np.float32))
+
+
 def test_nothing_is_made_where_nothing_is_to_do() -> None:
     for made, weights in [
         (node("Identity", ["x"]), {}),

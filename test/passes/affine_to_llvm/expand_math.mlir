@@ -167,7 +167,10 @@ func.func @left(%x: vector<[4]xf32>, %y: f32) -> (vector<[4]xf32>, f32) {
 // CHECK: arith.shrsi
 // CHECK-NOT: llvm.call_intrinsic
 // SCALE-LABEL: func.func @scaled
+// SCALE-NOT: arith.cmpf
 // SCALE-NOT: arith.shrsi
+// SCALE: arith.andi %{{.*}} : vector<8xi32>
+// SCALE-NOT: arith.cmpf
 // SCALE: llvm.call_intrinsic "llvm.x86.avx512.mask.scalef.ps.256"({{.*}}) : (vector<8xf32>, vector<8xf32>, vector<8xf32>, i8) -> vector<8xf32>
 func.func @scaled(%x: vector<8xf32>) -> vector<8xf32> {
   %0 = math.exp %x : vector<8xf32>

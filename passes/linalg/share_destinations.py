@@ -1,0 +1,68 @@
+"""The pass that computes an intermediate result in the memory of the result that overwrites it."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import defining_op, ir, use_count, users
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg.use_destinations import take_output
+
+
+@register_pass("share-destinations", level="linalg", anchor="func.func")
+@dataclass
+class ShareDestinations(Pass):
+    """Compute what an element-wise op is the last to read where the op's own result goes.
+
+    rewrite: %p = generic … outs(empty); f(%p); generic ins(%p, …) outs(%argument)  ->  %p = generic … outs(%argument); f(%p); generic ins(…) outs(%p)
+
+    The powers of a softmax are an example: their sum reads them first, then what divides by it. The memory of the result is written once in any
+    case; with memory of its own, the intermediate result would take as much of the caches again. `use-destinations` does the same for what nothing
+    else reads. This pass comes after `fuse-loops`: ops that write over one tensor would be one stage to that.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not KernelInfo(op).is_kernel:
+            return
+        arguments = list(op.regions[0].blocks[0].arguments)
+        for operation in ops_below(op, "linalg.generic"):
+            found = Structured(operation)
+            if not found.is_elementwise or found.outputs[0].used or found.outputs[0].value not in arguments:
+                continue
+            shared = _shared(found, arguments)
+            if isinstance(shared, NoMatch):
+                state.decline(self.name, operation, shared)
+                continue
+            producer = defining_op(found.inputs[shared].value)
+            assert producer is not None  # or it would not be shared
+            empty = defining_op(producer.operands[len(producer.operands) - 1])
+            producer.operands[len(producer.operands) - 1] = found.outputs[0].value
+            take_output(operation, found, shared)
+            if empty is not None and not use_count(empty.results[0]):
+                empty.erase()
+            state.count(self.name)
+
+
+def _shared(op: Structured, arguments: list[ir.Value]) -> int | NoMatch:
+    """The input of an element-wise op that may be computed in its destination, by its number."""
+    out = op.outputs[0]
+    if use_count(out.value) != 1:
+        return NoMatch("its destination has another user")
+    same = [n for n, a in enumerate(op.inputs) if a.is_shaped and a.map == out.map and a.value.type == out.value.type]
+    if any(op.inputs[n].value in arguments for n in same):
+        return NoMatch("it may overwrite an input of the kernel instead")
+    for n in same:
+        value = op.inputs[n].value
+        producer = defining_op(value)
+        if producer is None or producer.name != "linalg.generic" or len(producer.results) != 1 or producer.block != op.operation.block:
+            continue
+        start = Structured(producer).outputs[0]
+        origin = defining_op(start.value)
+        others = [user for user in users(value) if user != op.operation]
+        if start.used or origin is None or origin.name != "tensor.empty" or sum(a.value == value for a in op.inputs) != 1:
+            continue
+        if all(user.block == op.operation.block and user.name == "linalg.generic" and user.is_before_in_block(op.operation) for user in others):
+            return n
+    return NoMatch("it is not the last to read an operand of the type of its result that is made in this kernel")

@@ -1,0 +1,46 @@
+"""Softmax, whose powers are computed where its result goes: values on one thread and on two, for rows of many lengths and special values."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+import stepwell
+
+
+def softmax_model(shape: tuple[int, ...], axis: int, dtype: int) -> onnx.ModelProto:
+    """A model of one Softmax."""
+    x, y = (helper.make_tensor_value_info(name, dtype, shape) for name in "xy")
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=axis)], "softmax", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("shape", "axis"), [((8, 5003), -1), ((2, 3, 96, 97), -1), ((1, 7, 33), 1), ((3, 1), 1), ((1, 1000), 1)])
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.FLOAT16])
+def test_softmax(shape: tuple[int, ...], axis: int, dtype: int, threads: int) -> None:
+    kind = np.float32 if dtype == TensorProto.FLOAT else np.float16
+    data = (np.random.default_rng(7).standard_normal(shape) * 4).astype(kind)
+    exact = np.exp(data.astype(np.float64) - data.astype(np.float64).max(axis, keepdims=True))
+    exact /= exact.sum(axis, keepdims=True)
+    found = stepwell.compile(softmax_model(shape, axis, dtype), threads=threads).run({"x": data})["y"]
+    rtol, atol = (2e-6, 0) if kind == np.float32 else (2.0**-10, 2.0**-24)
+    np.testing.assert_allclose(found.astype(np.float64), exact, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("length", [5, 70, 1003])
+def test_special_values(length: int) -> None:
+    """A row with a NaN or an infinity is NaN where C's arithmetic says so, and the rows beside it are not."""
+    data = np.random.default_rng(3).standard_normal((6, length)).astype(np.float32)
+    data[0, 1], data[1, 2], data[2, 3], data[3, 4], data[4] = np.nan, np.inf, -np.inf, -1e30, -np.inf
+    with np.errstate(invalid="ignore"):
+        exact = np.exp(data.astype(np.float64) - data.astype(np.float64).max(1, keepdims=True))
+        exact /= exact.sum(1, keepdims=True)
+    found = stepwell.compile(softmax_model(data.shape, 1, TensorProto.FLOAT), threads=1).run({"x": data})["y"]
+    np.testing.assert_allclose(found, exact, rtol=2e-6)
+
+
+def test_no_scratch_for_the_powers() -> None:
+    """The kernel needs memory for a number of each row at most."""
+    lowered = stepwell.lower(softmax_model((8, 5003), 1, TensorProto.FLOAT), "affine")
+    assert lowered.info.workspace_bytes < 4 * 5003
