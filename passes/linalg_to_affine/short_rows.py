@@ -20,7 +20,7 @@ class ShortRows:
         self.length = self.steps[0]
         sizes = [*shape[:first], prod(shape[first:])]
         plain = ir.MemRefType.get(sizes, kind.element_type)
-        if strides != row_major(shape) or offset:
+        if isinstance(kind.layout, ir.StridedLayoutAttr):  # which a part of a buffer has, also where its strides are those of a whole one
             plain = ir.MemRefType.get(sizes, kind.element_type, ir.StridedLayoutAttr.get(offset, [*strides[:first], 1]))
         index = ir.IntegerType.get_signless(64)
         groups = [*([i] for i in range(first)), list(range(first, len(shape)))]

@@ -116,3 +116,17 @@ def test_sums_over_rows_with_an_operand_for_each_column(size: int, operator: str
     bound = 40 * np.finfo(np.float32).eps * (np.abs(x).sum(axis=0) * (np.abs(b) if operator == "Mul" else 1) + np.abs(b))
     (got,) = stepwell.compile(model, threads=1)(x, b)
     assert (np.abs(got - want) <= bound).all()
+
+
+@pytest.mark.parametrize("length", [2, 4])
+def test_short_rows_of_a_part_of_an_image(length: int) -> None:
+    """A part of a buffer whose strides are those of a whole one has a layout all the same."""
+    constants = "int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}"
+    header = f"g (float[2, 8, 38, 9] x, float[8, 8, 1, {11 - 2 * length}] w) => (float[1, 1, 38, {length}] y) <{constants}>"
+    body = "{ c = Conv <strides = [1, 2]> (x, w) s = Slice(c, one, two, one) m = Mul(s, s) y = Slice(m, zero, one, zero) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
+    random = np.random.default_rng(length)
+    x, w = (random.standard_normal(shape, np.float32) for shape in ((2, 8, 38, 9), (8, 8, 1, 11 - 2 * length)))
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x, "w": w})
+    (got,) = stepwell.compile(model, threads=1)(x, w)
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())

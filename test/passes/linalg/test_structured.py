@@ -73,10 +73,10 @@ def test_an_op_of_two_sums_has_no_combiner() -> None:
 )
 def test_reads_of_the_body_are_vectors_where_only_the_last_index_grows_by_one(where: str, along: tuple[str, str]) -> None:
     with make_context():
-        text = f"""func.func @f(%x: tensor<9x32xf32>, %rows: tensor<8xindex>, %o: tensor<8x4xf32>) -> tensor<8x4xf32> {{
+        text = f"""func.func @f(%x: tensor<9x32xf32>, %rows: tensor<8xindex>, %o: tensor<8x6xf32>) -> tensor<8x6xf32> {{
           %two = arith.constant 2 : index
           %0 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
-              ins(%rows : tensor<8xindex>) outs(%o : tensor<8x4xf32>) {{
+              ins(%rows : tensor<8xindex>) outs(%o : tensor<8x6xf32>) {{
           ^bb0(%row: index, %out: f32):
             %i = linalg.index 0 : index
             %j = linalg.index 1 : index
@@ -89,8 +89,8 @@ def test_reads_of_the_body_are_vectors_where_only_the_last_index_grows_by_one(wh
             %both = arith.addi %row, %j : index
             %v = tensor.extract %x[{where}] : tensor<9x32xf32>
             linalg.yield %v : f32
-          }} -> tensor<8x4xf32>
-          return %0 : tensor<8x4xf32>
+          }} -> tensor<8x6xf32>
+          return %0 : tensor<8x6xf32>
         }}"""
         module = parse_module(text, ir.Context.current)
         op = only_generic(module)
@@ -112,11 +112,11 @@ def test_reads_of_the_body_are_vectors_where_only_the_last_index_grows_by_one(wh
 )
 def test_loops_of_the_body_have_the_same_rounds_for_all_lanes(bound: str, place: str, why: str | None) -> None:
     with make_context():
-        text = f"""func.func @f(%x: tensor<9x32xf32>, %rows: tensor<8xindex>, %o: tensor<8x4xf32>) -> tensor<8x4xf32> {{
+        text = f"""func.func @f(%x: tensor<9x32xf32>, %rows: tensor<8xindex>, %o: tensor<8x6xf32>) -> tensor<8x6xf32> {{
           %two = arith.constant 2 : index
           %start = arith.constant 0.0 : f32
           %0 = linalg.generic {{indexing_maps = [affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}}
-              ins(%rows : tensor<8xindex>) outs(%o : tensor<8x4xf32>) {{
+              ins(%rows : tensor<8xindex>) outs(%o : tensor<8x6xf32>) {{
           ^bb0(%row: index, %out: f32):
             %j = linalg.index 1 : index
             %0:2 = scf.for %k = %two to {bound} step %two iter_args(%total = %start, %last = %two) -> (f32, index) {{
@@ -125,8 +125,8 @@ def test_loops_of_the_body_have_the_same_rounds_for_all_lanes(bound: str, place:
               scf.yield %s, %j : f32, index
             }}
             linalg.yield %0#0 : f32
-          }} -> tensor<8x4xf32>
-          return %0 : tensor<8x4xf32>
+          }} -> tensor<8x6xf32>
+          return %0 : tensor<8x6xf32>
         }}"""
         module = parse_module(text, ir.Context.current)
         op = only_generic(module)
