@@ -207,6 +207,31 @@ class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):
         return 5 * x.elements  # maximum, difference, exponential, sum, quotient
 
 
+class LogSoftmaxOp(GraphOp, name="log_softmax", traits=[Pure]):
+    """The logarithm of the softmax of `x` along `axis`: `x` minus its maximum, minus the logarithm of the sum of the exponentials of that."""
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    result: Result
+    axis: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, *, axis: int) -> InferredTypes:
+        return SoftmaxOp.infer(x, axis=axis)
+
+    @staticmethod
+    def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
+        w = wide(x)
+        shifted = w - np.max(w, axis=axis, keepdims=True, initial=-np.inf)
+        total = np.sum(np.exp(shifted), axis=axis, keepdims=True, dtype=np.float64)
+        return narrow(shifted - np.log(total).astype(w.dtype), x.dtype)
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
+        return 5 * x.elements  # maximum, difference, exponential, sum, difference
+
+
 class TopKOp(GraphOp, name="top_k", traits=[Pure]):
     """The `k` greatest (or least) elements along `axis` and their indices, in order; of equal ones the lower index comes first.
 

@@ -61,6 +61,19 @@ def lower_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     return normalised_powers(b, operands[0], op.attribute_values()["axis"], op.result_types()[0].dtype)
 
 
+@lowering(graph.LogSoftmaxOp)
+def lower_log_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """rewrite: log_softmax(x) -> (x - max(x)) - log(sum(exp(x - max(x))))"""
+    [x], axis, dtype = operands, op.attribute_values()["axis"], op.result_types()[0].dtype
+    others = [i for i in range(x.type.rank) if i != axis]
+    s, sizes = Scalars(b, dtype), b.sizes(x)
+    greatest = reduce(b, x, [axis], "maximum", dtype)
+    powers = b.elementwise([x, greatest], s.dtype, sizes, lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
+    total = reduce(b, powers, [axis], "add", s.dtype)
+    logarithm = b.staged(b.elementwise([total], s.dtype, b.sizes(total), lambda t: s.call(math.LogOp, t)))  # once for each row
+    return b.elementwise([x, greatest, logarithm], dtype, sizes, lambda v, m, t: s.sub(s.sub(v, m), t), loops={1: others, 2: others})
+
+
 def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
     """The softmax of `x` along an axis, as elements of `dtype`.
 

@@ -32,8 +32,9 @@ class FuseLoops(Pass):
     it, and if the operand that the kernel computes (or else the first operand) moves along it. Plans are weighed by the bytes that move beyond a
     core's own cache; those whose rounds leave the register tile of a contraction a few rows at most are left out:
 
-    - a slice at a time: what the stages hand on stays in the cache, and what does not move along a loop is read again in each of its rounds;
-    - all at once: what is handed on is written and read once, and so is everything else.
+    - a slice at a time: what the stages hand on stays in the cache, and what several of them read, and what does not move along a loop is read
+      again in each of its rounds;
+    - all at once: what is handed on is written and read once, and everything else is read by each stage.
 
     Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
     again: what they hand on to each other becomes smaller still.
@@ -201,7 +202,7 @@ class Plan:
         if not options:  # the rounds of the outermost loop cannot be split evenly, those of another one perhaps can
             options = [steps for order in permutations(self.axes) for steps in self._options(order) if self._even(steps, room)]
         whole = sum(self._handed_on.values())
-        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere))
+        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere)) + room.far(self._shared)
         found = [(steps, self._cost(steps, room)) for steps in options]
         fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
         if fitting:
@@ -242,7 +243,7 @@ class Plan:
         """The cost of going through all that is not kept in the core's own cache; then the size of the slices, and the number of rounds."""
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
-        slices, kept, again = whole // rounds, 0, 0
+        slices, kept, again = (whole + self._shared) // rounds, 0, 0
         for stage, member, read in self._still:
             times, footprint = 1, read.bytes
             for axis in steps:
@@ -254,7 +255,8 @@ class Plan:
             again += read.bytes * times
         still = sum(read.bytes for *_, read in self._still)
         cost = room.far(still) * (1 if slices + kept <= room.cache * ROOM or not still else again / still)
-        cost += 2 * room.far(self._elsewhere) + (0 if slices <= room.cache * ROOM else 2 * whole * (LAST if slices <= room.last else 1))
+        cost += 2 * room.far(self._elsewhere)
+        cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
         small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
         return cost, max(slices, small * room.cache), rounds
 
@@ -263,6 +265,16 @@ class Plan:
         """What the fused stages read that the kernel does not compute, and that does not move along all of the loops."""
         reads = [(stage, member, read) for stage in self.fused.stages for member, read in self.fused.reads(stage)]
         return [(s, member, read) for s, member, read in reads if not all(s.moves(member, read, axis.loops[s][0]) for axis in self.axes)]
+
+    @cached_property
+    def _shared(self) -> int:
+        """The bytes of what several of the fused stages read, a slice each in each round: the first of them brings it into the cache."""
+        readers: dict[ir.Value, dict[Stage, int]] = {}
+        for stage in self.fused.stages:
+            for member, read in self.fused.reads(stage):
+                if all(stage.moves(member, read, axis.loops[stage][0]) for axis in self.axes):
+                    readers.setdefault(read.value, {})[stage] = read.bytes
+        return sum(max(sizes.values()) for sizes in readers.values() if len(sizes) > 1)
 
     @cached_property
     def _handed_on(self) -> dict[Stage, int]:

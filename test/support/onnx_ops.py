@@ -24,7 +24,7 @@ SAME_NAME = {
     "elu": "Elu", "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "mod": "Mod", "pow": "Pow", "maximum": "Max", "minimum": "Min",
     "and": "And", "or": "Or", "xor": "Xor", "bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor",
     "equal": "Equal", "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater", "greater_equal": "GreaterOrEqual", "select": "Where",
-    "softmax": "Softmax", "matmul": "MatMul", "transpose": "Transpose", "shape_of": "Shape", "range": "Range",
+    "softmax": "Softmax", "log_softmax": "LogSoftmax", "matmul": "MatMul", "transpose": "Transpose", "shape_of": "Shape", "range": "Range",
     "dynamic_slice": "Slice", "dynamic_expand": "Expand", "gather": "Gather", "gather_elements": "GatherElements", "gather_nd": "GatherND",
     "scatter_nd": "ScatterND", "non_zero": "NonZero", "batch_norm": "BatchNormalization", "lrn": "LRN",
 }  # fmt: skip

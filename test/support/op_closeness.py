@@ -76,6 +76,8 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         steps, hidden = operands[0].shape[0], operands[1].shape[3]
         growth = (1 + float(np.abs(operands[1].astype(np.float64)).sum(axis=3).max(initial=0))) ** (steps - 1)
         return Bound(steps * (hidden + 16) * growth, 1, max(np.abs(finite(result)).max(initial=1), 1), stored=1)
+    if mnemonic == "log_softmax":  # the logarithm of a sum near 1 is off by as much as the sum
+        return Bound(operands[0].shape[attributes["axis"]] + 16, 1, np.abs(finite(result)).max(initial=1))
     if mnemonic == "cumprod":
         return Bound(operands[0].shape[attributes["axis"]], 1)
     if mnemonic == "det":  # of no more than the product of the lengths of the rows, each element off by the roundings of a sum

@@ -141,19 +141,14 @@ def softmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
     return b.softmax(x, axis=normalized_axis(axis, type_of(x).rank))
 
 
-def log_softmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:
-    shifted = b.sub(x, b.reduce_max(x, axes=(axis,), keepdims=True))
-    return b.sub(shifted, b.log(b.reduce_sum(b.exp(shifted), axes=(axis,), keepdims=True)))
-
-
 @onnx_rule("LogSoftmax", since=1)
 def log_softmax_of_rows(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
-    return over_rows(b, x, axis, lambda rows, last: log_softmax_along(b, rows, last))
+    return over_rows(b, x, axis, lambda rows, last: b.log_softmax(rows, axis=last))
 
 
 @onnx_rule("LogSoftmax", since=13)
 def log_softmax(b: ImportBuilder, x: Value, *, axis: int = -1) -> Value:
-    return log_softmax_along(b, x, normalized_axis(axis, type_of(x).rank))
+    return b.log_softmax(x, axis=normalized_axis(axis, type_of(x).rank))
 
 
 def hardmax_along(b: ImportBuilder, x: Value, axis: int) -> Value:

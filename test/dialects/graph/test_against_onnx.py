@@ -75,7 +75,7 @@ def magnitude(mnemonic: str, case: Case, result: np.ndarray) -> tuple[np.ndarray
         return np.full(result.shape, np.abs(widened(result)).max(initial=8)), case.operands[2].size
     if mnemonic in ("resize", "batch_norm"):
         return np.full(result.shape, 8 * max(np.abs(widened(o)).max(initial=1) for o in case.operands)), 32
-    if mnemonic in ("sin", "cos", "tan", "sigmoid", "tanh", "erf", "elu"):  # near 0 the other side is only right to the scale of 1
+    if mnemonic in ("sin", "cos", "tan", "sigmoid", "tanh", "erf", "elu", "log_softmax"):  # near 0 the other side is only right to the scale of 1
         return np.abs(widened(result).astype(np.float64)) + 1, 4
     if mnemonic in ("gru", "lstm", "rnn"):  # errors grow from step to step
         return np.full(result.shape, np.abs(widened(result)).max(initial=1)), 8 * case.operands[0].shape[0] * (4 + case.operands[1].shape[3])

@@ -40,7 +40,7 @@ def arg_extreme(r: Random) -> Case:
     return Case([x], {"axis": r.integer(0, len(shape) - 1), "keepdims": r.boolean(), "select_last": r.boolean()})
 
 
-@case("softmax")
+@case("softmax", "log_softmax")
 def softmax(r: Random) -> Case:
     x = r.array(r.dtype(), r.shape(1, 4, least=r.least), -20, 20)
     return Case([x], {"axis": r.integer(0, x.ndim - 1)})

@@ -27,17 +27,17 @@ from stepwell.dialects.graph.evaluate import Evaluator
 EXACT = frozenset((
     "reshape", "dynamic_reshape", "transpose", "expand", "dynamic_expand", "tile", "concat", "pad", "slice", "dynamic_slice", "gather",
     "gather_elements", "gather_nd", "select", "neg", "abs", "relu", "maximum", "minimum", "clamp", "floor", "ceil", "round", "sign", "is_nan",
-    "is_inf", "equal", "less", "less_equal", "greater", "greater_equal", "max_pool", "reduce_max", "reduce_min", "arg_max", "arg_min", "top_k",
+    "is_inf", "equal", "less", "less_equal", "greater", "greater_equal", "max_pool", "reduce_max", "reduce_min", "arg_max", "arg_min", "top_k", "roi_max_pool",
     "cast", "constant", "parameter", "not", "and", "or", "xor", "shape_of", "non_zero", "zigzag", "bitwise_not", "bitwise_and", "bitwise_or",
     "bitwise_xor", "shift_left", "shift_right", "reverse_sequence", "bit_cast", "unique",
     "non_max_suppression", "count_ngrams", "random_bits",
 ))  # fmt: skip
 FUNCTIONS = frozenset((
     "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "softplus",
-    "pow", "elu", "softmax", "sqrt", "rsqrt", "lstm", "gru", "rnn",
+    "pow", "elu", "softmax", "log_softmax", "sqrt", "rsqrt", "lstm", "gru", "rnn",
 ))  # fmt: skip
 # Ops that choose between zeros of both signs as they come: either is right (docs/numerics.md). So it is with sums, but not with these.
-CHOOSING = frozenset(("relu", "maximum", "minimum", "clamp", "max_pool", "reduce_max", "reduce_min"))
+CHOOSING = frozenset(("relu", "maximum", "minimum", "clamp", "max_pool", "roi_max_pool", "reduce_max", "reduce_min"))
 SIGNED = frozenset(("mul", "div", "reciprocal", "mod"))
 ULPS = 1  # by which each operand and result of an op that rounds is off, at most
 FUNCTION_ULPS = 8  # by which a function may be off, in ours and in numpy
@@ -119,7 +119,7 @@ def terms(name: str, operands: Sequence[np.ndarray], op: Any) -> int:
         return operands[0].shape[-1]
     if name in ("conv", "conv_transpose") and len(operands) > 1:
         return prod(operands[1].shape[1:]) * (1 if name == "conv" else operands[1].shape[0])
-    if name in ("avg_pool", "resize", "lrn", "cumsum", "softmax"):
+    if name in ("avg_pool", "resize", "lrn", "cumsum", "softmax", "log_softmax"):
         return 64
     most = max((o.size for o in operands), default=1)
     return max(1, most // max(1, prod(op.result_types()[0].static_shape)))
