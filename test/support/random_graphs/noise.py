@@ -27,10 +27,10 @@ from stepwell.dialects.graph.evaluate import Evaluator
 EXACT = frozenset((
     "reshape", "dynamic_reshape", "transpose", "expand", "dynamic_expand", "tile", "concat", "pad", "slice", "dynamic_slice", "gather",
     "gather_elements", "gather_nd", "select", "neg", "abs", "relu", "maximum", "minimum", "clamp", "floor", "ceil", "round", "sign", "is_nan",
-    "is_inf", "equal", "less", "less_equal", "greater", "greater_equal", "max_pool", "reduce_max", "reduce_min", "arg_max", "arg_min", "top_k", "roi_max_pool",
+    "is_inf", "equal", "less", "less_equal", "greater", "greater_equal", "max_pool", "reduce_max", "reduce_min", "arg_max", "arg_min", "top_k",
     "cast", "constant", "parameter", "not", "and", "or", "xor", "shape_of", "non_zero", "zigzag", "bitwise_not", "bitwise_and", "bitwise_or",
     "bitwise_xor", "shift_left", "shift_right", "reverse_sequence", "bit_cast", "unique",
-    "non_max_suppression", "count_ngrams", "random_bits",
+    "non_max_suppression", "count_ngrams", "random_bits", "roi_max_pool",
 ))  # fmt: skip
 FUNCTIONS = frozenset((
     "exp", "log", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "sigmoid", "softplus",
