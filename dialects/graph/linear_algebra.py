@@ -85,11 +85,6 @@ class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
         return 4 * x.elements * (x.shape[-1] or 1)
 
 
-def rounds_of_coupling(classes: int) -> int:
-    """After how many rounds the iteration ends in any case."""
-    return max(LEAST_ROUNDS, classes)
-
-
 def coupled(pairs: np.ndarray) -> np.ndarray:
     """The probabilities of the classes of one sample, from those of all pairs (classes, classes)."""
     classes = len(pairs)
@@ -97,7 +92,7 @@ def coupled(pairs: np.ndarray) -> np.ndarray:
     q = -others * others.T
     np.fill_diagonal(q, np.sum(np.square(others), axis=1))
     p = np.full(classes, 1 / max(classes, 1))
-    for _ in range(rounds_of_coupling(classes)):
+    for _ in range(max(LEAST_ROUNDS, classes)):
         qp = q @ p
         whole = p @ qp
         if np.max(np.abs(qp - whole), initial=0) < NEAR_ENOUGH / max(classes, 1):

@@ -67,9 +67,7 @@ def lower_log_softmax(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.V
     [x], axis, dtype = operands, op.attribute_values()["axis"], op.result_types()[0].dtype
     others = [i for i in range(x.type.rank) if i != axis]
     s, sizes = Scalars(b, dtype), b.sizes(x)
-    greatest = reduce(b, x, [axis], "maximum", dtype)
-    powers = b.elementwise([x, greatest], s.dtype, sizes, lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
-    total = reduce(b, powers, [axis], "add", s.dtype)
+    greatest, _, total = powers_of(b, s, x, axis, dtype)
     logarithm = b.staged(b.elementwise([total], s.dtype, b.sizes(total), lambda t: s.call(math.LogOp, t)))  # once for each row
     return b.elementwise([x, greatest, logarithm], dtype, sizes, lambda v, m, t: s.sub(s.sub(v, m), t), loops={1: others, 2: others})
 
@@ -81,8 +79,14 @@ def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> i
     """
     others = [i for i in range(x.type.rank) if i != axis]
     s, sizes = Scalars(b, dtype), b.sizes(x)
-    greatest = reduce(b, x, [axis], "maximum", dtype)
-    powers = b.elementwise([x, greatest], s.dtype, sizes, lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
-    total = reduce(b, powers, [axis], "add", s.dtype)
+    _, powers, total = powers_of(b, s, x, axis, dtype)
     part = b.elementwise([total], s.dtype, b.sizes(total), lambda t: s.div(s.const(1), t))
     return b.elementwise([powers, part], dtype, sizes, s.mul, loops={1: others})
+
+
+def powers_of(b: LinalgBuilder, s: Scalars, x: ir.Value, axis: int, dtype: str) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The maxima of `x` along an axis, the exponentials of `x` less these, and the sums of the exponentials along the axis."""
+    greatest = reduce(b, x, [axis], "maximum", dtype)
+    others = [i for i in range(x.type.rank) if i != axis]
+    powers = b.elementwise([x, greatest], s.dtype, b.sizes(x), lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
+    return greatest, powers, reduce(b, powers, [axis], "add", s.dtype)

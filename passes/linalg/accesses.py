@@ -115,9 +115,8 @@ class Access:
 
     def apart(self, dim: int) -> int | None:
         """How far apart in memory the neighbours along `dim` lie, in elements; None where that is not the same everywhere."""
-        steps, kind = self.coefficients(dim), self.value.type
-        strides = kind.get_strides_and_offset()[0] if isinstance(kind, ir.MemRefType) else self.strides
-        return None if None in steps else sum((step or 0) * stride for step, stride in zip(steps, strides, strict=True) if step)
+        steps = self.coefficients(dim)
+        return None if None in steps else sum((step or 0) * stride for step, stride in zip(steps, self._strides, strict=True) if step)
 
     def is_gathered(self, dim: int) -> bool:
         """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
