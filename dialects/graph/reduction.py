@@ -181,8 +181,8 @@ class CumprodOp(Scan, name="cumprod"):
         return scan(np.multiply, x, axis, exclusive, reverse)
 
 
-class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):
-    """`exp(x)` divided by its sum along `axis`, computed on `x` minus its maximum."""
+class NormalisedPowers(GraphOp, traits=[Pure]):
+    """An op on the exponentials of floats along an axis, and their sum."""
 
     fusion = Fusion.COMPLEX
 
@@ -197,28 +197,22 @@ class SoftmaxOp(GraphOp, name="softmax", traits=[Pure]):
         return x
 
     @staticmethod
+    def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
+        return 5 * x.elements  # maximum, difference, exponential, sum, and what is made of the sum
+
+
+class SoftmaxOp(NormalisedPowers, name="softmax"):
+    """`exp(x)` divided by its sum along `axis`, computed on `x` minus its maximum."""
+
+    @staticmethod
     def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
         w = wide(x)
         powers = np.exp(w - np.max(w, axis=axis, keepdims=True, initial=-np.inf))
         return narrow(powers / np.sum(powers, axis=axis, keepdims=True, dtype=np.float64).astype(w.dtype), x.dtype)
 
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
-        return 5 * x.elements  # maximum, difference, exponential, sum, quotient
 
-
-class LogSoftmaxOp(GraphOp, name="log_softmax", traits=[Pure]):
+class LogSoftmaxOp(NormalisedPowers, name="log_softmax"):
     """The logarithm of the softmax of `x` along `axis`: `x` minus its maximum, minus the logarithm of the sum of the exponentials of that."""
-
-    fusion = Fusion.COMPLEX
-
-    x: Operand
-    result: Result
-    axis: ir.IntegerAttr
-
-    @staticmethod
-    def infer(x: TensorType, *, axis: int) -> InferredTypes:
-        return SoftmaxOp.infer(x, axis=axis)
 
     @staticmethod
     def reference(x: np.ndarray, *, axis: int) -> np.ndarray:
@@ -226,10 +220,6 @@ class LogSoftmaxOp(GraphOp, name="log_softmax", traits=[Pure]):
         shifted = w - np.max(w, axis=axis, keepdims=True, initial=-np.inf)
         total = np.sum(np.exp(shifted), axis=axis, keepdims=True, dtype=np.float64)
         return narrow(shifted - np.log(total).astype(w.dtype), x.dtype)
-
-    @staticmethod
-    def flops(x: TensorType, *, result: TensorType, axis: int) -> int:
-        return 5 * x.elements  # maximum, difference, exponential, sum, difference
 
 
 class TopKOp(GraphOp, name="top_k", traits=[Pure]):
