@@ -89,9 +89,9 @@ class Access:
 # What folds the values of a reduction: numpy's function for all at once, and that of two.
 FOLDS: dict[str, tuple[np.ufunc, Callable[[Array, Array], Array]]] = {
     "arith.addf": (np.add, np.add), "arith.mulf": (np.multiply, np.multiply), "arith.maximumf": (np.maximum, greater),
-    "arith.minimumf": (np.minimum, lesser), "arith.addi": (np.add, np.add), "arith.muli": (np.multiply, np.multiply),
-    "arith.maxsi": (np.maximum, np.maximum), "arith.minsi": (np.minimum, np.minimum), "arith.andi": (np.bitwise_and, np.bitwise_and),
-    "arith.ori": (np.bitwise_or, np.bitwise_or), "arith.xori": (np.bitwise_xor, np.bitwise_xor),
+    "arith.minimumf": (np.minimum, lesser), "arith.maxnumf": (np.fmax, np.fmax), "arith.addi": (np.add, np.add),
+    "arith.muli": (np.multiply, np.multiply), "arith.maxsi": (np.maximum, np.maximum), "arith.minsi": (np.minimum, np.minimum),
+    "arith.andi": (np.bitwise_and, np.bitwise_and), "arith.ori": (np.bitwise_or, np.bitwise_or), "arith.xori": (np.bitwise_xor, np.bitwise_xor),
 }  # fmt: skip
 BOOLEAN = ("arith.andi", "arith.ori", "arith.xori")
 

@@ -10,18 +10,20 @@ class FusedLoop:
 
     What one op hands to the next is then a slice, which stays in a cache: Halide's `compute_at` with its storage folding
     (Ragan-Kelley et al., PLDI 2013). Neighbours are in one loop if they give it the same name. The rounds of the outermost loop may be
-    split into `chunks` that run in parallel, each with buffers of its own; 1 keeps them on one thread.
+    split into `chunks` that run in parallel, each with buffers of its own; 1 keeps them on one thread. An op with `prefetch` asks, while it
+    computes, for what it reads in that many rounds from now, where that lies in memory and not in such a buffer.
     """
 
     loop: str
     dim: int
     step: int
     chunks: int = 1
+    prefetch: int = 0
 
 
 def complaint(loops: Sequence[FusedLoop]) -> str | None:
     """What is wrong with the fused loops of an op; None if nothing is."""
     for i, loop in enumerate(loops):
-        if loop.dim < 0 or loop.step < 1 or loop.chunks < 1 or (i and loop.chunks > 1):
-            return f"dim must be 0 or more, step and chunks 1 or more, chunks 1 but for the first; got {loop}"
+        if loop.dim < 0 or loop.step < 1 or loop.chunks < 1 or loop.prefetch < 0 or (i and loop.chunks > 1):
+            return f"dim and prefetch must be 0 or more, step and chunks 1 or more, chunks 1 but for the first; got {loop}"
     return None

@@ -7,6 +7,9 @@ from stepwell.dialects.core.mlir import arith, defining_op, ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, Pattern, Rewriter, apply_patterns
 
+_BEYOND = arith.CmpFPredicate.OGT
+_LOOPS = ("affine.for", "scf.for")
+
 
 @register_pass("select-bounds", level="affine", optional=True)
 @dataclass
@@ -14,7 +17,8 @@ class SelectBounds(Pass):
     """Write maxima and minima as what x86's `maxps` and `minps` compute.
 
     rewrite: maximumf(x, c)  ->  select(c > x, c, x)    and minimumf(x, c) -> select(c < x, c, x), for c that is not NaN
-    rewrite: maximumf(x, y)  ->  maximumf(y, x) nsz     and the like for minimumf
+    rewrite: maximumf(x, y)  ->  maximumf(y, x) nsz     and the like for minimumf and maxnumf
+    rewrite: maxnumf(x, y)   ->  select(y > x, y, x)    for x that is not NaN, such as the greatest number found so far
 
     A NaN in x fails the comparison with a constant and is kept, as `maximumf` requires; of two zeros with different signs, x keeps its own.
     `maxps` gives the second operand if either is NaN, so LLVM has to ask only whether the first is. In a reduction x is what was found so far:
@@ -27,7 +31,8 @@ class SelectBounds(Pass):
             state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
             return
         kinds = ("arith.maximumf", arith.CmpFPredicate.OGT), ("arith.minimumf", arith.CmpFPredicate.OLT)
-        apply_patterns(op, [p for name, beyond in kinds for p in (bound(name, beyond), element_first(name))], state)
+        patterns = [p for name, beyond in kinds for p in (bound(name, beyond), element_first(name))]
+        apply_patterns(op, [*patterns, greatest_so_far(), element_first("arith.maxnumf")], state)
 
 
 def bound(name: str, beyond: Any) -> Pattern:
@@ -57,6 +62,58 @@ def element_first(name: str) -> Pattern:
 
     rewrite.__doc__ = f"rewrite: {name}(x, y) -> {name}(y, x) nsz"
     return Pattern(f"order-{name.removeprefix('arith.')}", name, rewrite)
+
+
+def greatest_so_far() -> Pattern:
+    """rewrite: maxnumf(x, y) -> select(y > x, y, x)"""
+
+    def rewrite(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+        x, y = op.operation.operands
+        if is_number(y):
+            x, y = y, x
+        elif not is_number(x):
+            return NoMatch("either of its operands may be NaN")
+        value: ir.Value = arith.SelectOp(arith.CmpFOp(_BEYOND, y, x).result, y, x).result
+        return value
+
+    rewrite.__doc__ = greatest_so_far.__doc__
+    return Pattern("select-maxnumf", "arith.maxnumf", rewrite, benefit=2)
+
+
+def is_number(value: ir.Value, assumed: tuple[ir.Value, ...] = ()) -> bool:
+    """Whether no lane can be NaN, if those of `assumed` are not: a constant, or a maximum that begins with one, in loops too."""
+    if value in assumed:
+        return True
+    made = defining_op(value)
+    if made is None:
+        loop, place = value.owner.owner.operation, ir.BlockArgument(value).arg_number - 1
+        return loop.name in _LOOPS and place >= 0 and _carries_number(loop, place, assumed)
+    if made.name == "arith.constant":
+        number = known(value)
+        return number is not None and number == number
+    if made.name == "arith.maxnumf":
+        return any(is_number(operand, assumed) for operand in made.operands)
+    if made.name in _LOOPS:
+        return _carries_number(made, ir.OpResult(value).result_number, assumed)
+    return _is_greater(made) and is_number(made.operands[2], assumed)
+
+
+def _carries_number(loop: ir.Operation, place: int, assumed: tuple[ir.Value, ...]) -> bool:
+    """Whether a value that a loop carries starts as a number and stays one."""
+    count, body = len(loop.results), loop.regions[0].blocks[0]
+    start, carried = loop.operands[len(loop.operands) - count + place], body.arguments[1 + place]
+    yielded = body.operations[len(body.operations) - 1].operands[place]
+    return is_number(start, assumed) and is_number(yielded, (*assumed, carried))
+
+
+def _is_greater(op: ir.Operation) -> bool:
+    """select(y > x, y, x): x, unless y is a number above it."""
+    if op.name != "arith.select":
+        return False
+    compared = defining_op(op.operands[0])
+    if compared is None or compared.name != "arith.cmpf" or list(compared.operands) != list(op.operands)[1:]:
+        return False
+    return bool(ir.IntegerAttr(compared.attributes["predicate"]).value == int(_BEYOND))
 
 
 def known(value: ir.Value) -> float | None:

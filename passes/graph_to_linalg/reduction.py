@@ -20,7 +20,7 @@ REDUCTIONS: dict[type[GraphOp], str] = {
 
 def neutral(name: str, dtype: str) -> float | int:
     """What changes nothing when it is combined."""
-    value: float | int = {"add": 0, "mul": 1, "maximum": lowest(dtype), "minimum": highest(dtype)}[name]
+    value: float | int = {"add": 0, "mul": 1, "maximum": lowest(dtype), "maximum_number": lowest(dtype), "minimum": highest(dtype)}[name]
     return value
 
 
@@ -85,8 +85,11 @@ def normalised_powers(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> i
 
 
 def powers_of(b: LinalgBuilder, s: Scalars, x: ir.Value, axis: int, dtype: str) -> tuple[ir.Value, ir.Value, ir.Value]:
-    """The maxima of `x` along an axis, the exponentials of `x` less these, and the sums of the exponentials along the axis."""
-    greatest = reduce(b, x, [axis], "maximum", dtype)
+    """The maxima of `x` along an axis, the exponentials of `x` less these, and the sums of the exponentials along the axis.
+
+    The maxima leave NaN out, which takes one instruction where `maximum` takes three: a NaN reaches the sum by its own exponential.
+    """
+    greatest = reduce(b, x, [axis], "maximum_number", dtype)
     others = [i for i in range(x.type.rank) if i != axis]
     powers = b.elementwise([x, greatest], s.dtype, b.sizes(x), lambda v, m: s.call(math.ExpOp, s.sub(v, m)), loops={1: others})
     return greatest, powers, reduce(b, powers, [axis], "add", s.dtype)

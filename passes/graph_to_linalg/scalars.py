@@ -13,6 +13,7 @@ _BINARY: dict[str, tuple[Any, Any, Any]] = {
     "mul": (arith.MulFOp, arith.MulIOp, arith.MulIOp),
     "maximum": (arith.MaximumFOp, arith.MaxSIOp, arith.MaxUIOp),
     "minimum": (arith.MinimumFOp, arith.MinSIOp, arith.MinUIOp),
+    "maximum_number": (arith.MaxNumFOp, arith.MaxSIOp, arith.MaxUIOp),
 }  # fmt: skip
 _F, _I = arith.CmpFPredicate, arith.CmpIPredicate
 _COMPARE: dict[str, tuple[Any, Any, Any]] = {
@@ -45,7 +46,7 @@ class Scalars:
         return self.b.scalar(value, self.dtype)
 
     def binary(self, name: str, x: ir.Value, y: ir.Value) -> ir.Value:
-        """add, sub, mul, maximum or minimum; floats carry NaN on."""
+        """add, sub, mul, maximum, minimum or maximum_number; floats carry NaN on, but for the last, which leaves it out."""
         return _BINARY[name][self._column](x, y).result
 
     def add(self, x: ir.Value, y: ir.Value) -> ir.Value:
@@ -65,7 +66,7 @@ class Scalars:
 
     def accumulate(self, name: str, x: ir.Value, total: ir.Value) -> ir.Value:
         """`binary` for sums and products that may be contracted into fused multiply-adds."""
-        if not self.is_float or name in ("maximum", "minimum"):
+        if not self.is_float or name not in ("add", "mul"):
             return self.binary(name, total, x)
         return _BINARY[name][0](total, x, fastmath=arith.FastMathFlags.contract).result
 

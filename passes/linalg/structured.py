@@ -21,8 +21,8 @@ WITHOUT_VALUE = ("linalg.yield", "scf.yield")
 # Reductions that may be split into lanes: the combining op of the body, and its `vector.reduction` kind.
 COMBINERS = {
     "arith.addf": "add", "arith.addi": "add", "arith.mulf": "mul", "arith.muli": "mul", "arith.maximumf": "maximumf", "arith.minimumf": "minimumf",
-    "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui", "arith.minui": "minui", "arith.andi": "and", "arith.ori": "or",
-    "arith.xori": "xor",
+    "arith.maxnumf": "maxnumf", "arith.maxsi": "maxsi", "arith.minsi": "minsi", "arith.maxui": "maxui", "arith.minui": "minui",
+    "arith.andi": "and", "arith.ori": "or", "arith.xori": "xor",
 }  # fmt: skip
 
 CONVERSIONS = (

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from math import prod
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import affine, arith, ir, vector
+from stepwell.dialects.core.mlir import affine, arith, ir, memref, vector
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
@@ -69,6 +71,27 @@ class NestEmitter(LoopNest):
             return False
         read = [a for member in (self.root, *self.epilogues) for a in member.inputs if a.used and a.is_shaped]
         return all(origin(a.value) != target for a in read)
+
+    # -- copies -------------------------------------------------------------------------------------------------------------
+
+    def _serial(self, loops: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
+        if self.epilogues or stretch(self.root, self.extents) < STRETCH or any(a.value in self.enclosing.shrunk for a in self.root.accesses):
+            super()._serial(loops, tile, width)
+            return
+        source, target = (self._part(access) for access in moved(self.root) or ())
+        memref.CopyOp(source, target)
+
+    def _part(self, access: Access) -> ir.Value:
+        """What is left to walk of an operand, which is a stretch of memory, as a view of one dimension."""
+        sizes = sizes_of_part(access, self.extents)
+        offsets = [e.value if isinstance(e, ir.AffineConstantExpr) else index_value(e, self.ivs, 1) for e in self.address(access, {}).results]
+        part = memref.subview(access.value, offsets, sizes, [1] * len(sizes))
+        if len(sizes) == 1:
+            return part
+        strided = isinstance(part.type.layout, ir.StridedLayoutAttr)
+        layout = ir.StridedLayoutAttr.get(part.type.get_strides_and_offset()[1], [1]) if strided else None
+        flat = ir.MemRefType.get([prod(sizes)], access.element_type, layout)
+        return memref.CollapseShapeOp(flat, part, [list(range(len(sizes)))]).result
 
     # -- the register tile --------------------------------------------------------------------------------------------------
 
@@ -148,6 +171,8 @@ class NestEmitter(LoopNest):
             lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only, use)
             kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
             order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # by halves, not one by one
+            if combiner == "arith.maxnumf":
+                order |= arith.FastMathFlags.nnan  # each lane began with a number
             folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
             acc = [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
         return acc
@@ -300,14 +325,21 @@ class NestEmitter(LoopNest):
         return True
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
-        """Ask for the lines of a vector that the innermost summed loop loads some rounds later; past its end, for what lies behind."""
-        ahead, summed = self.nest.prefetch, self.root.reduction_dims
-        if not ahead or width == 1 or not access.is_shaped or access.kind(self.nest.vector) != "vector" or access.kind(summed[-1]) == "scalar":
+        """Ask for the lines of a vector that is loaded some rounds later; past the end of a loop, for what lies behind."""
+        if width == 1 or not access.is_shaped or access.kind(self.nest.vector) != "vector":
             return
-        later = {**point, summed[-1]: point.get(summed[-1], 0) + ahead}
-        for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
-            where = ir.AffineMapAttr.get(self.address(access, later, lane))
-            affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, where)
+        for dim, ahead in self._ahead(access):
+            later = {**point, dim: point.get(dim, 0) + ahead}
+            for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
+                where = ir.AffineMapAttr.get(self.address(access, later, lane))
+                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, where)
+
+    def _ahead(self, access: Access) -> list[tuple[int, int]]:
+        """Along which dimensions vectors are asked for, and how many iterations before they are loaded: the nest's own, and those of fused loops."""
+        found = [(self.root.reduction_dims[-1], self.nest.prefetch)] if self.nest.prefetch else []
+        if access.value not in self.enclosing.shrunk:
+            found += [(loop.dim, loop.prefetch * loop.step) for loop in self.root.fused if loop.prefetch]
+        return [(dim, ahead) for dim, ahead in found if access.kind(dim) != "scalar"]
 
     def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
         where = ir.AffineMapAttr.get(self.address(access, point))

@@ -95,7 +95,8 @@ def neutral(combiner: str, element: ir.Type) -> ir.Value:
     width = 64 if isinstance(element, ir.FloatType) else ir.IntegerType(element).width
     values: dict[str, float] = {
         "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf"),
-        "arith.maxsi": -(1 << (width - 1)), "arith.minsi": (1 << (width - 1)) - 1, "arith.maxui": 0, "arith.minui": -1, "arith.andi": -1,
+        "arith.maxnumf": float("-inf"), "arith.maxsi": -(1 << (width - 1)), "arith.minsi": (1 << (width - 1)) - 1, "arith.maxui": 0,
+        "arith.minui": -1, "arith.andi": -1,
         "arith.ori": 0, "arith.xori": 0,
     }  # fmt: skip
     return constant_of(element, values[combiner])

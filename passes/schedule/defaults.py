@@ -5,6 +5,7 @@ from math import prod
 
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.accesses import element_bits
+from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import room
 from stepwell.passes.schedule.nest import Nest
@@ -13,6 +14,7 @@ from stepwell.passes.schedule.schedulers import schedule
 
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
+WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -67,7 +69,35 @@ def default(op: Structured, target: Target | None) -> Nest:
     width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
     if scans_rows(op, vector):
         width = max(width, vector_width(columns_of_a_core(op, vector, target or GENERIC), lanes, (target or GENERIC).vector_registers // 2))
-    return nest(op, tuple(op.parallel_dims), {}, vector, width)
+    plain = nest(op, tuple(op.parallel_dims), {}, vector, width)
+    return by_stretches(op, plain) or plain
+
+
+def by_stretches(op: Structured, plain: Nest) -> Nest | None:
+    """A nest of a copy whose blocks are stretches of memory; None if `op` is no copy, or moves no such stretches."""
+    box, block, around = [1] * len(op.sizes), [0] * len(op.sizes), len(plain.order)
+    for place, dim in reversed(list(enumerate(plain.order))):
+        inside, step = stretch(op, box), plain.step(dim)
+        box[dim] = op.sizes[dim]
+        if not stretch(op, box):
+            box[dim] = 1
+            break
+        around = place
+        if stretch(op, box) > WHOLE_STRETCH:
+            box[dim] = block[dim] = even_block(op.sizes[dim], max(step, WHOLE_STRETCH // inside // step * step), step)
+            around = place + 1
+            break
+    if stretch(op, box) < STRETCH:
+        return None
+    chosen = threaded(op, replace(plain, block=tuple(block) if any(block) else ()))
+    return replace(chosen, parallel=min(chosen.parallel, around))
+
+
+def even_block(size: int, limit: int, step: int) -> int:
+    """The greatest multiple of `step` that divides `size` and is at most `limit`, or `limit` if none is above half of that."""
+    fewest = -(-size // limit)
+    cuts = (size // pieces for pieces in range(fewest, 2 * fewest) if size % pieces == 0)
+    return next((block for block in cuts if block % step == 0), limit)
 
 
 def interleaved(op: Structured, vector: int) -> int | None:

@@ -79,7 +79,7 @@ class FuseLoops(Pass):
             count = len(plan.fused.stages) - 1
             others = f"{count} other stage{'s' * (count != 1)}"
             state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
-        state.count(self.name, int(plan.apply(steps, room.chunks)))
+        state.count(self.name, int(plan.apply(steps, room.chunks, second)))
 
     def _chunks(self, group: FusionGroup, state: PassState) -> int:
         """How many chunks the outermost loop is split into: one if there is little work."""
@@ -269,12 +269,17 @@ class Plan:
     @cached_property
     def _shared(self) -> int:
         """The bytes of what several of the fused stages read, a slice each in each round: the first of them brings it into the cache."""
+        return sum(max(sizes.values()) for sizes in self._readers)
+
+    @cached_property
+    def _readers(self) -> list[dict[Stage, int]]:
+        """For each operand that several of the fused stages read, a slice each in each round: those stages in order, and the bytes of each."""
         readers: dict[ir.Value, dict[Stage, int]] = {}
         for stage in self.fused.stages:
             for member, read in self.fused.reads(stage):
                 if all(stage.moves(member, read, axis.loops[stage][0]) for axis in self.axes):
                     readers.setdefault(read.value, {})[stage] = read.bytes
-        return sum(max(sizes.values()) for sizes in readers.values() if len(sizes) > 1)
+        return [sizes for sizes in readers.values() if len(sizes) > 1]
 
     @cached_property
     def _handed_on(self) -> dict[Stage, int]:
@@ -288,11 +293,18 @@ class Plan:
         fused = set(self.fused.stages)
         return sum({edge.producer: edge.bytes for edge in self.group.edges if (edge.producer in fused) != (edge.reader in fused)}.values())
 
-    def apply(self, steps: Steps, chunks: int) -> bool:
-        """Say on each stage which loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in some."""
+    def apply(self, steps: Steps, chunks: int, own: int) -> bool:
+        """Say on each stage which loops it is computed in, the outermost split into `chunks`. Returns whether any stage is in some.
+
+        What several stages read is asked for a round early by the last of them if it fills half of a core's own cache, of so many bytes:
+        hardware that prefetches follows a stream, and this one rests while a round is computed.
+        """
         found = False
+        asking = {list(sizes)[-1] for sizes in self._readers if 2 * max(sizes.values()) > own}
         for stage in self.group.stages:
             loops = [FusedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
+            if loops and stage in asking:
+                loops[-1] = replace(loops[-1], prefetch=1)
             if stage in self.inner:
                 axis = self.inner[stage]
                 loops.append(FusedLoop(f"inner{axis.leader}", *axis.of(stage, axis.unit)))

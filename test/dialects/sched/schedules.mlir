@@ -65,7 +65,7 @@ func.func private @loops(%zero: f32, %o: memref<4xf32>) {
     ins(%zero : f32) outs(%o : memref<4xf32>)
   // expected-error @below {{attribute 'sched.fused': loop 0: field 'dim' is missing, expected a whole number}}
   linalg.fill {sched.fused = #sched.fused<[{loop = "a", step = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
-  // expected-error @below {{dim must be 0 or more, step and chunks 1 or more}}
+  // expected-error @below {{dim and prefetch must be 0 or more, step and chunks 1 or more}}
   linalg.fill {sched.fused = #sched.fused<[{loop = "a", dim = 0 : i64, step = 0 : i64, chunks = 1 : i64}]>} ins(%zero : f32) outs(%o : memref<4xf32>)
   return
 }

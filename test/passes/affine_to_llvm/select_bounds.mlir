@@ -34,3 +34,53 @@ func.func @unknown(%found: f32, %element: f32) -> (f32, f32) {
   %1 = arith.minimumf %found, %nan : f32
   return %0, %1 : f32, f32
 }
+
+// The greatest number found so far is one: it begins as one, and what is no number never takes its place, however the loops lie.
+// CHECK-LABEL: func.func @greatest_numbers
+// CHECK: affine.for {{.*}} iter_args(%[[OUTER:.*]] = %
+// CHECK: affine.for {{.*}} iter_args(%[[SO_FAR:.*]] = %[[OUTER]])
+// CHECK: %[[X:.*]] = affine.vector_load
+// CHECK: %[[ABOVE:.*]] = arith.cmpf ogt, %[[X]], %[[SO_FAR]] : vector<8xf32>
+// CHECK: %[[M:.*]] = arith.select %[[ABOVE]], %[[X]], %[[SO_FAR]]
+// CHECK: %[[AGAIN:.*]] = arith.cmpf ogt, %{{.*}}, %[[M]] : vector<8xf32>
+// CHECK: affine.yield
+// NEON-LABEL: func.func @greatest_numbers
+// NEON: arith.maxnumf
+// NEON-NOT: select
+func.func @greatest_numbers(%x: memref<4x64xf32>) -> vector<8xf32> {
+  %low = arith.constant dense<0xFF800000> : vector<8xf32>
+  %0 = affine.for %i = 0 to 4 iter_args(%row = %low) -> (vector<8xf32>) {
+    %1 = affine.for %j = 0 to 64 step 16 iter_args(%m = %row) -> (vector<8xf32>) {
+      %a = affine.vector_load %x[%i, %j] : memref<4x64xf32>, vector<8xf32>
+      %b = affine.vector_load %x[%i, %j + 8] : memref<4x64xf32>, vector<8xf32>
+      %2 = arith.maxnumf %m, %a : vector<8xf32>
+      %3 = arith.maxnumf %2, %b : vector<8xf32>
+      affine.yield %3 : vector<8xf32>
+    }
+    affine.yield %1 : vector<8xf32>
+  }
+  return %0 : vector<8xf32>
+}
+
+// What comes from elsewhere may be NaN: as an operand, as what a loop begins with, and as what a loop carries on.
+// CHECK-LABEL: func.func @perhaps_none
+// CHECK-NOT: arith.select
+// CHECK: arith.maxnumf %arg1, %arg0 fastmath<nsz>
+// CHECK-NOT: arith.select
+// CHECK: return
+func.func @perhaps_none(%x: f32, %y: f32, %v: memref<64xf32>) -> (f32, f32, f32) {
+  %low = arith.constant 0xFF800000 : f32
+  %0 = arith.maxnumf %x, %y : f32
+  %1 = affine.for %i = 0 to 64 iter_args(%m = %x) -> (f32) {
+    %a = affine.load %v[%i] : memref<64xf32>
+    %2 = arith.maxnumf %m, %a : f32
+    affine.yield %2 : f32
+  }
+  %3 = affine.for %i = 0 to 64 iter_args(%m = %low) -> (f32) {
+    %a = affine.load %v[%i] : memref<64xf32>
+    %4 = arith.maxnumf %m, %a : f32
+    %5 = arith.addf %4, %a : f32
+    affine.yield %5 : f32
+  }
+  return %0, %1, %3 : f32, f32, f32
+}

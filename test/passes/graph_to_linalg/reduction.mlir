@@ -42,7 +42,7 @@ func.func private @min(%x: tensor<3x5xui16>, %o: tensor<3xui16>) -> tensor<3xui1
 
 // CHECK: #[[OTHERS:map[0-9]*]] = affine_map<(d0, d1, d2) -> (d0, d2)>
 // CHECK-LABEL: func.func private @softmax
-// CHECK: arith.maximumf
+// CHECK: arith.maxnumf
 // CHECK: linalg.generic {indexing_maps = [#{{.*}}, #[[OTHERS]], #{{.*}}]
 // CHECK: arith.subf
 // CHECK-NEXT: math.exp

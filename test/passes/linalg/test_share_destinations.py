@@ -8,10 +8,10 @@ from onnx import TensorProto, helper
 import stepwell
 
 
-def softmax_model(shape: tuple[int, ...], axis: int, dtype: int) -> onnx.ModelProto:
-    """A model of one Softmax."""
+def softmax_model(shape: tuple[int, ...], axis: int, dtype: int, op: str = "Softmax") -> onnx.ModelProto:
+    """A model of one Softmax, or LogSoftmax."""
     x, y = (helper.make_tensor_value_info(name, dtype, shape) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"], axis=axis)], "softmax", [x], [y])
+    graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], axis=axis)], "softmax", [x], [y])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
 
 
@@ -28,16 +28,31 @@ def test_softmax(shape: tuple[int, ...], axis: int, dtype: int, threads: int) ->
     np.testing.assert_allclose(found.astype(np.float64), exact, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("length", [5, 70, 1003])
-def test_special_values(length: int) -> None:
-    """A row with a NaN or an infinity is NaN where C's arithmetic says so, and the rows beside it are not."""
-    data = np.random.default_rng(3).standard_normal((6, length)).astype(np.float32)
-    data[0, 1], data[1, 2], data[2, 3], data[3, 4], data[4] = np.nan, np.inf, -np.inf, -1e30, -np.inf
-    with np.errstate(invalid="ignore"):
-        exact = np.exp(data.astype(np.float64) - data.astype(np.float64).max(1, keepdims=True))
-        exact /= exact.sum(1, keepdims=True)
-    found = stepwell.compile(softmax_model(data.shape, 1, TensorProto.FLOAT), threads=1).run({"x": data})["y"]
+@pytest.mark.parametrize("threads", [1, 2])
+def test_more_than_a_cache_holds(threads: int) -> None:
+    """Rows are asked for before they are computed, the last of them for what lies behind."""
+    data = np.random.default_rng(5).standard_normal((5000, 384)).astype(np.float32)
+    exact = np.exp(data.astype(np.float64) - data.astype(np.float64).max(1, keepdims=True))
+    exact /= exact.sum(1, keepdims=True)
+    found = stepwell.compile(softmax_model(data.shape, 1, TensorProto.FLOAT), threads=threads).run({"x": data})["y"]
     np.testing.assert_allclose(found, exact, rtol=2e-6)
+
+
+@pytest.mark.parametrize("length", [5, 70, 1003])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("op", ["Softmax", "LogSoftmax"])
+def test_special_values(op: str, axis: int, length: int) -> None:
+    """A row with a NaN or an infinity is NaN where C's arithmetic says so, and the rows beside it are not."""
+    data = np.random.default_rng(3).standard_normal((9, length)).astype(np.float32)
+    data[0, 1], data[1, 2], data[2, 3], data[3, 4], data[4], data[5] = np.nan, np.inf, -np.inf, -1e30, -np.inf, np.nan
+    data[6, 0], data[7, -1], data[7, 0] = np.nan, np.nan, np.inf
+    with np.errstate(invalid="ignore", divide="ignore"):
+        below = data.astype(np.float64) - data.astype(np.float64).max(1, keepdims=True)
+        total = np.exp(below).sum(1, keepdims=True)
+        exact = np.exp(below) / total if op == "Softmax" else below - np.log(total)
+    given = np.ascontiguousarray(data if axis else data.T)
+    found = stepwell.compile(softmax_model(given.shape, axis, TensorProto.FLOAT, op), threads=1).run({"x": given})["y"]
+    np.testing.assert_allclose(found if axis else found.T, exact, rtol=2e-6, atol=0 if op == "Softmax" else 2e-6)
 
 
 def test_no_scratch_for_the_powers() -> None:

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='func.func(lower-to-affine),canonicalize,cse' --split-input-file | FileCheck %s
 
 // The vectors of the right side, of two lines each, are asked for eight rounds of the sum ahead, once for both rows that use them.
 
@@ -21,6 +21,36 @@ func.func private @product(%x: memref<8x100xf32>, %w: memref<100x64xf32>, %o: me
     %p = arith.mulf %a, %c : f32
     %s = arith.addf %acc, %p : f32
     linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+// The second op asks for what both read in the round to come, and not for the slice that the first hands on.
+// CHECK-LABEL: func.func private @rows
+// CHECK: affine.for %[[ROUND:arg[0-9]+]] = 0 to 7
+// CHECK-NOT: affine.prefetch
+// CHECK: affine.vector_store
+// CHECK: affine.vector_load %arg0[%[[ROUND]] * 2 + %[[I:arg[0-9]+]], %[[J:arg[0-9]+]]]
+// CHECK-NEXT: affine.prefetch %arg0[%[[ROUND]] * 2 + %[[I]] + 2, %[[J]]], read, locality<3>, data
+// CHECK-NOT: affine.prefetch
+func.func private @rows(%x: memref<14x160xf32>, %y: memref<14x160xf32>, %scratch: memref<1280xi8>) {
+  %c0 = arith.constant 0 : index
+  %t = memref.view %scratch[%c0][] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 1 : i64, bytes = 1280 : i64}} : memref<1280xi8> to memref<14x160xf32>
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 16 : i64}>,
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 2 : i64}]>} ins(%x : memref<14x160xf32>) outs(%t : memref<14x160xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.absf %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 16 : i64}>,
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 2 : i64, prefetch = 1 : i64}]>} ins(%x, %t : memref<14x160xf32>, memref<14x160xf32>) outs(%y : memref<14x160xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
   }
   return
 }

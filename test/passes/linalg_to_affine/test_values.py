@@ -14,7 +14,9 @@ SIGNED: dict[str, Callable[[Any, Any], Any]] = {
     "arith.ori": np.bitwise_or, "arith.xori": np.bitwise_xor,
 }  # fmt: skip
 UNSIGNED = {"arith.maxui": np.maximum, "arith.minui": np.minimum}
-FLOATS = {"arith.addf": np.add, "arith.mulf": np.multiply, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum}
+FLOATS = {
+    "arith.addf": np.add, "arith.mulf": np.multiply, "arith.maximumf": np.maximum, "arith.minimumf": np.minimum, "arith.maxnumf": np.fmax,
+}  # fmt: skip
 
 
 def constant(combiner: str, dtype: str) -> Any:
@@ -44,4 +46,6 @@ def test_floats(combiner: str, dtype: str) -> None:
     numpy_dtype = np.float32 if dtype == "f32" else np.float64
     info = np.finfo(numpy_dtype)
     values = np.array([-np.inf, info.min, -1.5, 0, info.tiny, info.max, np.inf, np.nan], numpy_dtype)
+    if combiner == "arith.maxnumf":
+        values = values[:-1]  # of NaN and a number it takes the number
     assert np.array_equal(FLOATS[combiner](values, numpy_dtype(constant(combiner, dtype))), values, equal_nan=True)

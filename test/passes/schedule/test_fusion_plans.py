@@ -78,7 +78,7 @@ def test_stages_that_have_no_such_loop_stay_outside_from_the_last_on() -> None:
     assert found.fused.stages == group.stages[:2]
     assert [axis.leader for axis in found.axes] == [0]
     assert found.inner == {}
-    assert found.apply({found.axes[0]: 2}, 3)
+    assert found.apply({found.axes[0]: 2}, 3, 1 << 20)
     assert loops(group) == [[FusedLoop("loop0", 0, 2, 3)], [FusedLoop("loop0", 0, 2, 3)], []]
 
 
@@ -87,7 +87,7 @@ def test_stages_beside_the_leader_have_one_more_loop_but_not_the_one_that_vector
     group = group_of({"x": "8x3x6", "w": "3x6x9"}, lines, {"a": "8x3x6", "b": "8x3x6", "d": "8x9"})
     found = plan(group)
     assert {stage: axis.leader for stage, axis in found.inner.items()} == dict.fromkeys(group.stages[:2], 1)
-    assert found.apply({found.axes[0]: 4}, 8)
+    assert found.apply({found.axes[0]: 4}, 8, 1 << 20)
     inner = [FusedLoop("loop0", 0, 4, 2), FusedLoop("inner1", 1, 1, 1)]  # two rounds: no more than two chunks
     assert loops(group) == [inner, inner, inner[:1]]
     lines = [("a", "i j: x[i, j]"), ("b", "i j: a[i, j]"), ("d", "i m | j: b[i, j] w[j, m]")]
