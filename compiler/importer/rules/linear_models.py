@@ -196,10 +196,10 @@ def linear_machine(
     b: ImportBuilder, rows: Value, labels: Labels, coefficients: Sequence[float], rho: Sequence[float], transform: str
 ) -> tuple[Value | Unavailable, Value]:
     """The model without support vectors: a row of coefficients for each class."""
-    if labels.count != 2 or min(coefficients, default=0) >= 0:
+    if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # runtimes read two classes of the latter in another way
         raise UnsupportedError(
-            f"a linear machine of {labels.count} classes, or without negative coefficients, is not supported; supported: two classes "
-            "(LinearClassifier serves any number)"
+            f"a linear machine of {labels.count} classes{' without negative coefficients' * (labels.count == 2)} is not supported; supported: "
+            "three or more classes, or two with a negative coefficient (LinearClassifier serves any number)"
         )
     scores = linear(b, rows, coefficients, [rho[0]] if rho else [], labels.count)
     label = labels.pick(b, arg_max(b, scores))

@@ -105,6 +105,22 @@ def test_transforms_of_svm_classifiers(transform: str) -> None:
         check_native(made, {"x": X}, of_reference(made, {"x": X}, SCORES), terms=512)
 
 
+@pytest.mark.parametrize("classes", [3, 4])
+@pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_svm_classifiers_without_vectors(classes: int, transform: str, sign: int) -> None:
+    """Beside ONNX Runtime: ONNX's evaluator takes the greatest score for that of the second of two classes."""
+    weights = [sign * abs(w) if sign > 0 else w for w in numbers(classes * FEATURES, 12)]
+    made = node(
+        "SVMClassifier", ("label", "scores"), classlabels_ints=[5, 0, -4, 8][:classes], coefficients=weights, kernel_params=[0.0, 0.0, 3.0],
+        kernel_type="LINEAR", post_transform=transform, rho=[0.3],
+    )  # fmt: skip
+    want = of_runtime(made, {"x": X}, SCORES)
+    scores = X.astype(np.float64) @ np.array(weights).reshape(classes, -1).T
+    np.testing.assert_array_equal(want["label"], np.array([5, 0, -4, 8])[scores.argmax(1)])
+    check_native(made, {"x": X}, want)
+
+
 def test_probabilities() -> None:
     """Of two classes: within the tolerance at which ONNX's evaluator ends its iteration."""
     made = svm(2, "RBF", prob_a=[-1.7], prob_b=[0.2])
