@@ -146,7 +146,10 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     # One row of accumulators waits for itself; of a long row, four vectors of them leave a small part as a remainder.
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
-    return nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+    plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
+    if vector not in op.parallel_dims:
+        return plain
+    return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
 
 
 def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:
