@@ -30,7 +30,7 @@ class SelectBounds(Pass):
         if not state.machine.triple.startswith(("x86", "i386", "i686")):
             state.decline(self.name, op, NoMatch(f"instructions of {state.machine.triple} do all that maximumf and minimumf say"))
             return
-        kinds = ("arith.maximumf", arith.CmpFPredicate.OGT), ("arith.minimumf", arith.CmpFPredicate.OLT)
+        kinds = ("arith.maximumf", _BEYOND), ("arith.minimumf", arith.CmpFPredicate.OLT)
         patterns = [p for name, beyond in kinds for p in (bound(name, beyond), element_first(name))]
         apply_patterns(op, [*patterns, greatest_so_far(), element_first("arith.maxnumf")], state)
 

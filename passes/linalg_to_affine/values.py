@@ -96,8 +96,7 @@ def neutral(combiner: str, element: ir.Type) -> ir.Value:
     values: dict[str, float] = {
         "arith.addf": 0.0, "arith.addi": 0, "arith.mulf": 1.0, "arith.muli": 1, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf"),
         "arith.maxnumf": float("-inf"), "arith.maxsi": -(1 << (width - 1)), "arith.minsi": (1 << (width - 1)) - 1, "arith.maxui": 0,
-        "arith.minui": -1, "arith.andi": -1,
-        "arith.ori": 0, "arith.xori": 0,
+        "arith.minui": -1, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0,
     }  # fmt: skip
     return constant_of(element, values[combiner])
 

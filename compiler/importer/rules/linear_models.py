@@ -196,7 +196,7 @@ def linear_machine(
     b: ImportBuilder, rows: Value, labels: Labels, coefficients: Sequence[float], rho: Sequence[float], transform: str
 ) -> tuple[Value | Unavailable, Value]:
     """The model without support vectors: a row of coefficients for each class."""
-    if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # runtimes read two classes of the latter in another way
+    if labels.count < 2 or (labels.count == 2 and min(coefficients, default=0) >= 0):  # runtimes label these in another way
         raise UnsupportedError(
             f"a linear machine of {labels.count} classes{' without negative coefficients' * (labels.count == 2)} is not supported; supported: "
             "three or more classes, or two with a negative coefficient (LinearClassifier serves any number)"
