@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
 from stepwell.dialects.core.types import sizes_text
 from stepwell.dialects.sched.fused_loops import FusedLoop
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.accesses import Access, last_stride
@@ -94,6 +94,11 @@ class Structured:
                     f"of {loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.extents[d] for d in self.parallel_dims]}"
                 )
         return loops
+
+    @cached_property
+    def may_thread(self) -> bool:
+        """Whether its own loops may run on threads: inside a loop that runs on threads, or is fused and may do so, they run on one."""
+        return not self.fused and LoopInfo.parallel_around(self.operation) is None
 
     @cached_property
     def sizes(self) -> list[int]:

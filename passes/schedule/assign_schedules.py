@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.schedule_file import Entry, KernelEntry, ScheduleFile
-from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -75,9 +75,9 @@ def _explain(op: Structured, nest: Nest, is_given: bool, state: PassState) -> No
 
 
 def default_schedule(op: Structured, target: Target | None) -> Nest:
-    """The default schedule of an op in its kernel: inside a loop that runs on threads, or is fused and may do so, the op itself runs on one."""
+    """The default schedule of an op in its kernel, on one thread where it may not have more."""
     nest = choose(op, target)
-    return replace(nest, parallel=0) if op.fused or LoopInfo.parallel_around(op.operation) is not None else nest
+    return nest if op.may_thread else replace(nest, parallel=0)
 
 
 def from_file(file: ScheduleFile, function: ir.Operation, ops: Sequence[Structured], target: Target | None) -> dict[int, Nest]:

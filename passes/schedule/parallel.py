@@ -12,7 +12,9 @@ THREADED_ROUNDS = 16  # of the threaded loops: enough to balance the threads
 
 
 def threaded(op: Structured, nest: Nest) -> Nest:
-    """`nest` with as many leading loops on threads as balance them, none if there is little work."""
+    """`nest` with as many leading loops on threads as balance them, none if there is little work or the loops around are on threads."""
+    if not op.may_thread:
+        return replace(nest, parallel=0)
     rounds = [-(-size // nest.blocks.get(d, nest.step(d))) for d, size in enumerate(op.sizes)]
     return replace(nest, parallel=threaded_loops(nest.order, rounds, prod(op.sizes) * op.inner_rounds // (QUICK if op.kind == "contraction" else 1)))
 

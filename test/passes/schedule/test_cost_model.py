@@ -8,6 +8,8 @@ from math import inf
 import pytest
 
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.sched.fused_loops import FusedLoop
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
@@ -205,3 +207,13 @@ def test_a_family_of_targets_has_its_own_schedules(monkeypatch: pytest.MonkeyPat
     with product(64, 64, 64) as op:
         assert choose(op, resolve("aarch64-neon")) == plain  # as it is: without `start` nothing is searched
         assert choose(op, V3) != plain
+
+
+def test_the_tile_of_an_op_in_fused_loops_does_not_depend_on_the_number_of_cores():
+    maps = ["(b, h, i, j, k) -> (b, h, i, k)", "(b, h, i, j, k) -> (b, h, k, j)", "(b, h, i, j, k) -> (b, h, i, j)"]
+    with structured(maps, "ppppr", ["2x4x64x64"] * 3) as op:
+        ScheduleInfo(op.operation).fused = (FusedLoop("batch", 0, 1, 2),)
+        one, two = [choose(op, replace(V4, cores=cores)) for cores in (1, 2)]
+        assert one == two  # what is left over of 64 rows starts no threads
+        assert one.parallel == 0
+        assert one.unroll[1] == 1 < one.unroll[2]
