@@ -336,7 +336,8 @@ class NestEmitter(LoopNest):
 
     def _ahead(self, access: Access) -> list[tuple[int, int]]:
         """Along which dimensions vectors are asked for, and how many iterations before they are loaded: the nest's own, and those of fused loops."""
-        found = [(self.root.reduction_dims[-1], self.nest.prefetch)] if self.nest.prefetch else []
+        summed = self.root.reduction_dims[-1] if self.nest.prefetch else -1
+        found = [(summed, self.nest.prefetch * (self.nest.width if summed == self.nest.vector else 1))] if summed >= 0 else []
         if access.value not in self.enclosing.shrunk:
             found += [(loop.dim, loop.prefetch * loop.step) for loop in self.root.fused if loop.prefetch]
         return [(dim, ahead) for dim, ahead in found if access.kind(dim) != "scalar"]

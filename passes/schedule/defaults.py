@@ -15,6 +15,7 @@ from stepwell.passes.schedule.schedulers import schedule
 ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardware prefetching follows
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
 WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
+PAGE = 4096  # bytes that hardware prefetching does not look beyond
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -147,9 +148,19 @@ def reduction(op: Structured, target: Target | None) -> Nest:
     vectors = 4 if vector in op.reduction_dims and op.sizes[vector] >= 16 * lanes else 2
     width = vector_width(op.sizes[vector], lanes, vectors) if vector >= 0 else 1
     plain = nest(op, tuple(op.parallel_dims), side_by_side(op, vector, max(1, width // lanes)), vector, width)
-    if vector not in op.parallel_dims:
-        return plain
-    return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+    if vector in op.parallel_dims:
+        return in_stretches(op, target, plain, vector_width(op.sizes[vector], lanes, INDEPENDENT_FOLDS // 2)) or plain
+    return replace(plain, prefetch=-(-ahead(op, target, vector) // width)) if vector >= 0 else plain
+
+
+def ahead(op: Structured, target: Target | None, vector: int) -> int:
+    """How many elements along `vector` before they are summed those of a stream from memory are asked for: hardware waits at the end of a page."""
+    streams = [a for a in op.inputs if a.used and a.is_shaped and a.kind(vector) == "vector"]
+    if target is None or len(streams) != 1 or op.fused or vector != op.reduction_dims[-1]:
+        return 0
+    [stream] = streams
+    size = element_bits(stream.element_type) // 8
+    return PAGE // size if prod(stream.shape) * size > target.caches.l2 else 0
 
 
 def side_by_side(op: Structured, vector: int, vectors: int) -> dict[int, int]:

@@ -54,3 +54,26 @@ func.func private @rows(%x: memref<14x160xf32>, %y: memref<14x160xf32>, %scratch
   }
   return
 }
+
+// -----
+
+// Where vectors lie along the sum, a round is a vector.
+// CHECK-LABEL: func.func private @lanes
+// CHECK: affine.for %[[I:arg[0-9]+]] = 0 to 8
+// CHECK: affine.for %[[K:arg[0-9]+]] = 0 to 96 step 32
+// CHECK: affine.vector_load %arg0[%[[I]], %[[K]]] : memref<8x96xf32>, vector<32xf32>
+// CHECK-NEXT: affine.prefetch %arg0[%[[I]], %[[K]] + 128], read, locality<3>, data
+// CHECK-NEXT: affine.prefetch %arg0[%[[I]], %[[K]] + 144], read, locality<3>, data
+// CHECK-NOT: affine.prefetch
+func.func private @lanes(%x: memref<8x96xf32>, %o: memref<8xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%o : memref<8xf32>)
+  linalg.generic {indexing_maps = [affine_map<(i, k) -> (i, k)>, affine_map<(i, k) -> (i)>], iterator_types = ["parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 32 : i64, prefetch = 4 : i64}>}
+    ins(%x : memref<8x96xf32>) outs(%o : memref<8xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %s = arith.addf %acc, %a : f32
+    linalg.yield %s : f32
+  }
+  return
+}
