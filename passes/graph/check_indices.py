@@ -44,10 +44,10 @@ class CheckIndices(Pass):
     rewrite: return y  ->  return y, zigzag(asked - declared)
 
     Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
-    checked, an index beyond an end means the element at that end: no index ever reads or writes other memory.
+    checked, an index out of range means some other element of its dimension: no index ever reads or writes other memory.
     """
 
-    at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they are clamped
+    at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they mean some element
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")

@@ -397,13 +397,14 @@ class LinalgBuilder:
         return arith.IndexCastOp(element(dtype), value).result
 
     def place(self, value: ir.Value, size: Size, *, from_start: bool = False) -> ir.Value:
-        """An integer scalar as an index of a dimension of `size`: negative ones count from the end unless told; clamped to the dimension."""
+        """An integer scalar as an index of a dimension of `size`: negative ones count from the end unless told; others mean some element of it."""
         at, whole, zero = self.as_index(value), self.index_of(size), self.index(0)
         if not from_start:
             negative = arith.CmpIOp(arith.CmpIPredicate.slt, at, zero).result
             at = arith.SelectOp(negative, arith.AddIOp(at, whole).result, at).result
-        last = self.index(size - 1) if isinstance(size, int) else arith.SubIOp(whole, self.index(1)).result
-        return arith.MaxSIOp(arith.MinSIOp(at, last).result, zero).result
+        if isinstance(size, int):
+            return arith.MinUIOp(at, self.index(size - 1)).result  # what is negative still is a large number
+        return arith.MaxSIOp(arith.MinSIOp(at, arith.SubIOp(whole, self.index(1)).result).result, zero).result
 
     # -- types of scalars
 

@@ -6,8 +6,7 @@
 // CHECK: linalg.generic {indexing_maps = [#[[I]], #{{.*}}], {{.*}} ins(%arg1 : tensor<4xi64>)
 // CHECK: %[[B:[0-9]+]] = arith.index_cast %{{.*}} : i64 to index
 // CHECK: arith.cmpi slt, %[[B]]
-// CHECK: arith.minsi
-// CHECK: %[[P:[0-9]+]] = arith.maxsi
+// CHECK: %[[P:[0-9]+]] = arith.minui
 // CHECK: tensor.extract %arg0[%{{.*}}, %[[P]], %{{.*}}] : tensor<3x5x2xf32>
 func.func private @gather(%x: tensor<3x5x2xf32>, %i: tensor<4xi64>, %o: tensor<3x4x2xf32>) -> tensor<3x4x2xf32> attributes {stepwell.kernel} {
   %r = "graph.gather"(%x, %i) {axis = 1 : i64} : (tensor<3x5x2xf32>, tensor<4xi64>) -> tensor<3x4x2xf32>
