@@ -50,7 +50,7 @@ func.func private @booleans(%x: tensor<8xi1>, %out: tensor<8xi1>) -> tensor<8xi1
   return %1 : tensor<8xi1>
 }
 
-// Long rows that come from memory are asked for a page ahead: four vectors of eight 32 rounds before, as rounds are counted by vectors.
+// Rows of more than the first cache holds are asked for a page ahead: four vectors of eight 32 rounds before, as rounds are counted by vectors.
 // CHECK-LABEL: func.func private @rows_from_memory
 // CHECK: sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 1 : i64, prefetch = 32 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 32 : i64}>
 func.func private @rows_from_memory(%x: tensor<2048x1024xf32>, %out: tensor<2048xf32>) -> tensor<2048xf32> {
@@ -63,15 +63,15 @@ func.func private @rows_from_memory(%x: tensor<2048x1024xf32>, %out: tensor<2048
   return %0 : tensor<2048xf32>
 }
 
-// Those that fit the second cache are not.
+// Those that fit it are not.
 // CHECK-LABEL: func.func private @rows_from_a_cache
 // CHECK: sched.nest = #sched.nest<{order = array<i64: 0>, parallel = {{[01]}} : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 32 : i64}>
-func.func private @rows_from_a_cache(%x: tensor<32x1024xf32>, %out: tensor<32xf32>) -> tensor<32xf32> {
+func.func private @rows_from_a_cache(%x: tensor<8x1024xf32>, %out: tensor<8xf32>) -> tensor<8xf32> {
   %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
-    ins(%x : tensor<32x1024xf32>) outs(%out : tensor<32xf32>) {
+    ins(%x : tensor<8x1024xf32>) outs(%out : tensor<8xf32>) {
   ^bb0(%a: f32, %acc: f32):
     %s = arith.maximumf %acc, %a : f32
     linalg.yield %s : f32
-  } -> tensor<32xf32>
-  return %0 : tensor<32xf32>
+  } -> tensor<8xf32>
+  return %0 : tensor<8xf32>
 }
