@@ -16,34 +16,34 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
     The body has no branch that depends on the data: the loop goes on at a leaf, whose children are the leaf itself, so that the processor
     can walk several trees at once.
     """
-    x, features, thresholds, children, roots, values, *nan_first = operands
+    x, nodes, thresholds, roots, values, *nan_first = operands
     types, (result,), attributes = op.operand_types(), op.result_types(), op.attribute_values()
-    rows, (rounds, groups), nodes = b.size(x, 0), b.sizes(roots), b.size(features, 0)
+    rows, (rounds, groups), node_count = b.size(x, 0), b.sizes(roots), b.size(nodes, 0)
     s, one = Scalars(b, types[0].dtype), b.index(1)
 
     def walk(root: ir.Value) -> ir.Value:
         row = b.here(0)
         loop = scf.ForOp(b.index(0), b.index(attributes["depth"]), one, [root])
         with ir.InsertionPoint(loop.body):
-            node = within(b, loop.inner_iter_args[0], nodes)
-            feature = within(b, b.extract(features, [node]), b.size(x, 1))
+            node = within(b, loop.inner_iter_args[0], node_count)
+            feature = within(b, b.extract(nodes, [node, b.index(0)]), b.size(x, 1))
             value = b.extract(x, [row, feature])
             first = s.compare("le", value, b.extract(thresholds, [node]))
             if nan_first:
                 nan = s.compare("ne", value, value)
                 first = arith.OrIOp(first, arith.AndIOp(nan, b.extract(nan_first[0], [node])).result).result
-            side = arith.SelectOp(first, b.index(0), one).result
-            scf.YieldOp([b.extract(children, [node, side])])
+            children = [b.extract(nodes, [node, b.index(1 + n)]) for n in range(2)]  # both are on their way before it is known which
+            scf.YieldOp([arith.SelectOp(first, *children).result])
         return loop.results[0]
 
     leaves = b.staged(b.elementwise([roots], "i32", [rows, rounds, groups], walk, exact=True, loops={0: (1, 2)}))
-    dtype, columns, count = result.dtype, b.size(values, 1), b.size(values, 0)
+    dtype, columns, leaf_count = result.dtype, b.size(values, 1), b.size(values, 0)
     total, kind = Scalars(b, dtype), attributes["reduction"]
     start = {"add": 0, "max": lowest(dtype), "min": highest(dtype)}[kind]
     out = b.filled(start, dtype, [rows, groups, columns])
 
     def fold(leaf: ir.Value, so_far: ir.Value) -> ir.Value:
-        value = b.extract(values, [within(b, leaf, count), b.here(2)])
+        value = b.extract(values, [within(b, leaf, leaf_count), b.here(2)])
         return total.accumulate(_FOLD[kind], value, so_far)
 
     return b.generic([leaves], out, [dims(0, 3, 1), dims(0, 1, 2)], 1, fold)

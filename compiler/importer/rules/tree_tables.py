@@ -29,9 +29,8 @@ class Split:
 class Tables:
     """Operands of `graph.tree_ensemble`. The first nodes are the leaves, whose children they are themselves."""
 
-    features: np.ndarray
+    nodes: np.ndarray  # the feature, then the children
     thresholds: np.ndarray
-    children: np.ndarray
     nan_first: np.ndarray | None
     roots: list[int]  # of each tree
     depth: int
@@ -43,20 +42,18 @@ class _Writer:
 
     dtype: np.dtype
     leaves: int
-    features: list[int] = field(default_factory=list)
+    nodes: list[tuple[int, int, int]] = field(default_factory=list)
     thresholds: list[float] = field(default_factory=list)
-    children: list[tuple[int, int]] = field(default_factory=list)
     nan_first: list[bool] = field(default_factory=list)
 
     def add(self, feature: int, threshold: float, first: int, second: int, nan_first: bool) -> int:
         """A node: to `first` where the feature is at most `threshold`, else to `second`; its number."""
-        if self.leaves + len(self.features) >= MOST_NODES:
+        if self.leaves + len(self.nodes) >= MOST_NODES:
             raise LimitError(f"its trees take more than {MOST_NODES} nodes")
-        self.features.append(feature)
+        self.nodes.append((feature, first, second))
         self.thresholds.append(threshold)
-        self.children.append((first, second))
         self.nan_first.append(nan_first)
-        return self.leaves + len(self.features) - 1
+        return self.leaves + len(self.nodes) - 1
 
     def below(self, threshold: float) -> float:
         """The greatest number that is less than `threshold`: `x < t` is `x <= below(t)`. NaN if there is none: nothing is at most NaN."""
@@ -144,11 +141,9 @@ def tables(splits: Sequence[Split], roots: Sequence[int], leaves: int, dtype: np
             done[number] = first, levels + max(high, low)
             open_.discard(number)
             pending.pop()
-    themselves = np.repeat(np.arange(leaves, dtype=np.int32)[:, np.newaxis], 2, axis=1)
     return Tables(
-        np.array([0] * leaves + writer.features, np.int32),
+        np.array([(0, leaf, leaf) for leaf in range(leaves)] + writer.nodes, np.int32).reshape(-1, 3),
         np.concatenate([np.zeros(leaves, dtype), np.array(writer.thresholds, dtype)]),
-        np.concatenate([themselves, np.array(writer.children, np.int32).reshape(-1, 2)]),
         np.array([False] * leaves + writer.nan_first) if any(writer.nan_first) else None,
         [done[root][0] for root in roots],
         max((done[root][1] for root in roots), default=0),

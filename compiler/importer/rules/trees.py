@@ -56,7 +56,7 @@ class Forest:
         made = tables(self.splits, self.roots, self.leaves + 1, to_numpy(self.dtype))  # with a leaf that gives nothing, to fill up rounds
         kind = REDUCTIONS[aggregate]
         roots, values = self._layout(made.roots, kind)
-        arrays = [made.features, made.thresholds, made.children, roots.astype(np.int32), values]
+        arrays = [made.nodes, made.thresholds, roots.astype(np.int32), values]
         operands = [b.literal(a) for a in arrays]
         first = None if made.nan_first is None else b.literal(made.nan_first)
         out = b.tree_ensemble(b.convert(x, self.dtype), *operands, first, depth=made.depth, reduction=kind)

@@ -13,10 +13,10 @@ def tree_ensemble(r: Random) -> Case:
     kind, depth, leaves = to_numpy(r.dtype()), r.integer(0, 3), r.integer(1, 5)
     rounds, groups, features = r.integer(1, 4), r.integer(1, 3), r.integer(1, 4)
     splits = rounds * groups * (2**depth - 1)
-    feature = np.zeros(leaves + splits, np.int32)
     threshold = np.zeros(leaves + splits, kind)
-    children = np.repeat(np.arange(leaves + splits, dtype=np.int32)[:, np.newaxis], 2, axis=1)
-    feature[leaves:] = r.generator.integers(0, features, splits)
+    nodes = np.repeat(np.arange(leaves + splits, dtype=np.int32)[:, np.newaxis], 3, axis=1)
+    nodes[:, 0] = 0
+    nodes[leaves:, 0] = r.generator.integers(0, features, splits)
     threshold[leaves:] = r.generator.integers(-2, 3, splits)
     roots, place = [], leaves
     for _ in range(rounds * groups):
@@ -24,7 +24,7 @@ def tree_ensemble(r: Random) -> Case:
         while len(level) > 1:
             made = list(range(place, place + len(level) // 2))
             place += len(made)
-            children[made] = np.array(level, np.int32).reshape(-1, 2)
+            nodes[made, 1:] = np.array(level, np.int32).reshape(-1, 2)
             level = made
         roots.append(level[0])
     x = r.generator.integers(-3, 4, (r.integer(1, 6), features)).astype(np.float64)
@@ -33,4 +33,4 @@ def tree_ensemble(r: Random) -> Case:
     values = r.generator.normal(0.3, 1, (leaves, r.integer(1, 3))).astype(r.choice((np.float32, np.float64)))
     first = r.generator.random(leaves + splits) < 0.5 if r.boolean() else None
     table = np.array(roots, np.int32).reshape(rounds, groups)
-    return Case([x.astype(kind), feature, threshold, children, table, values, first], {"depth": depth, "reduction": r.choice(("add", "max", "min"))})
+    return Case([x.astype(kind), nodes, threshold, table, values, first], {"depth": depth, "reduction": r.choice(("add", "max", "min"))})
