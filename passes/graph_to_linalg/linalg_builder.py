@@ -406,6 +406,14 @@ class LinalgBuilder:
             return arith.MinUIOp(at, self.index(size - 1)).result  # what is negative still is a large number
         return arith.MaxSIOp(arith.MinSIOp(at, arith.SubIOp(whole, self.index(1)).result).result, zero).result
 
+    def unflattened(self, place: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
+        """The indices of the element that is at a place in row-major order."""
+        out: list[ir.Value] = []
+        for size in reversed(sizes[1:]):
+            out.append(arith.RemUIOp(place, self.index(size)).result)
+            place = arith.DivUIOp(place, self.index(size)).result
+        return [place, *reversed(out)]
+
     # -- types of scalars
 
     def widen(self, value: ir.Value) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import prod
 from typing import TypeAlias
 
 from stepwell.dialects import graph
@@ -9,6 +10,7 @@ from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
+from stepwell.passes.schedule.parallel import THREADED_ROUNDS, THREADED_WORK
 
 FEWEST, SHORT = 8, 128  # places of a row, and elements of it, up to which several rows are gone through side by side
 FEW = 32  # places that are kept in order by insertion; each takes a step for each element that is among the best so far
@@ -87,8 +89,9 @@ def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value
 
 
 def one_by_one(codes: Codes, x: ir.Value, axis: int, count: Size, out: ir.Value) -> ir.Value:
-    """A loop over the rows."""
+    """A loop over the rows, on threads where they are many elements."""
     b, sizes = codes.b, codes.b.sizes(x)
+    others = [*sizes[:axis], *sizes[axis + 1 :]]
 
     def row(at: list[ir.Value], outs: list[ir.Value]) -> list[ir.Value]:
         line = b.line(x, at, axis)
@@ -103,7 +106,19 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: Size, out: ir.Value)
 
         return b.loop(b.index(0), b.index_of(count), outs, put)
 
-    return b.loops([*sizes[:axis], *sizes[axis + 1 :]], [out], row)[0]
+    known = [size for size in others if isinstance(size, int)]
+    rows, length = prod(known), sizes[axis]
+    if len(known) < len(others) or rows < 2 or not isinstance(length, int) or rows * length < THREADED_WORK:
+        return b.loops(others, [out], row)[0]
+    piece = -(-rows // THREADED_ROUNDS)
+
+    def some(number: ir.Value, outs: list[ir.Value]) -> list[ir.Value]:
+        """A piece of the rows, one after the other: what a row needs for itself is there once for each piece."""
+        start = arith.muli(number, b.index(piece))
+        end = arith.minui(arith.addi(start, b.index(piece)), b.index(rows))
+        return b.loop(start, end, outs, lambda place, outs: row(b.unflattened(place, known), outs))
+
+    return b.independent(-(-rows // piece), [out], some)[0]
 
 
 def few(codes: Codes, row: ir.Value, size: Size, count: int) -> ir.Value:

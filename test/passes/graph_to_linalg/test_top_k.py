@@ -8,10 +8,11 @@ import stepwell
 
 FLOATS, INTEGERS = (np.float32, np.float16, np.float64), (np.int8, np.uint8, np.int32, np.int64, np.uint64)
 # Shape, k, axis: several rows side by side, along an inner and the last axis; kept in order by insertion, with and without whole blocks;
-# picked by the greatest of blocks, and by all codes; sorted whole, by short and by long digits; a single place.
+# picked by the greatest of blocks, and by all codes; sorted whole, by short and by long digits; a single place; rows in pieces, on threads.
 WAYS = [
     ((3, 90, 20), 7, 1), ((20, 100), 8, 1), ((40, 3), 2, 0), ((3, 1000), 5, 1), ((2, 30), 20, 1), ((2, 300), 32, 1),
     ((2, 6000), 40, 1), ((2, 257), 100, 1), ((2, 700), 700, 1), ((1, 3000), 2500, 1), ((3, 4000), 1, 1), ((5, 30, 3), 1, 1),
+    ((3, 11, 1000), 5, 2), ((300, 7, 17), 30, 0),
 ]  # fmt: skip
 
 
