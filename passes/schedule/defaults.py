@@ -69,7 +69,10 @@ def default(op: Structured, target: Target | None) -> Nest:
         return nest(op, tuple(op.parallel_dims), {turned: min(width, op.sizes[turned])}, vector, width)
     width = vector_width(op.sizes[vector], lanes, 2) if vector >= 0 else 1
     if scans_rows(op, vector):
-        width = max(width, vector_width(columns_of_a_core(op, vector, target or GENERIC), lanes, (target or GENERIC).vector_registers // 2))
+        columns = columns_of_a_core(op, vector, target or GENERIC)
+        width = max(width, vector_width(columns, lanes, (target or GENERIC).vector_registers // 2))
+        plain = nest(op, tuple(op.parallel_dims), {}, vector, width)
+        return plain if columns < op.sizes[vector] else replace(plain, parallel=min(plain.parallel, plain.order.index(vector)))
     plain = nest(op, tuple(op.parallel_dims), {}, vector, width)
     return by_stretches(op, plain) or plain
 
@@ -118,9 +121,14 @@ def scans_rows(op: Structured, vector: int) -> bool:
 
 
 def columns_of_a_core(op: Structured, vector: int, target: Target) -> int:
-    """How many elements along `vector` each core gets if it is split among those that the other parallel loops leave idle."""
+    """How many elements along `vector` each core gets if it is split among those that the other parallel loops leave idle.
+
+    All of them where its part of a row would be short: hardware that prefetches what a core will write takes it from the core beside.
+    """
     others = prod(op.sizes[d] for d in op.parallel_dims if d != vector)
-    return op.sizes[vector] if others >= target.cores else -(-op.sizes[vector] // target.cores)
+    part = -(-op.sizes[vector] // target.cores)
+    size = max(element_bits(a.element_type) for a in op.outputs) // 8
+    return op.sizes[vector] if others >= target.cores or part * size < PAGE // 2 else part
 
 
 def lying_across(op: Structured, vector: int) -> int | None:
