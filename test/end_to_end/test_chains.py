@@ -130,3 +130,23 @@ def test_short_rows_of_a_part_of_an_image(length: int) -> None:
     (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x, "w": w})
     (got,) = stepwell.compile(model, threads=1)(x, w)
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("columns", [15, 31, 47, 63])
+def test_a_product_over_what_is_added_to_it(columns: int) -> None:
+    """Where the result goes over an operand, no element is computed twice: the second time the operand would be gone."""
+    header = f"g (float[9, 20] a, float[20, {columns}] b, float[9, {columns}] c) => (float[9, {columns}] y)"
+    body = "{ e = Softmax(c) p = MatMul(a, b) s = Add(p, e) y = Softmax(s) }"
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {body}')
+    random = np.random.default_rng(columns)
+    a, b, c = (random.standard_normal(shape, np.float32) for shape in ((9, 20), (20, columns), (9, columns)))
+    compiled = stepwell.compile(model, threads=1)
+    assert "stepwell.in_place = array<i64: 2, 0>" in compiled.ir("affine")
+
+    def softmax(x: np.ndarray) -> np.ndarray:
+        powers = np.exp(x - x.max(axis=1, keepdims=True))
+        return powers / powers.sum(axis=1, keepdims=True)
+
+    want = softmax(a.astype(np.float64) @ b + softmax(c.astype(np.float64)))
+    bound = np.finfo(np.float32).eps * 24 * (np.abs(a) @ np.abs(b) + 1).max()  # a softmax changes by at most as much as its operand
+    np.testing.assert_allclose(compiled(a, b, c)[0], want, rtol=0, atol=bound)
