@@ -114,8 +114,8 @@ def test_gathers(kind: Any) -> None:
 
 def test_indices_out_of_range_stay_inside() -> None:
     x = values("f32", 4)
-    (result,) = run_op("gather", [x, np.array([-100, 100, 4, -5])], axis=0)
-    np.testing.assert_array_equal(result, x[[0, 3, 3, 0]])
+    (result,) = run_op("gather", [x, np.array([-100, 100, 4, -5, 2**62, -(2**63), -4])], axis=0)
+    np.testing.assert_array_equal(result, x[[3, 3, 3, 3, 3, 3, 0]])
 
 
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max", "min"])
@@ -140,7 +140,7 @@ def test_scatter_of_booleans() -> None:
 def test_scattered_indices_from_the_start_stay_inside() -> None:
     x, updates = values("f32", 5), values("f32", 2)
     (result,) = run_op("scatter_elements", [x, np.array([-1, 9]), updates], axis=0, reduction="none", from_start=True)
-    np.testing.assert_array_equal(result, [updates[0], *x[1:4], updates[1]])
+    np.testing.assert_array_equal(result, [*x[:4], updates[1]])
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i1", "ui8", "bf16"])
