@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.attributes import to_python
+from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
@@ -74,7 +75,10 @@ class KnownValues:
         self._held = 0
 
     def _leaf(self, value: ir.Value) -> tuple[bool, np.ndarray | None]:
-        """Whether a value is known, or not, by its op alone; what it holds."""
+        """Whether a value is known, or not, by its type or its op alone; what it holds."""
+        tensor = type_of(value)
+        if tensor.is_static and not tensor.elements:
+            return True, np.empty(tensor.static_shape, to_numpy(tensor.dtype))  # there is only one
         op = defining_op(value)
         view = None if op is None else op.opview
         if op is None or not isinstance(view, GraphOp):

@@ -6,6 +6,7 @@ import pytest
 from importing import check, context, floats, model, node, run
 from onnx import TensorProto, helper
 
+import stepwell
 from stepwell.dialects.support.errors import InputError, LimitError, ModelError, UnsupportedError
 from stepwell.importer import import_model
 
@@ -112,3 +113,18 @@ def test_dynamic_shapes_go_through_shape_arithmetic() -> None:
     np.testing.assert_array_equal(run(proto, {"x": data})["y"], data.reshape(2, 12))
     assert shapes_of(proto, shapes={"x": (5, 3, 4)})["y"] == (5, 12)
     check(nodes, {"x": data}, weights)
+
+
+@pytest.mark.parametrize("length", ["0", "n"])
+@pytest.mark.parametrize("nothing_is_all", [0, 1])
+def test_axes_without_elements_are_known(length: str, nothing_is_all: int) -> None:
+    """An input of no elements has one value alone."""
+    reduced = f"y = ReduceSum <keepdims = 0, noop_with_empty_axes = {1 - nothing_is_all}> (x, axes)"
+    header = f"g (float[3, 4] x, int64[{length}] axes) => (float[{'' if nothing_is_all else '3, 4'}] y)"
+    proto = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> {header} {{ {reduced} }}')
+    x = np.random.default_rng(3).integers(-9, 9, (3, 4)).astype(np.float32)
+    got = stepwell.compile(proto, threads=1, shapes={"axes": (0,)}).run({"x": x, "axes": np.zeros(0, np.int64)})["y"]
+    np.testing.assert_array_equal(got, x.sum() if nothing_is_all else x)
+    if length == "n":
+        with pytest.raises(UnsupportedError, match="axes computed at run time"):
+            stepwell.compile(proto, shapes={"axes": (1,)})

@@ -211,3 +211,12 @@ def test_what_was_evaluated_is_let_go() -> None:
     known.release()
     gc.collect()
     assert held() is None
+
+
+def test_what_has_no_elements_is_known_whatever_computes_it() -> None:
+    module, weights = build(TensorType("i64", (3, 0)), lambda b, x: b.neg(x))
+    block = module.body.operations[0].entry_block
+    for value in (block.arguments[0], list(block.operations)[-1].operands[0]):
+        array = KnownValues(weights).value(value)
+        assert array is not None
+        assert (array.shape, array.dtype) == ((3, 0), np.int64)
