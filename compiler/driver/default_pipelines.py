@@ -27,7 +27,7 @@ llvm(
     finalize-memref-to-llvm, convert-arith-to-llvm, convert-ub-to-llvm,
     // Functions before OpenMP, whose conversion would give them descriptors.
     convert-func-to-llvm{use-bare-ptr-memref-call-conv=true}, convert-openmp-to-llvm, convert-cf-to-llvm, convert-index-to-llvm,
-    reconcile-unrealized-casts, canonicalize, cse, pack-arguments,
+    reconcile-unrealized-casts, canonicalize, cse, pack-arguments, split-main,
     ensure-debug-info-scope-on-llvm-func{emission-kind=LineTablesOnly}, set-target
   )
 )

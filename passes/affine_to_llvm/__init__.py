@@ -9,6 +9,7 @@ from stepwell.passes.affine_to_llvm import (
     pack_arguments,
     select_bounds,
     set_target,
+    split_main,
 )
 
 __all__ = [
@@ -20,4 +21,5 @@ __all__ = [
     "pack_arguments",
     "select_bounds",
     "set_target",
+    "split_main",
 ]

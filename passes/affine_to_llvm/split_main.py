@@ -1,0 +1,88 @@
+"""The pass that makes functions of the parts of a long @main."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import ops_below
+
+# What a part may do once more: compute addresses, and read the arguments, which nobody changes while @main runs.
+_REPEATED = frozenset({"llvm.getelementptr", "llvm.load", "llvm.mlir.constant", "llvm.mlir.addressof"})
+
+
+@register_pass("split-main", level="llvm")
+@dataclass
+class SplitMain(Pass):
+    """Make functions of the parts of a `@main` of more than `calls` calls, which it calls one after the other.
+
+    rewrite: llvm.func @main(%arguments) { A; B }  ->  llvm.func @main(%arguments) { call @main.0(%arguments); call @main.1(%arguments) }
+
+    LLVM takes quadratic time for one function. Each part reads the arguments and computes the addresses that it needs; no part ends
+    where anything else would have to go on to the next. The pass runs after `pack-arguments`: a `@main` of other arguments than
+    one pointer is left as it is, and so is one of several blocks.
+    """
+
+    calls: int = 1000
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in ops_below(op, "llvm.func"):
+            if ir.StringAttr(function.attributes["sym_name"]).value == "main" and len(function.regions[0].blocks) == 1:
+                block = function.regions[0].blocks[0]
+                if [str(argument.type) for argument in block.arguments] == ["!llvm.ptr"]:
+                    parts = _parts([o.operation for o in block.operations][:-1], max(self.calls, 1))
+                    for number, part in enumerate(parts if len(parts) > 1 else []):
+                        _outline(function, part, f"main.{number}")
+
+
+def _parts(ops: Sequence[ir.Operation], calls: int) -> list[list[ir.Operation]]:
+    """The ops in order, in runs of at least so many calls that need nothing of one another but what can be repeated."""
+    position = {current: index for index, current in enumerate(ops)}
+    parts: list[list[ir.Operation]] = [[]]
+    only_here: set[ir.Value] = set()
+    called, needed_until = 0, -1
+    for index, current in enumerate(ops):
+        if called >= calls and needed_until < index:
+            parts.append([])
+            called = 0
+        parts[-1].append(current)
+        called += current.name == "llvm.call"
+        if current.name not in _REPEATED or any(operand in only_here for operand in current.operands):
+            only_here |= set(current.results)
+            users = (use.owner.operation for result in current.results for use in result.uses)
+            needed_until = max([needed_until, *(position.get(user, len(ops)) for user in users)])
+    return parts
+
+
+def _outline(main: ir.Operation, part: Sequence[ir.Operation], name: str) -> None:
+    """Move `part` to a private function, and call that in its place."""
+    packed = main.regions[0].blocks[0].arguments[0]
+    with ir.InsertionPoint(main), main.location:
+        kept = {key: main.attributes[key] for key in ("function_type", "CConv", "passthrough") if key in main.attributes}
+        own = {"sym_name": ir.StringAttr.get(name), "linkage": ir.Attribute.parse("#llvm.linkage<internal>"), "no_inline": ir.UnitAttr.get()}
+        function = ir.Operation.create("llvm.func", attributes={**kept, **own}, regions=1)
+        block = function.regions[0].blocks.append(packed.type, arg_locs=[main.location])
+        with ir.InsertionPoint(block):
+            end = ir.Operation.create("llvm.return")
+    with ir.InsertionPoint(part[0]), part[0].location:
+        segments = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0]), "op_bundle_sizes": ir.DenseI32ArrayAttr.get([])}
+        ir.Operation.create("llvm.call", attributes={"callee": ir.FlatSymbolRefAttr.get(name), **segments}, operands=[packed])
+    here: dict[ir.Value, ir.Value] = {}
+    for current in part:
+        current.move_before(end)
+        _adopt(current, here, block.arguments[0])
+        here |= {result: result for result in current.results}
+
+
+def _adopt(moved: ir.Operation, here: dict[ir.Value, ir.Value], argument: ir.Value) -> None:
+    """Give an op that is new to a function operands from there: `here` knows what stands for what, and of the rest it gets copies."""
+    for index, operand in enumerate(moved.operands):
+        if operand not in here:
+            if isinstance(operand.owner, ir.Block):
+                here[operand] = argument
+            else:
+                with ir.InsertionPoint(moved):
+                    copy = operand.owner.clone().operation
+                _adopt(copy, here, argument)
+                here |= dict(zip(operand.owner.results, copy.results, strict=True))
+        moved.operands[index] = here[operand]
