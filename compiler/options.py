@@ -29,6 +29,7 @@ class CompileFields(TypedDict, total=False):
     target: str | Target | None
     backend: str
     shapes: Shapes | None
+    specialise: str
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
     libm: bool
@@ -50,6 +51,8 @@ class CompileOptions:
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
     """Sizes for inputs with free dimensions, by name."""
+    specialise: str = "always"
+    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()

@@ -7,8 +7,10 @@ import inspect
 import sys
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import stepwell.passes  # noqa: F401  (registers the passes)
+from stepwell.dialects.core.attributes import Sizes
 from stepwell.dialects.core.mlir import operand_fields, result_fields
 from stepwell.dialects.graph import GraphOp, op_classes
 from stepwell.dialects.graph.base import attribute_names, field_type
@@ -39,6 +41,11 @@ def fields(pairs: list[tuple[str, str]]) -> str:
     return ", ".join(f"`{name}{marks[kind]}`" for name, kind in pairs)
 
 
+def _kind(constraint: Any) -> str:
+    """What a field's kind is called: the name of its attribute class."""
+    return "Sizes" if constraint == Sizes else constraint.__name__.removesuffix("Attr")
+
+
 def graph_ops() -> str:
     """The table of the graph dialect, by file."""
     text = "# The `graph` dialect\n\n" + NOTE + "`?` marks an optional operand, `…` any number of them.\n"
@@ -49,7 +56,7 @@ def graph_ops() -> str:
         text += f"\n## {name.removeprefix('stepwell.dialects.')}\n\n{summary(sys.modules[name])}\n\n"
         rows = []
         for cls in sorted(classes, key=lambda c: c.OPERATION_NAME):
-            attributes = ", ".join(f"`{a}`: {field_type(cls, a).__name__.removesuffix('Attr')}" for a in attribute_names(cls))
+            attributes = ", ".join(f"`{a}`: {_kind(field_type(cls, a))}" for a in attribute_names(cls))
             rows.append([f"`{cls.OPERATION_NAME}`", fields(operand_fields(cls)), attributes, fields(result_fields(cls)), summary(cls)])
         text += table(["op", "operands", "attributes", "results", "meaning"], rows)
     return text

@@ -4,7 +4,8 @@
     .venv/bin/python scripts/onnx_suite.py [--way NAME]... [--filter REGEX] [--every N] [--jobs N] [--json OUT] [-v]
 
 The ways: `given`, each case as it is; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
-all optional passes off; `one` and `two` threads; and the name of each target that runs here, which is only run if it is named. Cases run in
+all optional passes off; `one` and `two` threads; and, only if they are named, `free`, one program for all sizes of the inputs, and the name of
+each target that runs here. Cases run in
 processes of their own, `--jobs` of them: a crash or a hang ends one case. Anything but a right result or an UnsupportedError is printed, and
 makes the exit status 1. test/end_to_end/test_onnx_suite.py holds a part of the cases against the list of what is not supported.
 """
@@ -52,6 +53,7 @@ def ways() -> dict[str, Way]:
         "plain": Way({"disable": tuple(Pipeline.default().switches())}),
         "one": Way({"threads": 1}),
         "two": Way({"threads": 2}),
+        "free": Way({"specialise": "never"}, forms=("free",)),
         **{name: Way({"target": name}) for name in targets},
     }
 
@@ -98,7 +100,8 @@ def run(chosen: "Sequence[Case]", name: str, jobs: int, found: "list[Verdict]", 
 
     pool = concurrent.futures.ThreadPoolExecutor(max(jobs, 1))
     try:
-        for verdict in pool.map(lambda task: judged(*task), [(case, form) for case in chosen for form in forms_of(case) if form in way.forms]):
+        tasks = [(case, form) for case in chosen for form in (*forms_of(case), "free") if form in way.forms]
+        for verdict in pool.map(lambda task: judged(*task), tasks):
             found.append(verdict)
             if verbose or is_wrong(verdict):
                 print(f"{name}: {verdict}", flush=True)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
+from stepwell.dialects.core.layout import aligned
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.support.errors import IRError
 from stepwell.driver.arguments import wrong
-from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.framework.rewriting import find_function
 
 

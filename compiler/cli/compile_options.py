@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
 from stepwell.dialects.support.errors import InputError
+from stepwell.driver.arguments import SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
 from stepwell.options import CompileOptions
 
@@ -17,6 +18,8 @@ def add_compile_options(parser: Parser) -> None:
     """The options that say how a model is compiled, and those that every command has."""
     add = parser.add_argument
     add_shape_option(parser)
+    text = f"of a model with free dimensions: code for each combination of sizes, or one program for all sizes (default: {SPECIALISE[0]})"
+    add("--specialise", choices=SPECIALISE, default=SPECIALISE[0], help=text)
     add_pipeline_options(parser)
     disable = add("--disable", action="append", default=[], metavar="NAME", help="switch something off; may be repeated")
     parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
@@ -74,7 +77,8 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     check_target(options.target)
     check_backend(options.backend)
     made = CompileOptions(
-        target=options.target, backend=options.backend, shapes=parse_shapes(options.shape), pipeline=given_pipeline(options),
+        target=options.target, backend=options.backend, shapes=parse_shapes(options.shape), specialise=options.specialise,
+        pipeline=given_pipeline(options),
         disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip
     if made.disable:

@@ -1,5 +1,6 @@
 """The built-in backend: machine code by LLVM for the CPU, an object for each function, linked in memory."""
 
+import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from stepwell.driver.artifact import Artifact
 from stepwell.driver.backend import Backend, Code
 from stepwell.driver.backends import DEFAULT, register_backend
 from stepwell.driver.default_pipelines import CPU, WITH_OPENMP
+from stepwell.driver.general import Sized
 from stepwell.driver.plugins import of_code_generation
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.runtime.executable import Executable, NativeExecutable
@@ -75,6 +77,18 @@ class LLVMOnCPU(Backend):
         arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
         code = load(artifact.objects)
         return NativeExecutable(code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments)
+
+    def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
+        """As `load`: one code, and workspaces, for all sizes."""
+        arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
+        code, workspaces = load(artifact.objects), collections.deque[np.ndarray]()
+
+        def at(table: np.ndarray, workspace_bytes: int) -> Executable:
+            return NativeExecutable(
+                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table, workspaces=workspaces
+            )
+
+        return at
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
         """LLVM IR."""

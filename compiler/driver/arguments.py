@@ -22,6 +22,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+SPECIALISE = ("always", "never")
+
+
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """Decorator for public functions: check arguments by the names of their parameters.
 
@@ -58,6 +61,11 @@ def check_argument(name: str, value: Any) -> None:
 def wrong(name: str, expected: str, value: Any) -> InputError:
     """The error for an unexpected argument."""
     return InputError(f"{name}: expected {expected}, got {shown(value)}")
+
+
+def _check_specialise(name: str, value: Any) -> None:
+    if not isinstance(value, str) or value not in SPECIALISE:
+        raise wrong(name, f"one of {', '.join(SPECIALISE)}", value)
 
 
 def check_shapes(name: str, value: Any) -> None:
@@ -169,6 +177,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "target": _target,
     "backend": lambda name, value: check_backend(value),
     "shapes": check_shapes,
+    "specialise": _check_specialise,
     **dict.fromkeys(("disable", "names"), _names),
     "path": _file,
     "schedule": _schedule,

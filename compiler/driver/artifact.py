@@ -14,8 +14,12 @@ from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.dtypes import from_numpy, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
+from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.sizes import Assumption, parse
+from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend
+from stepwell.driver.general import General, GeneralProgram
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Infos = Sequence[TensorInfo]
@@ -40,6 +44,8 @@ class Artifact:
     lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """As in `Code`."""
     warnings: Sequence[str] = ()
+    general: General | None = None
+    """Set if the code is for all sizes."""
 
 
 @dataclass
@@ -56,15 +62,42 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
 
     The time is added to the last of the `timings`.
     """
+    if artifact.general is not None:
+        free = ", ".join(f"'{info.name}' {info}" for info in artifact.inputs)
+        raise UnsupportedError(f"a program for all sizes ({free}) from IR is not supported; supported: from the ONNX model, or IR with sizes")
     begin = time.perf_counter()
-    backend, count = find_backend(artifact.backend), thread_count(threads)
-    weights = artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
+    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
     executable = backend.load(artifact, weights, count)
-    spent = {name: seconds + (time.perf_counter() - begin) * (name == list(timings)[-1]) for name, seconds in timings.items()}
-    listings = {name: partial(show, artifact) for name, show in backend.listings().items()}
-    return CompiledModel(
-        inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, weights=weights, workspace_bytes=artifact.workspace_bytes,
-        snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects, checks=artifact.checks,
+    make = _maker(artifact, weights, snapshots, timings, time.perf_counter() - begin)
+    return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
+
+
+def assemble_general(
+    artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]
+) -> GeneralProgram | None:
+    """As `assemble`, for code for all sizes; None if the backend makes none."""
+    begin = time.perf_counter()
+    backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
+    sized = backend.load_sized(artifact, weights, count)
+    if sized is None or artifact.general is None:
+        return None
+    make = _maker(artifact, weights, snapshots, timings, time.perf_counter() - begin)
+    return GeneralProgram(artifact.inputs, artifact.outputs, artifact.general, sized, make)
+
+
+def _weights_of(artifact: Artifact) -> np.ndarray:
+    return artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
+
+
+def _maker(
+    artifact: Artifact, weights: np.ndarray, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float
+) -> Callable[..., CompiledModel]:
+    """Makes a CompiledModel of its inputs, outputs, executable and workspace; the time of loading is added to the last of the `timings`."""
+    spent = {name: seconds + loading * (name == list(timings)[-1]) for name, seconds in timings.items()}
+    listings = {name: partial(show, artifact) for name, show in find_backend(artifact.backend).listings().items()}
+    return partial(
+        CompiledModel, weights=weights, snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects,
+        checks=artifact.checks,
     )  # fmt: skip
 
 
@@ -79,6 +112,10 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
             "lines": made.lines,
         }  # fmt: skip
+        if made.general is not None:
+            slots = [[str(slot.size), *slot.below] for slot in made.general.layout]
+            assumed = [[str(a.left), a.relation, str(a.right)] for a in made.general.assumptions]
+            record["code"]["general"] = {"symbols": list(made.general.symbols), "layout": slots, "assumptions": assumed}
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
         digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
@@ -114,8 +151,13 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
-        code["backend"], code["lines"], record["warnings"],
+        code["backend"], code["lines"], record["warnings"], _general(code["general"]) if "general" in code else None,
     )  # fmt: skip
+
+
+def _general(record: Mapping[str, Any]) -> General:
+    layout = [Slot(parse(size), tuple(below)) for size, *below in record["layout"]]
+    return General(record["symbols"], layout, [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]])
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

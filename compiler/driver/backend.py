@@ -9,6 +9,7 @@ import numpy as np
 from stepwell.dialects.target.description import Target
 from stepwell.driver.artifact import Artifact
 from stepwell.driver.default_pipelines import CPU
+from stepwell.driver.general import Sized
 from stepwell.runtime.executable import Executable
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ class Backend:
     def load(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Executable:
         """Load the code of `artifact`, which may come from the cache, to run with the arena `weights` on at most `threads` threads."""
         raise NotImplementedError
+
+    def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized | None:
+        """As `load`, for code that takes sizes as arguments; None if the backend makes no such code."""
+        return None
 
     def translations(self) -> "Mapping[str, Callable[[Lowered], str]]":
         """Texts generated from a model at the last of `levels`, by their names for `--emit` and `CompiledModel.ir`."""

@@ -15,6 +15,7 @@ from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, assemble
 from stepwell.driver.backend import Code
 from stepwell.driver.backends import find_backend
+from stepwell.driver.general import General
 from stepwell.driver.lowered import Lowered
 from stepwell.driver.lowering import OnLevel, code_level, descend, reached, read_ir
 from stepwell.driver.snapshots import Snapshots
@@ -93,6 +94,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
         backend=lowered.options.backend,
     )  # fmt: skip
+    if info.symbols:
+        artifact.general = General(info.symbols, info.layout, lowered.assumptions)
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

@@ -2,20 +2,23 @@
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import model_digest, toolchain_key
-from stepwell.dialects.support.errors import InputError, ModelError, ModelWarning, warn_caller
+from stepwell.dialects.core.sizes import assumptions
+from stepwell.dialects.support.errors import InferenceError, InputError, ModelError, ModelWarning, PassError, UnsupportedError, warn_caller
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
-from stepwell.driver.artifact import Artifact, Signature, assemble, keep, recall
+from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
 from stepwell.driver.dynamic import DynamicModel
+from stepwell.driver.general import GeneralProgram
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
@@ -68,18 +71,41 @@ def compile(
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
         if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
             keep(store, key, made, files, request.folder)
-    if isinstance(made, Artifact):
-        return assemble(made, threads=threads, snapshots=Snapshots(LEVELS[0], request.start, options.backend).by_level(), timings=timings)
+    snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
+    if isinstance(made, Artifact) and made.general is None:
+        return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        model = compile(
-            source, options=replace(options, shapes=given), threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation
-        )
+        own = replace(options, shapes=given, specialise="always")
+        model = compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
         if isinstance(model, DynamicModel):
             raise ModelError(f"the shapes {dict(given)} leave dimensions open")
         return model
 
-    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=specialise)
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings) if isinstance(made, Artifact) else None
+    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=_of_program(program, specialise))
+
+
+_ForShapes: TypeAlias = Callable[[Mapping[str, tuple[int, ...]]], CompiledModel]
+
+
+def _of_program(program: GeneralProgram | None, specialise: _ForShapes) -> _ForShapes:
+    """Gives the program's model for shapes, or that of `specialise` where the program assumes something else of them."""
+
+    def model(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
+        found = None if program is None else program.model(given)
+        return specialise(given) if found is None else found
+
+    return model
+
+
+@contextmanager
+def _for_all_sizes() -> Iterator[None]:
+    """Passes that need a size in numbers say that there is no code for all of them."""
+    try:
+        yield
+    except (PassError, InferenceError) as error:
+        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; with specialise='always' it is") from error
 
 
 class _Request:
@@ -117,23 +143,28 @@ class _Request:
             from stepwell.driver.lowering import code_level, descend, import_source, start
 
         passes, schedules = self.options.passes(), self.options.schedules
-        imported, seconds = import_source(self.source, self.options)
+        with assumptions() as assumed:
+            imported, seconds = import_source(self.source, self.options)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         # Digests of what was read: the files may have changed since.
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
-        if not all(kind.is_static for _, kind in imported.inputs):
+        free = not all(kind.is_static for _, kind in imported.inputs)
+        if free and self.options.specialise == "always":
             if schedules is not None:
                 raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
             inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
             return Signature(inputs, outputs, imported.warnings), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
-        descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+        with assumptions() as more, _for_all_sizes() if free else nullcontext():
+            descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+        lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
         packing = start_packing(lowered, store if keep_weights else None)
         last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
-        descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
+        with _for_all_sizes() if free else nullcontext():
+            descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
         artifact = make_artifact(lowered, store, on_level, packing)
         artifact.warnings = imported.warnings
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, shown
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_shapes
@@ -121,15 +122,23 @@ class DynamicModel:
     def _check(self, shapes: _Key) -> None:
         """Raise InputError if shapes do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
+        computed: list[tuple[TensorInfo, str, int]] = []
         for info, shape in zip(self.inputs, shapes, strict=True):
             fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
             if len(shape) != len(info.shape) or not all(fits):
                 raise InputError(f"input '{info.name}': expected {info}, got shape {'x'.join(map(str, shape)) or '() (a scalar)'}")
             for size, came in zip(info.shape, shape, strict=True):
-                if isinstance(size, str):
+                if isinstance(size, str) and size.isidentifier():
                     first, where = bound.setdefault(size, (came, info.name))
                     if first != came:
                         raise InputError(f"input '{info.name}': expected {size} = {first}, as in input '{where}', got {came}")
+                elif isinstance(size, str):
+                    computed.append((info, size, came))
+        for info, size, came in computed:
+            expected = evaluated(parse(size), {name: number for name, (number, _) in bound.items()})
+            if came != expected:
+                of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in parse(size).symbols))  # type: ignore[union-attr]
+                raise InputError(f"input '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
 
 
 def _fit(info: TensorInfo, value: Any) -> np.ndarray:

@@ -1,11 +1,12 @@
 """Verifies the contract of kernels at each level (docs/kernels.md), since plugins and users write kernels too."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -59,14 +60,17 @@ def _problems(kernel: Any, level: str) -> Iterator[str]:
 def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
     """Problems with the types of a kernel in destination-passing style on tensors."""
     inputs, results = list(kernel.type.inputs), list(kernel.type.results)
+    named = KernelInfo(kernel).sizes
     for number, kind in enumerate(inputs):
+        if isinstance(kind, ir.IndexType):  # a size
+            continue
         try:
             found = TensorType.from_mlir(kind)
         except InferenceError as error:
             yield f": argument {number}: {error.args[0]}"
             return
-        if not found.is_static:
-            yield f": argument {number} must have a static shape, got {kind}"
+        if None in found.shape and not _is_named(kind, number, named):
+            yield f": argument {number} must have a static shape, or one whose sizes have names, got {kind}"
         if level != CHECKED[0] and found.dtype.startswith("ui"):
             yield f": argument {number} must be signless, got {kind}: below {CHECKED[0]} ops say whether an integer has a sign, types do not"
     if not results:
@@ -76,15 +80,23 @@ def _tensor_signature(kernel: Any, level: str) -> Iterator[str]:
         yield f" must take a destination for each result behind its inputs: its last arguments must be ({kinds}), its type is {kernel.type}"
 
 
+def _is_named(kind: Any, number: int, named: Sequence[Sequence[Dim]]) -> bool:
+    """Whether a kernel says what the dynamic dimensions of an argument are."""
+    free = list(kind.shape).count(ir.ShapedType.get_dynamic_size())
+    return number < len(named) and len(named[number]) == free and None not in named[number]
+
+
 def _memory_signature(kernel: Any) -> Iterator[str]:
     """Problems with the types of a kernel on memory."""
-    inputs = list(kernel.type.inputs)
+    inputs, info = list(kernel.type.inputs), KernelInfo(kernel)
     if len(kernel.type.results):
         yield f" must return nothing, it returns {', '.join(map(str, kernel.type.results))}"
     for number, kind in enumerate(inputs):
-        if not isinstance(kind, ir.MemRefType) or not kind.has_static_shape:
-            yield f": argument {number} must be a memref of static shape, got {kind}"
-    info = KernelInfo(kernel)
+        if isinstance(kind, ir.IndexType):
+            continue
+        scratch = info.scratch_bytes is not None and number == len(inputs) - 1
+        if not isinstance(kind, ir.MemRefType) or not (kind.has_static_shape or scratch or _is_named(kind, number, info.sizes)):
+            yield f": argument {number} must be a memref of static shape, or one whose sizes have names, got {kind}"
     if info.first_destination(len(inputs)) < 0:
         yield f" has {len(inputs)} arguments, fewer than its {info.results} destinations and its scratch"
 

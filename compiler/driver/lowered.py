@@ -6,6 +6,7 @@ from typing import Any
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.sizes import Assumption
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import IRError
@@ -32,6 +33,8 @@ class Lowered:
     pipeline: Pipeline
     """The pipeline, with `options` applied."""
     timings: dict[str, float] = field(default_factory=dict)
+    assumptions: list[Assumption] = field(default_factory=list)
+    """What the sizes of inputs must fulfil for the types of the module to be right."""
     snapshots: dict[str, ir.Operation] = field(default_factory=dict)
     """Snapshots of the module at each level passed so far."""
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
 from stepwell.dialects.support.extensions import extending_modules
@@ -39,17 +40,23 @@ def lower(
     source: Source, to_level: str, *, options: CompileOptions | None = None, on_level: OnLevel | None = None,
     instrumentation: Instrumentation | None = None, **given: Unpack[CompileFields],
 ) -> Lowered:  # fmt: skip
-    """Import an ONNX model and lower it to `to_level`. Like `compile`, but without native code; free dimensions must be given."""
+    """Import an ONNX model and lower it to `to_level`. Like `compile`, but without native code.
+
+    Free dimensions must be given, unless `specialise` is "never".
+    """
     options = CompileOptions.of(options, given, "lower")
     check_level(to_level)
     passes = options.passes()
-    imported, seconds = import_source(source, options)
-    free = [name for name, t in imported.inputs if not t.is_static]
-    if free and to_level != "graph":
-        raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
-    if on_level is not None:
-        on_level("graph", seconds)
-    return descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+    with assumptions() as assumed:
+        imported, seconds = import_source(source, options)
+        free = [name for name, t in imported.inputs if not t.is_static]
+        if free and to_level != "graph" and options.specialise == "always":
+            raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
+        if on_level is not None:
+            on_level("graph", seconds)
+        lowered = descend(start(imported, options, passes, seconds), to_level, on_level=on_level, instrumentation=instrumentation)
+    lowered.assumptions = assumed
+    return lowered
 
 
 @checked

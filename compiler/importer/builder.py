@@ -4,19 +4,22 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.dialects.support.errors import LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, how_to
+from stepwell.importer.symbols import Symbols
 
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
@@ -51,10 +54,12 @@ class ImportBuilder(GraphBuilder):
 
         def __getattr__(self, mnemonic: str) -> Callable[..., Value]: ...
 
-    def __init__(self, weights: WeightTable, budget: Budget) -> None:
+    def __init__(self, weights: WeightTable, budget: Budget, symbols: Symbols) -> None:
         super().__init__(weights)
+        self.symbols = symbols
         self.budget = budget
         self.known_values = KnownValues(weights, budget=budget)
+        self.symbolic = SymbolicValues(self.known_values)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
     @contextmanager
@@ -77,8 +82,11 @@ class ImportBuilder(GraphBuilder):
             result_types = list(inferred) if isinstance(inferred, tuple) else [inferred]
             if not all(t.is_static for t in result_types):
                 result_types = self._sized_by_data(cls, groups, attributes, result_types)
-        for result in result_types or ():
-            self.check_size(result)
+        if result_types is not None:
+            name = next(filter(None, self.node.output_names), "size")
+            result_types = [self.symbols.completed(name, result) for result in result_types]
+            for result in result_types:
+                self.check_size(result)
         return super().create(cls, operands, attributes, result_types)
 
     def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
@@ -116,9 +124,9 @@ class ImportBuilder(GraphBuilder):
             raise UnsupportedError(f"a value of {tensor.rank} dimensions is not supported; supported: up to {MAX_RANK}")
         size = to_numpy(tensor.dtype).itemsize
         for dim in tensor.shape:
-            size *= 1 if dim is None else dim
+            size *= dim if isinstance(dim, int) else 1
         limit = self.budget.limits.value_bytes
-        if max(size, *(dim or 0 for dim in tensor.shape), 0) > limit:
+        if max(size, *(dim for dim in tensor.shape if isinstance(dim, int)), 0) > limit:
             raise LimitError(f"a value of type {tensor} would take {size} bytes; at most {limit} are accepted ({how_to('value_bytes')})")
 
     def known(self, value: Value, what: str) -> np.ndarray:
@@ -134,6 +142,14 @@ class ImportBuilder(GraphBuilder):
     def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
         """Like `known`, for a list of integers; a scalar counts as a list of one. Raises ModelError if it is absurdly long."""
         return listed(self.known(value, what), what)
+
+    def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
+        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known."""
+        array = self.constant_value(value)
+        if array is not None:
+            return listed(array, what)
+        found = self.symbolic.value(value)
+        return None if found is None else tuple(found.reshape(-1))
 
     def known_scalar(self, value: Value, what: str) -> Any:
         """Like `known`, for a single element. Raises ModelError unless there is exactly one."""
@@ -154,8 +170,8 @@ class ImportBuilder(GraphBuilder):
         """`x` cast to an element type, or `x` itself if it has that type."""
         return x if type_of(x).dtype == dtype else self.cast(x, to=dtype, saturate=True)
 
-    def with_shape(self, x: Value, shape: Sequence[int]) -> Value:
-        """`x` reshaped to static sizes, or `x` itself if it has that shape."""
+    def with_shape(self, x: Value, shape: Sequence[int | Size]) -> Value:
+        """`x` reshaped, or `x` itself if it has that shape."""
         return x if type_of(x).shape == tuple(shape) else self.reshape(x, shape=tuple(shape))
 
     def transposed(self, x: Value, perm: Sequence[int]) -> Value:
@@ -185,11 +201,18 @@ def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple
     return tuple(out)
 
 
+def dims_of(value: Value) -> tuple[int | Size, ...]:
+    """The shape of `value`. While a model is imported, every dimension is a number or has a symbol."""
+    shape = type_of(value).shape
+    assert None not in shape, f"{type_of(value)} has a dimension without a symbol"
+    return cast("tuple[int | Size, ...]", shape)
+
+
 def static_dims(value: Value, what: str) -> tuple[int, ...]:
     """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
-    if any(d is None for d in shape):
+    if not known(shape):
         raise UnsupportedError(
             f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)"
         )
-    return tuple(d for d in shape if d is not None)
+    return tuple(d for d in shape if isinstance(d, int))

@@ -23,6 +23,7 @@ from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import Source, nested_nodes
+from stepwell.importer.symbols import Symbols
 from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
 
@@ -50,7 +51,8 @@ class Conversion:
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.builder = ImportBuilder(self.weights, self.budget)
+        inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
+        self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
         self._imported = 0
@@ -91,6 +93,7 @@ class Conversion:
                 continue
             tensor = onnx_tensor_type(value.type)
             if tensor is not None:
+                tensor = self.builder.symbols.of_input(value.name, tensor, value.type.tensor_type.shape)
                 with _about(f"input '{value.name}'"):
                     self.builder.check_size(tensor)
                 inputs.append((value.name, tensor))
@@ -139,6 +142,13 @@ class Conversion:
         if len(results) != len(graph.output):
             raise ModelError("an output of the model has no value")
         return results
+
+    def _placeholder(self, name: str, tensor: TensorType | None) -> Binding:
+        """A dummy value of that type, in a module that will be discarded."""
+        if tensor is None:
+            return Unavailable()
+        mlir_type = self.builder.symbols.completed(name, tensor).to_mlir()
+        return ir.Operation.create("builtin.unrealized_conversion_cast", results=[mlir_type]).results[0]
 
     def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame) -> None:
         """Import the nodes of a graph inside a node, or of a function body."""
@@ -195,7 +205,7 @@ class Conversion:
         for i, name in enumerate(node.output):
             if name:
                 if values is None:
-                    frame.values[name] = _placeholder(frame.inferred(name))
+                    frame.values[name] = self._placeholder(name, frame.inferred(name))
                 elif i < len(values) and values[i] is not None:
                     value = values[i]
                     if isinstance(value, Unavailable) and value.problem and not value.about:  # a rule's, which does not know its node
@@ -325,13 +335,6 @@ class Conversion:
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:
     domain = domain_of(node.domain)
     return node_problem(node.op_type, domain, node.name, frame.opsets.get(domain, 0), reason)
-
-
-def _placeholder(tensor: TensorType | None) -> Binding:
-    """A dummy value of that type, in a module that will be discarded."""
-    if tensor is None:
-        return Unavailable()
-    return ir.Operation.create("builtin.unrealized_conversion_cast", results=[tensor.to_mlir()]).results[0]
 
 
 def _describe(main: func.FuncOp, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]) -> None:

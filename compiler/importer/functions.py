@@ -54,7 +54,7 @@ def _version(versions: Sequence[int], opset: int) -> int:
 def _type_proto(tensor: TensorType | None) -> TypeProto:
     if tensor is None:
         return TypeProto()
-    return helper.make_tensor_type_proto(_ELEM_TYPES[tensor.dtype], list(tensor.shape))
+    return helper.make_tensor_type_proto(_ELEM_TYPES[tensor.dtype], [d if isinstance(d, int) or d is None else str(d) for d in tensor.shape])
 
 
 @cache

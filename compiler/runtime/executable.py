@@ -25,16 +25,24 @@ class Executable(Protocol):
 
 
 class NativeExecutable:
-    """Native code. Its `main` takes an array of pointers: for each input and each output, then the weight arena and the workspace."""
+    """Native code. Its `main` takes an array of pointers: for each input and each output, then the weight arena and the workspace.
 
-    def __init__(self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int) -> None:
-        self.main = code.packed_function("main", arguments + 2)
+    Code for all sizes takes one more, the `table` of sizes and offsets; what runs it for other sizes may share `workspaces`.
+    """
+
+    def __init__(
+        self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
+        workspaces: collections.deque[np.ndarray] | None = None,
+    ) -> None:  # fmt: skip
+        self.main = code.packed_function("main", arguments + 2 + (table is not None))
         self.threads = threads
         self.workspace_bytes = workspace_bytes
         self._weights = weights  # keeps the memory alive that the address points to
         self._weights_address = address(weights)
         self._openmp = openmp()
-        self.workspaces: collections.deque[np.ndarray] = collections.deque()
+        self._table = table  # as with the weights
+        self._table_address = () if table is None else (address(table),)
+        self.workspaces: collections.deque[np.ndarray] = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
@@ -43,8 +51,10 @@ class NativeExecutable:
             workspace = self.workspaces.pop()
         except IndexError:
             workspace = self._new_workspace()
+        if workspace.nbytes < self.workspace_bytes:  # made for other sizes
+            workspace = self._new_workspace()
         try:
-            addresses = [*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace)]
+            addresses = [*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address]
             if self._openmp is None:
                 self.main(*addresses)
             else:

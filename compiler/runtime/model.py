@@ -34,7 +34,8 @@ class TensorInfo:
     @staticmethod
     def of(name: str, tensor: "TensorType") -> "TensorInfo":
         """The record of an IR tensor."""
-        return TensorInfo(name, tensor.shape, to_numpy(tensor.dtype))
+        shape = tuple(size if isinstance(size, int) or size is None else str(size) for size in tensor.shape)
+        return TensorInfo(name, shape, to_numpy(tensor.dtype))
 
     def __str__(self) -> str:
         sizes = "x".join("?" if size is None else str(size) for size in self.shape)

@@ -1,12 +1,13 @@
 """The kinds of values of carried attributes: how each is read from an attribute, checked and written."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from stepwell.dialects.core.attributes import to_attribute, to_python
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, Size, parse, parse_all, size_text
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -66,6 +67,26 @@ def _pairs(attribute: ir.Attribute) -> list[tuple[int, int]]:
     return list(zip(numbers[::2], numbers[1::2], strict=True))
 
 
+def _sizes(attribute: ir.Attribute) -> list[tuple[Dim, ...]]:
+    """The entries of a list of sizes as text, such as `["n, 2*s + 1", ""]`."""
+    try:
+        return [parse_all(text) if text else () for text in _texts(attribute)]
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+
+
+def _size(attribute: ir.Attribute) -> int | Size:
+    value = python_value(attribute, lambda value: is_count(value) or is_text(value))
+    try:
+        return parse(value) if isinstance(value, str) else int(value)
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+
+
+def _from_sizes(shapes: Iterable[Sequence[Dim]]) -> ir.Attribute:
+    return to_attribute([", ".join(map(size_text, sizes)) for sizes in shapes])
+
+
 def _typed_names(attribute: ir.Attribute) -> list[tuple[str, TensorType]]:
     """The entries of a list of `["name", tensor<…>]`."""
     if not isinstance(attribute, ir.ArrayAttr):
@@ -94,6 +115,10 @@ COUNTS: Kind[dict[str, int]] = Kind("a dictionary of whole numbers from 0", _cou
 PAIRS: Kind[list[tuple[int, int]]] = Kind(
     "pairs of whole numbers from 0 as array<i64: ...>", _pairs, lambda pairs: ir.DenseI64ArrayAttr.get([n for pair in pairs for n in pair])
 )
+SIZE: Kind[int | Size] = Kind(
+    'a whole number from 0, or a size as text, such as "4*n"', _size, lambda size: to_attribute(str(size) if isinstance(size, Size) else size)
+)
+SIZES: Kind[list[tuple[Dim, ...]]] = Kind('lists of sizes as text, such as ["n, 2*s + 1", ""]', _sizes, _from_sizes)
 TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
 
 _FIELD_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {

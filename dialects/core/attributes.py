@@ -7,8 +7,12 @@ import ml_dtypes
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.core.types import DTYPES, dtype_of, element_type, from_numpy, is_compact, to_numpy
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
+
+Sizes = ir.DenseI64ArrayAttr | ir.ArrayAttr
+"""The kind of a field that lists sizes: integers, or text for those that are known only at run time."""
 
 
 def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
@@ -34,7 +38,9 @@ def to_attribute(value: Any, kind: Any = None) -> ir.Attribute:
     if isinstance(value, dict):
         return ir.DictAttr.get({k: to_attribute(v) for k, v in value.items()})
     if isinstance(value, (tuple, list)):
-        if kind is ir.DenseI64ArrayAttr or (kind is None and value and all(isinstance(v, (int, np.integer)) for v in value)):
+        if any(isinstance(v, Size) for v in value):
+            return ir.ArrayAttr.get([ir.StringAttr.get(str(v)) if isinstance(v, Size) else to_attribute(v) for v in value])
+        if kind in (ir.DenseI64ArrayAttr, Sizes) or (kind is None and value and all(isinstance(v, (int, np.integer)) for v in value)):
             return ir.DenseI64ArrayAttr.get([int(v) for v in value])
         return ir.ArrayAttr.get([to_attribute(v) for v in value])
     raise StepwellError(f"no attribute for a value of type {type(value).__name__}: {value!r}")
@@ -57,6 +63,16 @@ def to_python(attribute: ir.Attribute) -> Any:
     if isinstance(attribute, ir.DenseElementsAttr):
         return dense_value(attribute)
     raise InferenceError(f"attribute {attribute} is of a kind that no field has")
+
+
+def sizes_value(attribute: ir.Attribute) -> tuple[int | Size, ...]:
+    """The sizes that an attribute of the kind `Sizes` lists. Raises InferenceError where one is none."""
+    if isinstance(attribute, ir.DenseI64ArrayAttr):
+        return tuple(attribute)
+    entries = to_python(attribute)
+    if not isinstance(attribute, ir.ArrayAttr) or not all(isinstance(entry, (int, str)) for entry in entries):
+        raise InferenceError(f"expected sizes as numbers or text, got {attribute}")
+    return tuple(parse(entry) if isinstance(entry, str) else entry for entry in entries)
 
 
 def dense(array: np.ndarray) -> ir.DenseElementsAttr:

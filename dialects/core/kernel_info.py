@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, PAIRS, record
+from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, PAIRS, SIZE, SIZES, TEXTS, record
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, Size
 
 NO_INLINE = "llvm.no_inline"
 """Upstream's attribute for functions that are never inlined; kernels have it."""
@@ -22,8 +23,12 @@ class KernelInfo(Carrier):
     """On memrefs: how many of the arguments are destinations; they come last, before the scratch."""
     in_place: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.in_place", PAIRS, ())
     """Arguments, each with the result (by number) whose destination may share its memory."""
-    scratch_bytes: Carried[int | None] = Carried("stepwell.scratch_bytes", COUNT, None)
-    """The size of its scratch, which is its last argument; None if it has none."""
+    sizes: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.sizes", SIZES, ())
+    """For each argument the dimensions of its type that are known only at run time, as expressions of symbols; none if all are static."""
+    symbols: Carried[Sequence[str]] = Carried("stepwell.size_arguments", TEXTS, ())
+    """The symbols that its arguments of type index are, in order."""
+    scratch_bytes: Carried[int | Size | None] = Carried("stepwell.scratch_bytes", SIZE, None)
+    """The size of its scratch, which is its last argument, perhaps an expression of symbols; None if it has none."""
 
     def make_kernel(self) -> None:
         """Mark a function as a kernel, which is never inlined."""

@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
 from stepwell.dialects.core.attributes import to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
+from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import InferenceError
 
 
 def _checks(attribute: ir.Attribute) -> list[IndexCheck]:
@@ -26,6 +29,18 @@ def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
     return ir.ArrayAttr.get([to_attribute({name: v for name, v in asdict(check).items() if v is not False}) for check in checks])
 
 
+def _slots(attribute: ir.Attribute) -> list[Slot]:
+    entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(isinstance(entry, tuple) and entry for entry in value))
+    try:
+        return [Slot(parse(size) if isinstance(size, str) else size, tuple(below)) for size, *below in entries]
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+
+
+SLOTS: Kind[list[Slot]] = Kind(
+    'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
+    lambda slots: to_attribute([(str(slot.size), *slot.below) for slot in slots]),
+)  # fmt: skip
 INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
     f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
 )
@@ -52,6 +67,15 @@ class ModuleInfo(Carrier):
     workspace_lower_bound: Carried[int] = Carried("stepwell.workspace_lower_bound", COUNT, 0)
     """A lower bound in bytes of that size, whatever the assignment of offsets."""
 
+    layout: Carried[Sequence[Slot]] = Carried("stepwell.layout", SLOTS, ())
+    """How the offsets of a workspace follow from sizes that are known only at run time; none if they are numbers in the code."""
+
+    @property
+    def symbols(self) -> list[str]:
+        """The symbols that are sizes of the model's inputs by themselves, in the order of the inputs."""
+        found = (size for _, kind in (self.inputs if self.has_signature else ()) for size in kind.shape)
+        return list(dict.fromkeys(str(size) for size in found if isinstance(size, Size) and size.is_symbol))
+
     @property
     def has_signature(self) -> bool:
         """Whether inputs and outputs are there."""
@@ -75,10 +99,15 @@ class ValueInfo(Carrier):
     byte_count: Carried[int | None] = Carried("stepwell.bytes", COUNT, None)
     """How many bytes the memory of @main's weights or workspace must hold."""
 
-    def __init__(self, *, name: str | None = None, byte_count: int | None = None) -> None:
+    symbols: Carried[Sequence[str]] = Carried("stepwell.symbols", TEXTS, ())
+    """What the first numbers in the memory of an argument of @main stand for: sizes known only at run time; offsets in the workspace follow."""
+
+    def __init__(self, *, name: str | None = None, byte_count: int | None = None, symbols: Sequence[str] = ()) -> None:
         self.attributes: dict[str, ir.Attribute] = {}
         self._where = "a value"
         self.name, self.byte_count = name, byte_count
+        if symbols:
+            self.symbols = symbols
 
     @property
     def where(self) -> str:

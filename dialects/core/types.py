@@ -1,6 +1,6 @@
 """Tensor types as light Python values, and their translation to MLIR types."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.dtypes import (
@@ -21,6 +21,7 @@ from stepwell.dialects.core.dtypes import (
     to_numpy,
 )
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, Size, known, parse_all, product, size_text, sizes_text
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
 
 __all__ = [
@@ -35,10 +36,10 @@ _FLOAT_CLASSES: dict[type, str] = {ir.F16Type: "f16", ir.BF16Type: "bf16", ir.F3
 
 @dataclass(frozen=True)
 class TensorType:
-    """A ranked tensor type: `dtype` spelled as in MLIR, `shape` with None for a dynamic dimension."""
+    """A ranked tensor type: `dtype` spelled as in MLIR, `shape` with a `Size` for a dynamic dimension, or None if nothing is known of it."""
 
     dtype: str
-    shape: tuple[int | None, ...]
+    shape: tuple[Dim, ...]
 
     @property
     def rank(self) -> int:
@@ -46,12 +47,12 @@ class TensorType:
 
     @property
     def is_static(self) -> bool:
-        return None not in self.shape
+        return known(self.shape)
 
     @property
     def static_shape(self) -> tuple[int, ...]:
         """The shape of a static type. Raises InferenceError if a dimension is dynamic."""
-        sizes = tuple(d for d in self.shape if d is not None)
+        sizes = tuple(d for d in self.shape if isinstance(d, int))
         if len(sizes) != self.rank:
             raise InferenceError(f"{self} has a dynamic dimension where a static shape is needed")
         return sizes
@@ -65,41 +66,53 @@ class TensorType:
         return count
 
     @property
+    def size(self) -> Dim:
+        """Number of elements, as far as it is known."""
+        return product(self.shape)
+
+    @property
     def bytes(self) -> int:
         """Size in bytes of a static type's dense array."""
         return self.elements * to_numpy(self.dtype).itemsize
 
-    def with_shape(self, shape: tuple[int | None, ...]) -> "TensorType":
+    def with_shape(self, shape: Sequence[Dim]) -> "TensorType":
         return TensorType(self.dtype, tuple(shape))
 
     def with_dtype(self, dtype: str) -> "TensorType":
         return TensorType(dtype, self.shape)
 
     def __str__(self) -> str:
-        return "tensor<" + "".join(f"{size_text(d)}x" for d in self.shape) + self.dtype + ">"
+        sizes = "".join(f"{d if isinstance(d, int) and d >= 0 else '?'}x" for d in self.shape)
+        names = self._names()
+        return f"tensor<{sizes}{self.dtype}>" if not names else f'tensor<{sizes}{self.dtype}, "{names}">'
+
+    def _names(self) -> str:
+        """What the dynamic dimensions are, one after the other; nothing if nothing is known of any."""
+        free = [d for d in self.shape if not isinstance(d, int)]
+        return ", ".join(map(size_text, free)) if any(isinstance(d, Size) for d in free) else ""
 
     def to_mlir(self) -> ir.RankedTensorType:
-        """The MLIR type, in the current context."""
-        dynamic = ir.ShapedType.get_dynamic_size()
-        return ir.RankedTensorType.get([dynamic if d is None else d for d in self.shape], element_type(self.dtype))
+        """The MLIR type, in the current context; its encoding says what the dynamic dimensions are."""
+        names = self._names()
+        encoding = ir.StringAttr.get(names) if names else None
+        sizes = [d if isinstance(d, int) else _DYNAMIC for d in self.shape]
+        return ir.RankedTensorType.get(sizes, element_type(self.dtype), encoding=encoding)
 
     @staticmethod
     def from_mlir(mlir_type: ir.Type) -> "TensorType":
         """The light form of a ranked tensor type. Raises InferenceError for any other type."""
         if not isinstance(mlir_type, ir.RankedTensorType):
             raise InferenceError(f"expected a ranked tensor, got {mlir_type}")
-        shape = tuple(None if size == _DYNAMIC else size for size in mlir_type.shape)
-        return TensorType(dtype_of(mlir_type.element_type), shape)
-
-
-def size_text(size: int | None) -> str:
-    """A size as it is printed: `?` for one that is not known, as MLIR's own negative number for it."""
-    return "?" if size is None or size < 0 else str(size)
-
-
-def sizes_text(sizes: Iterable[int | None]) -> str:
-    """Sizes as they are printed in a message: `[2, ?, 8]`."""
-    return f"[{', '.join(map(size_text, sizes))}]"
+        shape: list[Dim] = [None if size == _DYNAMIC else size for size in mlir_type.shape]
+        encoding = mlir_type.encoding
+        if encoding is not None:
+            free = [i for i, size in enumerate(shape) if size is None]
+            names = parse_all(ir.StringAttr(encoding).value) if isinstance(encoding, ir.StringAttr) else ()
+            if len(names) != len(free):
+                raise InferenceError(f"expected the sizes of the {len(free)} dynamic dimensions of {mlir_type} as text, such as \"n, 2*s + 1\"")
+            for dim, name in zip(free, names, strict=True):
+                shape[dim] = name
+        return TensorType(dtype_of(mlir_type.element_type), tuple(shape))
 
 
 def element_type(dtype: str) -> ir.Type:

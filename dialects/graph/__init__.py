@@ -94,6 +94,7 @@ from stepwell.dialects.graph.shape import (
     RangeOp,
     ReshapeOp,
     ShapeOfOp,
+    SizesOp,
     TileOp,
     TransposeOp,
 )
@@ -136,7 +137,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "LstmOp", "GruOp", "RnnOp",
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
-    "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "RangeOp",
+    "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "SizesOp", "RangeOp",
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",

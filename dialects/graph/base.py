@@ -1,12 +1,13 @@
 """The `graph` dialect and the base class of its operations: fields, inference, verification and reference in one place."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute, to_python
 from stepwell.dialects.core.mlir import (
     Attribute,
     Dialect,
@@ -27,6 +28,7 @@ from stepwell.dialects.core.mlir import (
     registered_dialects,
     result_fields,
 )
+from stepwell.dialects.core.sizes import Dim, Size, differ, evaluated, holds
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.index_operand import IndexOperand
 from stepwell.dialects.graph.traits import Elementwise, Fusion, KeepsChannels, KeepsFinite, MovesData, Trait
@@ -36,7 +38,7 @@ from stepwell.dialects.support.extensions import extension
 
 __all__ = [
     "Elementwise", "Fusion", "Graph", "GraphOp", "IndexOperand", "InferredTypes", "KeepsChannels", "KeepsFinite", "MovesData", "Operand",
-    "OptionalOperand", "Pure", "Region", "Result", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
+    "OptionalOperand", "Pure", "Region", "Result", "Sizes", "Trait", "VariadicOperand", "VariadicResult", "op_class", "op_classes", "ops_with",
 ]  # fmt: skip
 
 InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
@@ -44,7 +46,7 @@ InferredTypes: TypeAlias = TensorType | tuple[TensorType, ...]
 KIND_NAMES = {
     ir.IntegerAttr: "an integer", ir.FloatAttr: "a float such as 1.0 : f64", ir.BoolAttr: "true or false", ir.StringAttr: "a string",
     ir.TypeAttr: "an element type", ir.DenseI64ArrayAttr: "integers as array<i64: ...>", ir.ArrayAttr: "a list as [...]",
-    ir.DenseElementsAttr: "dense<...> of a tensor type",
+    ir.DenseElementsAttr: "dense<...> of a tensor type", Sizes: "integers as array<i64: ...>, or sizes as [\"n\", 3, \"2*n + 1\"]",
 }  # fmt: skip
 
 
@@ -145,8 +147,8 @@ class GraphOp(Operation, dialect=Graph):
         """The light types of all results."""
         return tuple(TensorType.from_mlir(r.type) for r in self.operation.results)
 
-    def evaluate(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
-        """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types.
+    def evaluate(self, operands: Sequence[Any], sizes: Mapping[str, int] = MappingProxyType({})) -> tuple[np.ndarray, ...]:
+        """Run `reference` on operand arrays (by field, as `operand_groups`), cast to the result types; `sizes` gives the symbols' numbers.
 
         Raises StepwellError if the op has no reference meaning, or none for these data.
         """
@@ -155,8 +157,9 @@ class GraphOp(Operation, dialect=Graph):
             raise StepwellError(f"{self.OPERATION_NAME} has no reference meaning")
         extra = {"result_types": self.result_types()} if "result_types" in inspect.signature(function).parameters else {}
         try:
+            attributes = {name: in_numbers(value, sizes) for name, value in self.attribute_values().items()}
             with np.errstate(all="ignore"):
-                out = function(*operands, **self.attribute_values(), **extra)
+                out = function(*operands, **attributes, **extra)
         except (ValueError, IndexError, OverflowError) as error:  # numpy's errors about sizes that are known only now
             raise StepwellError(f"{self.OPERATION_NAME}: {error}") from error
         results = out if isinstance(out, tuple) else (out,)
@@ -231,12 +234,24 @@ def checked_type(what: str, value: ir.Value) -> TensorType:
 
 def field_value(attribute: ir.Attribute, kind: Any) -> Any:
     """The Python value of an attribute of a field that was declared as `kind`."""
+    if kind == Sizes:
+        return sizes_value(attribute)
     return kind(attribute) if isinstance(kind, type) and issubclass(kind, Attribute) else to_python(attribute)
 
 
 def compatible(a: TensorType, b: TensorType) -> bool:
-    """Whether two types agree where both are static."""
-    return a.dtype == b.dtype and a.rank == b.rank and all(x is None or y is None or x == y for x, y in zip(a.shape, b.shape, strict=True))
+    """Whether two types agree where that is known."""
+    return a.dtype == b.dtype and a.rank == b.rank and all(not differ(x, y) for x, y in zip(a.shape, b.shape, strict=True))
+
+
+def in_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
+    """An attribute's value with numbers for the sizes in it. Raises StepwellError for a symbol that has none."""
+    if not isinstance(value, tuple) or not any(isinstance(entry, Size) for entry in value):
+        return value
+    try:
+        return tuple(evaluated(entry, sizes) for entry in value)
+    except KeyError as error:
+        raise StepwellError(f"the size {error.args[0]} is not known") from None
 
 
 def fits_kind(attribute: ir.Attribute, kind: Any) -> bool:
@@ -303,14 +318,17 @@ def field_type(cls: type[GraphOp], name: str) -> Any:
     return next(f.constraint for f in attribute_fields(cls) if f.name == name)
 
 
-def broadcast(*types: TensorType) -> tuple[int | None, ...]:
-    """The numpy-style broadcast of several shapes. Raises InferenceError naming the shapes that do not fit."""
+def broadcast(*types: TensorType) -> tuple[Dim, ...]:
+    """The numpy-style broadcast of several shapes. Raises InferenceError naming the shapes that do not fit.
+
+    Of sizes that are known only at run time, none is taken to be 1 where another is not.
+    """
     rank = max(t.rank for t in types)
-    out: list[int | None] = []
+    out: list[Dim] = []
     for i in range(rank):
-        sizes = {t.shape[t.rank - rank + i] for t in types if t.rank - rank + i >= 0} - {1}
-        known = sizes - {None}
-        if len(known) > 1:
+        sizes = dict.fromkeys(t.shape[t.rank - rank + i] for t in types if t.rank - rank + i >= 0)
+        wide = sorted((s for s in sizes if s is not None and s != 1), key=lambda size: not isinstance(size, int))
+        if not all(holds(size, "==", wide[0]) for size in wide[1:]):
             raise InferenceError(f"shapes {' and '.join(str(t) for t in types)} do not broadcast")
-        out.append(next(iter(known)) if known else None if sizes else 1)
+        out.append(wide[0] if wide else None if None in sizes else 1)
     return tuple(out)

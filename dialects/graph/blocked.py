@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
@@ -108,12 +109,12 @@ def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
     blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], w.shape[-2]
     if group < 1 or (filters or 0) % group:
         raise InferenceError(f"attribute 'group' must divide the blocks of filters of operand 'w' ({w}), got {group}")
-    if blocks is None or per_group is None:
+    if not isinstance(blocks, int) or not isinstance(per_group, int):
         return
     if not per_group or blocks % per_group or group % (blocks // per_group):
         raise InferenceError(f"dimension 1 of operand 'w' must divide the blocks of operand 'x' ({x}) into parts for {group} groups; got {w}")
     _, side_by_side = group_sets(blocks, per_group, group)
-    if lanes is not None and x.shape[-1] is not None and side_by_side * lanes > x.shape[-1]:
+    if lanes is not None and not holds(side_by_side * lanes, "<=", x.shape[-1]):
         raise InferenceError(f"operand 'w' ({w}) reads {side_by_side} x {lanes} lanes of operand 'x' ({x})")
 
 
@@ -155,14 +156,14 @@ class RelayoutOp(GraphOp, name="relayout", traits=[Pure]):
         around = [0, *range(2, first.rank - 1)]
         shape = list(first.shape)
         for i, x in enumerate(inputs):
-            if x.dtype != first.dtype or x.rank != first.rank or any(None not in (x.shape[d], shape[d]) and x.shape[d] != shape[d] for d in around):
+            if x.dtype != first.dtype or x.rank != first.rank or not all(holds(x.shape[d], "==", shape[d]) for d in around):
                 raise InferenceError(f"operand {i} must have the element type, images and positions of operand 0 ({first}), got {x}")
             shape = [x.shape[d] if size is None else size for d, size in enumerate(shape)]
         if block < 1 or sum(sizes) % block:
             raise InferenceError(f"attribute 'block' must divide the {sum(sizes)} lanes of the result, got {block}")
         counts = [x.shape[1] * x.shape[-1] for x in inputs if x.shape[1] is not None and x.shape[-1] is not None]
         last = max((a + n for a, n in zip(starts, sizes, strict=True) if a >= 0), default=0)
-        if len(counts) == len(inputs) and last > sum(counts):
+        if len(counts) == len(inputs) and not holds(last, "<=", sum(counts)):
             raise InferenceError(f"the operands have {sum(counts)} lanes, but lane {last - 1} is read")
         return first.with_shape((shape[0], sum(sizes) // block, *shape[2:-1], block))
 

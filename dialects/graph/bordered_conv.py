@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.blocked import BlockedConvOp
@@ -123,7 +124,7 @@ class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
         expect_length("zeros", zeros, 2 * spatial, "those before each spatial dimension, then those after each")
         expect_at_least("zeros", zeros, 0)
         for i, size in enumerate(x.shape[2 : 2 + spatial]):
-            if size is not None and zeros[i] + zeros[spatial + i] > size:
+            if not holds(zeros[i] + zeros[spatial + i], "<=", size):
                 raise InferenceError(f"spatial dimension {i} of operand 'x' ({x}) has no room for {zeros[i]} and {zeros[spatial + i]} zeros")
         return inferred
 

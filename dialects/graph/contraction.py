@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, divides, holds
 from stepwell.dialects.core.types import NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.inference import (
@@ -70,9 +71,9 @@ class ConvOp(GraphOp, name="conv", traits=[Pure]):
     def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], group: int) -> InferredTypes:
         expect_convolution(x, w, strides, pads, dilations, group)
         channels, filters = x.shape[1], w.shape[0]
-        if channels is not None and channels % group:
+        if not divides(group, channels):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
-        if filters is not None and filters % group:
+        if not divides(group, filters):
             raise InferenceError(f"dimension 0 of operand 'w' must be a multiple of group {group}, got {w}")
         expect_dim("w", w, 1, None if channels is None else channels // group, f"the channels of operand 'x' ({x}) by group {group}")
         sizes = window_sizes(x.shape[2:], w.shape[2:], strides=strides, pads=pads, dilations=dilations)
@@ -134,7 +135,7 @@ class ConvTransposeOp(GraphOp, name="conv_transpose", traits=[Pure]):
         expect_convolution(x, w, strides, pads, dilations, group)
         expect_length("output_padding", output_padding, x.rank - 2, "one for each spatial dimension")
         expect_at_least("output_padding", output_padding, 0)
-        if x.shape[1] is not None and x.shape[1] % group:
+        if not divides(group, x.shape[1]):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of group {group}, got {x}")
         expect_dim("w", w, 0, x.shape[1], f"the channels of operand 'x' ({x})")
         sizes = spread_sizes(x.shape[2:], w.shape[2:], strides, pads, dilations, output_padding)
@@ -207,7 +208,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
         expect_at_least("kernel", kernel, 1)
         expect_window(len(image), strides=strides, pads=pads, dilations=dilations)
         taps, channels = math.prod(kernel), x.shape[1]
-        if channels is not None and channels % taps:
+        if not divides(taps, channels):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of {taps}, the elements of a window {list(kernel)}; got {x}")
         counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
         if 0 in counts:
@@ -257,22 +258,22 @@ def expect_convolution(x: TensorType, w: TensorType, strides: Sequence[int], pad
 
 
 def spread_sizes(
-    sizes: Sequence[int | None],
-    kernel: Sequence[int | None],
+    sizes: Sequence[Dim],
+    kernel: Sequence[Dim],
     strides: Sequence[int],
     pads: Sequence[int],
     dilations: Sequence[int],
     output_padding: Sequence[int],
-) -> tuple[int | None, ...]:
+) -> tuple[Dim, ...]:
     """The spatial sizes of a transposed convolution's result."""
-    out: list[int | None] = []
+    out: list[Dim] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         if size is None or taps is None:
             out.append(None)
             continue
         whole = strides[i] * (size - 1) + dilations[i] * (taps - 1) + 1 + output_padding[i]
         cut = pads[i] + pads[len(sizes) + i]
-        if whole < cut:
+        if not holds(whole, ">=", cut):
             raise InferenceError(f"'pads' cut {cut} off spatial dimension {i}, which has only {whole}")
         out.append(whole - cut)
     return tuple(out)

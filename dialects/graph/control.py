@@ -112,7 +112,7 @@ def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], re
         return f"region {index}: {error.args[0]}"
     if not fit(taken, arguments):
         return f"region {index} must take {spell(arguments)}, it takes {spell(taken)}"
-    if not fit(yielded, results):
+    if not fit(yielded, [unnamed(t) for t in results]):  # sizes known only at run time may be others in the next round
         return f"region {index} must yield {spell(results)}, it yields {spell(yielded)}"
     return None
 
@@ -120,6 +120,11 @@ def region_problem(op: ir.Operation, index: int, arguments: list[TensorType], re
 def fit(types: list[TensorType], expected: list[TensorType]) -> bool:
     """Whether two lists of types agree wherever both are static."""
     return len(types) == len(expected) and all(map(compatible, types, expected))
+
+
+def unnamed(tensor: TensorType) -> TensorType:
+    """A type without what is said of sizes known only at run time."""
+    return tensor.with_shape([size if isinstance(size, int) else None for size in tensor.shape])
 
 
 def spell(types: list[TensorType]) -> str:

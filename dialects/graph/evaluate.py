@@ -1,7 +1,7 @@
 """The interpreter of graph-level IR: runs ops by their references. Slow and simple; everything else is compared with it."""
 
 from collections import ChainMap
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType, from_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
@@ -65,10 +66,13 @@ class Evaluator:
         self.functions = functions
         self.weights = weights
         self.observe = observe
+        self.sizes: dict[str, int] = {}
+        """The numbers that symbols stand for, as far as values of types with them are known."""
 
     def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
         """What the block's terminator yields for these arguments; `captured` holds the values of enclosing blocks."""
         own: dict[ir.Value, Any] = dict(zip(block.arguments, arguments, strict=True))
+        self.bind(block.arguments, arguments)
         values = ChainMap(own, captured)
         ops = list(block.operations)
         dead = last_uses(ops)
@@ -79,6 +83,7 @@ class Evaluator:
             if self.observe is not None:
                 self.observe(op.operation, [values[v] for v in op.operation.operands], results)
             own.update(zip(op.operation.results, results, strict=True))
+            self.bind(op.operation.results, results)
             for value in dying:
                 own.pop(value, None)
         raise StepwellError("a block to evaluate does not end in graph.yield or func.return")
@@ -106,9 +111,17 @@ class Evaluator:
             trip_count, condition, carried = groups
             return self.loop(op.regions[0].blocks[0], int(trip_count), condition, carried, values)
         try:
-            return op.evaluate(groups)
+            return op.evaluate(groups, self.sizes)
         except StepwellError as error:
             raise type(error)(f"{name} of {nodes_text(op.location)}: {error.args[0]}") from error
+
+    def bind(self, values: Iterable[ir.Value], arrays: Sequence[Any]) -> None:
+        """Note what symbols stand for: each is a dimension of some value by itself."""
+        for value, array in zip(values, arrays, strict=True):
+            if isinstance(value.type, ir.RankedTensorType) and value.type.encoding is not None and array is not None:
+                for size, number in zip(type_of(value).shape, np.shape(array), strict=True):
+                    if isinstance(size, Size) and size.is_symbol:
+                        self.sizes[str(size)] = number
 
     def loop(self, body: ir.Block, rounds: int, condition: np.ndarray, carried: list[np.ndarray], values: Values) -> list[np.ndarray]:
         """The carried values after the last round."""

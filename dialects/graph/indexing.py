@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, holds, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
 from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result
 from stepwell.dialects.graph.inference import (
@@ -58,15 +59,15 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
     flops = staticmethod(no_arithmetic)
 
 
-def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> int | None:
+def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> Dim:
     """The result's size along one dimension of a slice. Raises InferenceError if the slice leaves the operand."""
     have = x.shape[dim]
     if step == 0 or (size == -1 and step < 0):
         raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
     if size == -1:
-        return None if have is None else max(-((start - have) // step), 0)
+        return None if have is None else maximum(-((start - have) // step), 0)
     last = start + (size - 1) * step
-    if size > 0 and (last < 0 or (have is not None and max(start, last) >= have)):
+    if size > 0 and (last < 0 or not holds(max(start, last), "<", have)):
         raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
     return size
 
@@ -278,11 +279,11 @@ def expect_elements(x: TensorType, indices: TensorType, axis: int) -> None:
     expect_rank("indices", indices, x.rank)
     expect_axis("axis", axis, x.rank)
     for dim, (have, want) in enumerate(zip(x.shape, indices.shape, strict=True)):
-        if dim != axis and have is not None and want is not None and want > have:
+        if dim != axis and not holds(want, "<=", have):
             raise InferenceError(f"dimension {dim} of operand 'indices' must be at most {have}, as in operand 'x' ({x}); got {indices}")
 
 
-def expect_updates(x: TensorType, updates: TensorType, shape: Sequence[int | None], reduction: str) -> None:
+def expect_updates(x: TensorType, updates: TensorType, shape: Sequence[Dim], reduction: str) -> None:
     """`updates` has the element type of `x` and that shape, and can be reduced so."""
     expect_choice("reduction", reduction, tuple(_REDUCTIONS))
     expect_same_dtype(x=x, updates=updates)
@@ -298,7 +299,7 @@ def index_depth(indices: TensorType) -> int:
     expect_dtype("indices", indices, INDEX)
     expect_rank_at_least("indices", indices, 1)
     depth = indices.shape[-1]
-    if depth is None:
+    if not isinstance(depth, int):
         raise InferenceError(f"the last dimension of operand 'indices' must be known, got {indices}")
     return depth
 

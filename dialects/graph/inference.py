@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from stepwell.dialects.core.sizes import Dim, holds
 from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
 from stepwell.dialects.graph.base import broadcast
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
@@ -89,9 +90,9 @@ def expect_choice(name: str, value: str, choices: Sequence[str]) -> None:
         raise InferenceError(f"attribute '{name}' must be one of {', '.join(choices)}; got '{value}'")
 
 
-def expect_dim(name: str, operand: TensorType, axis: int, size: int | None, why: str) -> None:
+def expect_dim(name: str, operand: TensorType, axis: int, size: Dim, why: str) -> None:
     """A dimension of the operand is `size`, where both are known."""
-    if size is not None and operand.shape[axis] not in (None, size):
+    if not holds(operand.shape[axis], "==", size):
         raise InferenceError(f"dimension {axis} of operand '{name}' must be {size}, {why}; got {operand}")
 
 

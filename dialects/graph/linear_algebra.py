@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dtype, expect_rank, expect_rank_at_least
@@ -25,7 +26,7 @@ class DetOp(GraphOp, name="det", traits=[Pure]):
         expect_dtype("x", x, FLOATS)
         expect_rank_at_least("x", x, 2)
         rows, columns = x.shape[-2:]
-        if None not in (rows, columns) and rows != columns:
+        if not holds(rows, "==", columns):
             raise InferenceError(f"operand 'x' must hold square matrices, got {x}")
         return x.with_shape(x.shape[:-2])
 
@@ -35,7 +36,7 @@ class DetOp(GraphOp, name="det", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, *, result: TensorType) -> int:
-        return 2 * x.elements * (x.shape[-1] or 1) // 3
+        return 2 * x.elements * x.static_shape[-1] // 3
 
 
 def determinants(matrices: np.ndarray) -> np.ndarray:
@@ -69,7 +70,7 @@ class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
         expect_dtype("x", x, ("f32", "f64"))
         expect_rank("x", x, 3)
         rows, columns = x.shape[1:]
-        if None not in (rows, columns) and rows != columns:
+        if not holds(rows, "==", columns):
             raise InferenceError(f"operand 'x' must hold square matrices, got {x}")
         return x.with_shape(x.shape[:2])
 
@@ -82,7 +83,7 @@ class PairwiseCouplingOp(GraphOp, name="pairwise_coupling", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, *, result: TensorType) -> int:
-        return 4 * x.elements * (x.shape[-1] or 1)
+        return 4 * x.elements * x.static_shape[-1]
 
 
 def coupled(pairs: np.ndarray) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least, no_arithmetic
@@ -43,10 +44,10 @@ class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData]):
         if group < 1:
             raise InferenceError(f"attribute 'group' must be 1 or more, got {group}")
         channels = x.shape[1]
-        if channels is not None and channels % (phases * group):
+        if not divides(phases * group, channels):
             raise InferenceError(f"dimension 1 of operand 'x' must divide into {group} groups of {phases} phases, got {x}")
         for i, (have, stride, offset, size) in enumerate(zip(x.shape[2 : 2 + spatial], strides, offsets, sizes, strict=True)):
-            if have is not None and offset + size > have * stride:
+            if have is not None and not holds(offset + size, "<=", have * stride):
                 raise InferenceError(f"spatial dimension {i} of operand 'x' ({x}) gives {have * stride} positions, {offset + size} are asked for")
         return x.with_shape((x.shape[0], None if channels is None else channels // phases, *sizes, *x.shape[2 + spatial :]))
 

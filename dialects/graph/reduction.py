@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import FLOATS, NUMERIC, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import INDEX, expect_axes, expect_axis, expect_dtype, expect_scalar
@@ -13,16 +14,16 @@ from stepwell.dialects.graph.numerics import highest, lowest, narrow, summing, w
 from stepwell.dialects.graph.value_range import ANY, Range
 
 
-def without_axes(shape: Sequence[int | None], axes: Sequence[int], keepdims: bool) -> tuple[int | None, ...]:
+def without_axes(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> tuple[Dim, ...]:
     """A shape with the axes reduced: to 1 if `keepdims`, else gone."""
     if keepdims:
         return tuple(1 if i in axes else d for i, d in enumerate(shape))
     return tuple(d for i, d in enumerate(shape) if i not in axes)
 
 
-def places(size: int | None) -> Range:
+def places(size: Dim) -> Range:
     """The range of an index along a dimension of this size."""
-    return (0, size - 1) if size else ANY
+    return (0, size - 1) if size and isinstance(size, int) else ANY
 
 
 def one_per_input(x: TensorType, *others: TensorType, result: TensorType, **attributes: Any) -> int:

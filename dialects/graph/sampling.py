@@ -216,4 +216,4 @@ class RoiMaxPoolOp(GraphOp, name="roi_max_pool", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, batch_indices: TensorType, rows: TensorType, columns: TensorType, *, result: TensorType) -> int:
-        return (batch_indices.shape[0] or 1) * (x.elements // (x.shape[0] or 1))
+        return batch_indices.static_shape[0] * (x.elements // max(x.static_shape[0], 1))

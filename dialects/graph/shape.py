@@ -6,8 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, divides, holds, known, product
 from stepwell.dialects.core.types import MAX_RANK, NUMERIC, TensorType, is_compact
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, VariadicOperand
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, KeepsChannels, MovesData, Operand, Pure, Result, Sizes, VariadicOperand
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -21,7 +22,7 @@ from stepwell.dialects.graph.inference import (
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import narrow, wide
-from stepwell.dialects.graph.value_range import Range, union
+from stepwell.dialects.graph.value_range import ANY, Range, union
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, StepwellError
 
 PAD_MODES = ("constant", "edge", "reflect", "wrap")
@@ -34,21 +35,21 @@ class ReshapeOp(GraphOp, name="reshape", traits=[Pure, MovesData]):
 
     x: Operand
     result: Result
-    shape: ir.DenseI64ArrayAttr
+    shape: Sizes
 
     @staticmethod
-    def infer(x: TensorType, *, shape: Sequence[int]) -> InferredTypes:
-        expect_at_least("shape", shape, -1)
+    def infer(x: TensorType, *, shape: Sequence[int | Size]) -> InferredTypes:
+        expect_at_least("shape", [s for s in shape if isinstance(s, int)], -1)
         if shape.count(-1) > 1:
             raise InferenceError(f"attribute 'shape' may have one -1, got {list(shape)}; use dynamic_reshape where more sizes are unknown")
-        if not x.is_static:
-            return x.with_shape(tuple(None if s == -1 else s for s in shape))
-        known = math.prod(s for s in shape if s != -1)
-        if -1 in shape and (known == 0 or x.elements % known):
-            raise InferenceError(f"attribute 'shape' {list(shape)} does not divide the {x.elements} elements of operand 'x' ({x})")
-        sizes = tuple(x.elements // known if s == -1 else s for s in shape)
-        if math.prod(sizes) != x.elements:
-            raise InferenceError(f"attribute 'shape' {list(shape)} has {math.prod(sizes)} elements, operand 'x' ({x}) has {x.elements}")
+        count, said = x.size, product(s for s in shape if s != -1)
+        if count is None or said is None:
+            return x.with_shape([None if s == -1 else s for s in shape])
+        if -1 in shape and (said == 0 or not divides(said, count)):
+            raise InferenceError(f"attribute 'shape' {list(shape)} does not divide the {count} elements of operand 'x' ({x})")
+        sizes = [count // said if s == -1 else s for s in shape]
+        if not holds(product(sizes), "==", count):
+            raise InferenceError(f"attribute 'shape' {list(shape)} has {product(sizes)} elements, operand 'x' ({x}) has {count}")
         return x.with_shape(sizes)
 
     @staticmethod
@@ -101,16 +102,16 @@ class ExpandOp(GraphOp, name="expand", traits=[Pure, MovesData]):
 
     x: Operand
     result: Result
-    shape: ir.DenseI64ArrayAttr
+    shape: Sizes
 
     @staticmethod
-    def infer(x: TensorType, *, shape: Sequence[int]) -> InferredTypes:
-        expect_at_least("shape", shape, -1)
+    def infer(x: TensorType, *, shape: Sequence[int | Size]) -> InferredTypes:
+        expect_at_least("shape", [s for s in shape if isinstance(s, int)], -1)
         new = len(shape) - x.rank
         if new < 0 or -1 in shape[:new]:
             raise InferenceError(f"attribute 'shape' must have {x.rank} entries or more, sizes before these; got {list(shape)} for operand 'x' ({x})")
         for size, wanted in zip(x.shape, shape[new:], strict=True):
-            if size not in (None, 1) and wanted not in (-1, size):
+            if size != 1 and wanted != -1 and not holds(size, "==", wanted):
                 raise InferenceError(f"operand 'x' ({x}) does not broadcast to attribute 'shape' {list(shape)}")
         return x.with_shape((*shape[:new], *(d if s == -1 else s for d, s in zip(x.shape, shape[new:], strict=True))))
 
@@ -182,9 +183,9 @@ class ConcatOp(GraphOp, name="concat", traits=[Pure]):
             if other.rank != first.rank:
                 raise InferenceError(f"operand {i} must have the rank of operand 0 ({first}), got {other}")
             for dim, size in enumerate(other.shape):
-                if dim != axis and size is not None and sizes[dim] not in (None, size):
+                if dim != axis and not holds(sizes[dim], "==", size):
                     raise InferenceError(f"dimension {dim} of operand {i} must be {sizes[dim]}, as in the operands before it; got {other}")
-                sizes[dim] = size if sizes[dim] is None else sizes[dim]
+                sizes[dim] = size if sizes[dim] is None or isinstance(size, int) else sizes[dim]
         along = [t.shape[axis] for t in inputs]
         sizes[axis] = None if None in along else sum(s for s in along if s is not None)
         return first.with_shape(tuple(sizes))
@@ -273,6 +274,28 @@ class ShapeOfOp(GraphOp, name="shape_of", traits=[Pure]):
     flops = staticmethod(no_arithmetic)
 
 
+class SizesOp(GraphOp, name="sizes", traits=[Pure]):
+    """Sizes as numbers: what arithmetic on the sizes of operands comes to."""
+
+    result: Result
+    values: Sizes
+
+    @staticmethod
+    def infer(*, values: Sequence[int | Size]) -> InferredTypes:
+        return TensorType("i64", (len(values),))
+
+    @staticmethod
+    def reference(*, values: Sequence[int]) -> np.ndarray:
+        return np.array(values, dtype=np.int64)
+
+    flops = staticmethod(no_arithmetic)
+
+    def value_range(self) -> Range:
+        """Sizes are not negative; what is computed from them may be."""
+        values = self.attribute_values()["values"]
+        return (min(values), max(values)) if values and known(values) else ANY
+
+
 class RangeOp(GraphOp, name="range", traits=[Pure]):
     """`start`, `start + delta`, `start + 2 * delta`, … up to but not including `limit`."""
 
@@ -304,7 +327,7 @@ def length_of(name: str, shape: TensorType) -> int:
     """The length of an operand that holds one size for each dimension of the result."""
     expect_rank(name, shape, 1)
     expect_dtype(name, shape, INDEX)
-    if shape.shape[0] is None:
+    if not isinstance(shape.shape[0], int):
         raise InferenceError(f"operand '{name}' must have a known length, which is the rank of the result; got {shape}")
     if shape.shape[0] > MAX_RANK:
         raise InferenceError(f"operand '{name}' must have at most {MAX_RANK} entries, one for each dimension of the result; got {shape}")

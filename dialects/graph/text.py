@@ -50,4 +50,4 @@ class CountNgramsOp(GraphOp, name="count_ngrams", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, pool: TensorType, columns: TensorType, *, result: TensorType, size: int, skips: int) -> int:
-        return x.elements * (skips + 1) * max((pool.shape[0] or 1).bit_length(), 1)
+        return x.elements * (skips + 1) * max(pool.static_shape[0].bit_length(), 1)

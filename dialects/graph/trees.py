@@ -79,5 +79,5 @@ class TreeEnsembleOp(GraphOp, name="tree_ensemble", traits=[Pure]):
         x: TensorType, nodes: TensorType, thresholds: TensorType, roots: TensorType, values: TensorType,
         nan_first: TensorType | None, *, result: TensorType, depth: int, reduction: str,
     ) -> int:  # fmt: skip
-        rows, trees, columns = x.shape[0] or 1, roots.elements, values.shape[1] or 1
+        rows, trees, columns = x.static_shape[0], roots.elements, values.static_shape[1]
         return rows * trees * (depth + columns)

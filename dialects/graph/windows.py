@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Dim, holds, minimum
 from stepwell.dialects.graph.inference import expect_at_least, expect_length
 from stepwell.dialects.support.errors import InferenceError
 
@@ -19,20 +20,20 @@ def expect_window(spatial: int, *, strides: Sequence[int], pads: Sequence[int], 
 
 
 def window_sizes(
-    sizes: Sequence[int | None],
-    kernel: Sequence[int | None],
+    sizes: Sequence[Dim],
+    kernel: Sequence[Dim],
     *,
     strides: Sequence[int],
     pads: Sequence[int],
     dilations: Sequence[int],
     ceil_mode: bool = False,
-) -> tuple[int | None, ...]:
+) -> tuple[Dim, ...]:
     """How many window positions there are along each spatial dimension, None where the dimension is not known.
 
     With `ceil_mode` a last window may hang over the end, as long as it begins inside the input or the padding before it. A window that is
     larger than its dimension has no position; if it is larger by more than a stride, ONNX's formula gives no size, which is an error.
     """
-    out: list[int | None] = []
+    out: list[Dim] = []
     for i, (size, taps) in enumerate(zip(sizes, kernel, strict=True)):
         if size is None or taps is None:
             out.append(None)
@@ -41,9 +42,11 @@ def window_sizes(
         span = dilations[i] * (taps - 1) + 1
         room = size + low + high - span
         count = room // strides[i] + 1
-        if ceil_mode and room % strides[i] and count * strides[i] < size + low:
+        if ceil_mode and not isinstance(room, int):
+            count = minimum(-(-room // strides[i]) + 1, -(-(size + low) // strides[i]))
+        elif ceil_mode and room % strides[i] and count * strides[i] < size + low:
             count += 1
-        if count < 0:
+        if not holds(count, ">=", 0):
             raise InferenceError(f"a window of {span} does not fit into spatial dimension {i}, which has {size} and padding {low} and {high}")
         out.append(count)
     return tuple(out)
@@ -60,7 +63,7 @@ def window_counts(
 ) -> tuple[int, ...]:
     """As `window_sizes`, where all sizes are known."""
     counts = window_sizes(sizes, kernel, strides=strides, pads=pads, dilations=dilations, ceil_mode=ceil_mode)
-    return tuple(c for c in counts if c is not None)
+    return tuple(c for c in counts if isinstance(c, int))
 
 
 def windows(x: np.ndarray, kernel: Sequence[int], counts: Sequence[int], *, strides: Sequence[int], dilations: Sequence[int]) -> np.ndarray:

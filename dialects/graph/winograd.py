@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import divides, holds
 from stepwell.dialects.core.types import FLOATS, TensorType
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_same_dtype
@@ -81,13 +82,13 @@ class WinogradConvOp(GraphOp, name="winograd_conv", traits=[Pure]):
         filters, channels = block_axes(transformed)
         for axis in set(range(4)) - {filters, channels}:
             expect_dim("u", u, axis, tile + TAPS - 1 if transformed else TAPS, f"tile {tile} and {TAPS} taps")
-        if any(size is not None and (group < 1 or size % group) for size in (x.shape[1], u.shape[filters])):
+        if group < 1 or not all(divides(group, size) for size in (x.shape[1], u.shape[filters])):
             raise InferenceError(f"attribute 'group' must divide the blocks of operands 'x' ({x}) and 'u' ({u}), got {group}")
         if x.shape[1] is not None:
             expect_dim("u", u, channels, x.shape[1] // group, f"dimension 1 of operand 'x' ({x}) over {group} groups")
         expect_dim("u", u, 4, x.shape[4], f"the block of operand 'x' ({x})")
         sizes = tuple(None if s is None else s - TAPS + 1 for s in x.shape[2:4])
-        if any(s is not None and (s < 1 or s % tile) for s in sizes):
+        if not all(holds(s, ">=", 1) and divides(tile, s) for s in sizes):
             raise InferenceError(f"operand 'x' ({x}) must have an image of a multiple of {tile}, and {TAPS - 1} more along each axis")
         return TensorType(x.dtype, (x.shape[0], u.shape[filters], *sizes, u.shape[5]))
 

@@ -10,7 +10,7 @@ from stepwell.dialects.interpreter import control, scalars, structured, tensors 
 from stepwell.dialects.interpreter.base import MEANINGS, Interpreter, meaning
 from stepwell.dialects.support.errors import IRError
 
-__all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "signless"]
+__all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "plain_types"]
 
 
 def interpret(module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None) -> list[np.ndarray]:

@@ -1,10 +1,12 @@
 """The pass that makes every function argument convert to a bare pointer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import func, ir, use_count
+from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, use_count
 from stepwell.dialects.core.module_info import ValueInfo
+from stepwell.dialects.core.symbolic_shapes import constant, reshaped_pointer, shapes_around
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions, ops_below
@@ -18,12 +20,21 @@ class BareArguments(Pass):
     rewrite: @main(…, %a: memref<?xi8> {stepwell.bytes = N})  ->  @main(…, %a: memref<Nxi8>)
     rewrite: call @kernel(…, %empty: memref<2x0xf32>, …)      ->  call @kernel(…)
 
-    A memref of dynamic size would be passed as a descriptor. Upstream cannot convert one without elements; nothing reads it, so
-    kernels drop it. In @main, whose caller still passes a pointer, it becomes a memref<1xi8>.
+    rewrite: call @kernel(%x: memref<?x4xf32>)                ->  call @kernel(%x: memref<1xf32>, %n: index)
+
+    A memref of dynamic size would be passed as a descriptor: kernels take the sizes by themselves, each of those that
+    differ once. Upstream cannot convert a memref without elements; nothing reads it, so kernels drop it. In @main, whose caller still passes
+    a pointer, it becomes a memref<1xi8>.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
+        sized = {f.sym_name.value: f for f in functions(op) if f.sym_name.value != "main" and any(_is_dynamic(a.type) for a in f.arguments)}
+        taken = {name: _take_sizes(function) for name, function in sized.items()}
+        for call in ops_below(op, "func.call") if taken else ():
+            places = taken.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value)
+            if places is not None:
+                _pass_sizes(call, places)
         dropped = {f.sym_name.value: _drop_empty_arguments(f) for f in functions(op) if f.sym_name.value != "main"}
         for call in ops_below(op, "func.call"):
             gone = dropped.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, set())
@@ -35,12 +46,100 @@ class BareArguments(Pass):
         declared = ValueInfo.arguments(main)
         for index, argument in enumerate(main.arguments):
             size = 1 if is_empty(argument.type) else declared[index].byte_count
-            if size is not None:
+            if _is_dynamic(argument.type) and declared[index].name is not None:
+                _forget_size(argument)
+            elif size is not None:
                 argument.set_type(ir.MemRefType.get([size], ir.IntegerType.get_signless(8)))
-            elif isinstance(argument.type, ir.MemRefType) and not argument.type.has_static_shape:
+            elif _is_dynamic(argument.type):
                 name = ValueInfo.byte_count.name
                 raise PassError(f"argument {index} of @main at {main.location} is a {argument.type} without the attribute '{name}': it has no size")
         _retype(main)
+
+
+def _is_dynamic(mlir_type: Any) -> bool:
+    return isinstance(mlir_type, ir.MemRefType) and not mlir_type.has_static_shape
+
+
+Place = tuple[int, int]
+"""An argument and its dimension."""
+
+
+def _take_sizes(kernel: Any) -> list[Place]:
+    """Make a kernel's dynamic arguments pointers to their first elements, with an argument for each of the sizes that differ.
+
+    Returns where a caller finds these sizes, in order.
+    """
+    block = kernel.regions[0].blocks[0]
+    shapes = shapes_around(kernel.operation)
+    attributes = list(kernel.attributes["arg_attrs"]) if "arg_attrs" in kernel.attributes else None
+    places: list[Place] = []
+    values: dict[Any, ir.Value] = {}
+    for number, argument in enumerate(list(block.arguments)):
+        if not _is_dynamic(argument.type):
+            continue
+        kind, own = argument.type, []
+        for dim, size in enumerate(shapes.shape(argument)):
+            key = size if size is not None else (number, dim)  # of which nothing is known, by itself
+            if not isinstance(size, int) and key not in values:
+                values[key] = block.add_argument(ir.IndexType.get(), argument.location)
+                places.append((number, dim))
+            own.append(values.get(key))
+        element = ir.MemRefType.get([1], kind.element_type)
+        for use in [use.owner.operation for use in argument.uses if use.owner.operation.name == "memref.dim"]:
+            known = own[known_index(use.operands[1]) or 0]
+            if known is not None:
+                use.results[0].replace_all_uses_with(known)
+                use.erase()
+        with ir.InsertionPoint.at_block_begin(block), kernel.location:
+            argument.set_type(element)
+            seen = reshaped_pointer(argument, kind, own)
+        made = defining_op(seen)
+        assert made is not None
+        argument.replace_all_uses_except(seen, made)
+    if attributes is not None:
+        kernel.attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes, *[ir.DictAttr.get({})] * len(places)])
+    _retype(kernel)
+    return places
+
+
+def _pass_sizes(call: ir.Operation, places: Sequence[Place]) -> None:
+    """Call a kernel whose sizes are arguments of their own."""
+    with ir.InsertionPoint(call), call.location:
+        sizes = [_size_of(call.operands[number], dim) for number, dim in places]
+        func.CallOp([], call.attributes["callee"], [*map(_pointer, call.operands), *sizes])
+    call.erase()
+
+
+def _size_of(operand: ir.Value, dim: int) -> ir.Value:
+    """The size of a dynamic dimension of what is passed to a kernel, a view that says its sizes."""
+    view, dynamic = defining_op(operand), ir.ShapedType.get_dynamic_size()
+    assert view is not None  # bufferize passes no argument of @main itself
+    if view.name == "memref.cast" and view.operands[0].type.is_dynamic_dim(dim):
+        return _size_of(view.operands[0], dim)
+    if view.name == "memref.cast":
+        return constant(view.operands[0].type.shape[dim])
+    nth = list(operand.type.shape)[:dim].count(dynamic)
+    before = 2 if view.name == "memref.view" else 1 + view.attributes["operandSegmentSizes"][1]  # source and offset, or source and offsets
+    size: ir.Value = view.operands[before + nth]
+    return size
+
+
+def _pointer(operand: ir.Value) -> ir.Value:
+    """An operand of dynamic size as one that converts to a pointer to its first element."""
+    if not _is_dynamic(operand.type):
+        return operand
+    return memref.ReinterpretCastOp(ir.MemRefType.get([1], operand.type.element_type), operand, [], [], [], [0], [1], [1]).result
+
+
+def _forget_size(argument: ir.Value) -> None:
+    """Make an argument of @main whose sizes nobody asks for a pointer to its first element."""
+    kind = argument.type
+    argument.set_type(ir.MemRefType.get([1], kind.element_type))
+    for use in list(argument.uses):
+        user = use.owner.operation
+        if user.name == "memref.reinterpret_cast" and user.results[0].type == argument.type:
+            user.results[0].replace_all_uses_with(argument)
+            user.erase()
 
 
 def is_empty(mlir_type: Any) -> bool:

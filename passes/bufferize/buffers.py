@@ -9,10 +9,12 @@ from itertools import pairwise
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.kernels import memref_bytes
-from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack
+from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
 
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 
@@ -22,40 +24,44 @@ class Buffer:
     """A stretch of memory. `place` is "workspace", "weights", ("input", i) or ("output", i); a workspace buffer may lie inside a
     `parent` at `offset` bytes, and only roots are laid out."""
 
-    size: int
+    size: int | Size
     place: Any = "workspace"
     parent: "Buffer | None" = None
-    offset: int = 0  # within the parent, or for a root within its place
+    offset: int | Size = 0  # within the parent, or for a root within its place
     first: int = 1 << 60
     last: int = -1
-    members: list[tuple["Buffer", int]] = field(default_factory=list)  # each with its offset
+    members: list[tuple["Buffer", int | Size]] = field(default_factory=list)  # each with its offset
+    slot: int | None = None  # of a root in the workspace whose offset is known only at run time: its number in the layout
     written: int = -1  # the launch from which on it holds data itself, whatever its members do
 
-    def root(self) -> "tuple[Buffer, int]":
+    def root(self) -> "tuple[Buffer, int | Size]":
         """The outermost buffer that holds this one, and the byte offset in it."""
         way: list[Buffer] = []
         buffer = self
         while buffer.parent is not None:
             way.append(buffer)
             buffer = buffer.parent
-        offset = 0
+        offset: int | Size = 0
         for inner in reversed(way):  # path compression: thousands of results may lie in place of each other
             offset += inner.offset
             inner.parent, inner.offset = buffer, offset
         return buffer, offset
 
-    def put_into(self, parent: "Buffer", offset: int) -> None:
+    def put_into(self, parent: "Buffer", offset: int | Size) -> None:
         """Make this root a part of `parent`, whose lifetime then covers both."""
         self.parent, self.offset = parent, offset
         parent.members.append((self, offset))
         holder, _ = parent.root()
         holder.first, holder.last = min(holder.first, self.first), max(holder.last, self.last)
 
-    def stretches(self, offset: int = 0) -> list[Piece]:
-        """The extents that it and its members cover, unordered and perhaps overlapping; `offset` is its own."""
-        found, waiting = [], [(self, offset)]
+    def stretches(self) -> list[Piece] | None:
+        """The extents that it and its members cover, unordered and perhaps overlapping; None if one is known only at run time."""
+        found: list[Piece] = []
+        waiting: list[tuple[Buffer, int | Size]] = [(self, 0)]
         while waiting:
             buffer, at = waiting.pop()
+            if not isinstance(at, int) or not isinstance(buffer.size, int):
+                return None
             found.append(Piece(at, buffer.size, buffer.written))
             waiting += [(member, at + inside) for member, inside in buffer.members]
         return found
@@ -63,6 +69,8 @@ class Buffer:
     def pieces(self) -> tuple[Piece, ...]:
         """The pieces of this root that hold data from different launches on, from its first byte to its last; empty if it is one piece."""
         held = self.stretches()
+        if held is None:
+            return ()
         cuts = sorted({p.offset for p in held} | {p.offset + p.size for p in held})
         found: list[Piece] = []
         for low, high in pairwise(cuts):
@@ -83,17 +91,20 @@ class Assignment:
 
     values: dict[ir.Value, Buffer] = field(default_factory=dict)
     scratch: dict[ir.Operation, Buffer] = field(default_factory=dict)
-    copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
+    copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int | Size]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
+    layout: list[Slot] = field(default_factory=list)
+    """How offsets follow from sizes that are known only at run time; empty if they are numbers."""
     workspace_bytes: int = 0
     lower_bound: int = 0
     in_place: int = 0
     aliased_kernels: set[str] = field(default_factory=set)
 
 
-def assign(main: Any, kernels: dict[str, Any]) -> Assignment:
+def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes) -> Assignment:
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
-    `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite. The workspace is laid
+    `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite; `shapes` are those of @main's
+    values. The workspace is laid
     out by lifetimes; `lower_bound` is the bytes that live at the busiest launch. Raises PassError for an op that has no place in @main.
     """
     block = main.regions[0].blocks[0]
@@ -102,30 +113,30 @@ def assign(main: Any, kernels: dict[str, Any]) -> Assignment:
     position = {o: i for i, o in enumerate(ops)}
     for index, argument in enumerate(block.arguments):
         if isinstance(argument.type, ir.RankedTensorType):
-            plan.values[argument] = Buffer(memref_bytes(argument.type), ("input", index))
+            plan.values[argument] = Buffer(shapes.bytes(argument), ("input", index))
     concats = []
     for op in ops:
         if op.name == "tensor.empty":
-            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type))
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
         elif op.name in VIEWS:
             plan.values[op.results[0]] = plan.values[op.operands[0]]
         elif op.name == "bufferization.to_tensor":
-            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type), "weights", offset=_weight_offset(op))
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), "weights", offset=_weight_offset(op))
         elif op.name == "func.call":
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
         elif op.name == "tensor.concat":
-            plan.values[op.results[0]] = Buffer(memref_bytes(op.results[0].type))
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
-        elif op.name not in ("arith.constant", "memref.view", "func.return"):
+        elif op.name not in ("memref.view", "func.return", "tensor.dim") and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
     _find_lifetimes(plan, ops, position)
     for op in concats:
-        _join(plan, op, position[op])
-    _place_outputs(plan, ops[-1], len(block.arguments))
+        _join(plan, op, position[op], shapes)
+    _place_outputs(plan, ops[-1], shapes)
     _reuse_in_place(plan, ops, position, kernels)
     for op in ops:
         scratch = _scratch_bytes(op, kernels)
-        if scratch:
+        if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
     _lay_out(plan)
     return plan
@@ -152,13 +163,13 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
         buffer.written = buffer.first
 
 
-def _join(plan: Assignment, op: ir.Operation, launch: int) -> None:
+def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShapes) -> None:
     """Place a concatenation's operands in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
-    offset = 0
+    offset: int | Size = 0
     for value in op.operands:
         buffer, inner = plan.values[value].root()
-        size = memref_bytes(value.type)
+        size = shapes.bytes(value)
         if buffer.is_free_root and buffer is not result and inner == 0 and buffer.size == size:
             buffer.put_into(result, offset)
         else:
@@ -167,15 +178,15 @@ def _join(plan: Assignment, op: ir.Operation, launch: int) -> None:
         offset += size
 
 
-def _place_outputs(plan: Assignment, result: ir.Operation, arguments: int) -> None:
+def _place_outputs(plan: Assignment, result: ir.Operation, shapes: SymbolicShapes) -> None:
     """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice."""
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
         place = ("output", index)
-        if buffer.is_free_root and offset == 0 and buffer.size == memref_bytes(value.type):
+        if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
             buffer.place = place
         else:
-            plan.copies.setdefault(result, []).append((value, Buffer(memref_bytes(value.type), place), 0))
+            plan.copies.setdefault(result, []).append((value, Buffer(shapes.bytes(value), place), 0))
 
 
 def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], kernels: dict[str, Any]) -> None:
@@ -210,15 +221,24 @@ def callee(op: ir.Operation) -> str:
     return name
 
 
-def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int:
-    return KernelInfo(kernels[callee(op)]).scratch_bytes or 0 if op.name == "func.call" else 0
+def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
+    if op.name != "func.call":
+        return 0
+    size = KernelInfo(kernels[callee(op)]).scratch_bytes
+    return 0 if size is None else size
 
 
 def _lay_out(plan: Assignment) -> None:
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
     roots = [root for root in found if root.place == "workspace" and root.last >= 0]
-    lifetimes = [Lifetime(b.size, b.first, b.last, b.pieces() if b.members else ()) for b in roots]
+    lifetimes = [Lifetime(likely_size(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
-    for buffer, offset in zip(roots, offsets, strict=True):
-        buffer.offset = offset
+    if known(b.size for b in roots):
+        for buffer, offset in zip(roots, offsets, strict=True):
+            buffer.offset = offset
+        return
+    # The order in which they lie on top of each other for likely sizes is kept for all.
+    plan.layout = slots([b.size for b in roots], [Lifetime(e.size, e.first, e.last) for e in lifetimes], offsets)
+    for number, buffer in enumerate(roots):
+        buffer.slot = number

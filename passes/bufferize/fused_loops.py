@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import Slice
+from stepwell.dialects.core.layout import aligned
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.packing import aligned
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import Stage
 from stepwell.passes.linalg.structured import Structured

@@ -4,14 +4,16 @@ from dataclasses import replace
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
+from stepwell.dialects.core.layout import ALIGNMENT, aligned
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.symbolic_shapes import element_bits, shapes_around
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.fused_loops import FusedLoops
-from stepwell.passes.bufferize.packing import Lifetime, aligned, pack
+from stepwell.passes.bufferize.packing import Lifetime, pack
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
-from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
@@ -129,9 +131,9 @@ def _take_scratch(kernel: Any) -> None:
     allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0])]
     if not allocations:
         return
-    for o in allocations:
-        if not o.results[0].type.has_static_shape:
-            raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} allocates a buffer of dynamic size {o.results[0].type}")
+    if not all(o.results[0].type.has_static_shape for o in allocations):
+        _take_sized_scratch(kernel, allocations)
+        return
     loops = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation)))
     lifetimes, slices, owners = [], [], []
     for o in allocations:
@@ -153,10 +155,39 @@ def _take_scratch(kernel: Any) -> None:
             BufferInfo(view).slice = kept
         o.results[0].replace_all_uses_with(view.result)
         o.erase()
+    _finish(kernel, total)
+
+
+def _finish(kernel: Any, scratch_bytes: int | Size) -> None:
+    """Say of a kernel that it takes scratch."""
     for o in ops_below(kernel.operation, "memref.dealloc"):
         o.erase()
     set_signature(kernel)
-    KernelInfo(kernel).scratch_bytes = total
+    KernelInfo(kernel).scratch_bytes = scratch_bytes
+
+
+def _take_sized_scratch(kernel: Any, allocations: list[ir.Operation]) -> None:
+    """As `_take_scratch`, where sizes are known only at run time: one buffer behind the other."""
+    block = kernel.regions[0].blocks[0]
+    shapes = shapes_around(kernel.operation)
+    start: int | Size = 0
+    places = []
+    for o in allocations:
+        if LoopInfo.parallel_around(o) is not None or owner_of(o, _users_through_views(o.results[0])) is not None:
+            raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} needs a buffer for each thread, {o.results[0].type}, of dynamic size")
+        places.append(start)
+        size = shapes.bytes(o.results[0])
+        start += aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
+    scratch = block.add_argument(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), kernel.location)
+    top = ir.InsertionPoint.at_block_begin(block)
+    for o, place in zip(allocations, places, strict=True):
+        with o.location:
+            offset = shapes.value(place, top)
+            free = [shapes.value(size, top) for size in shapes.shape(o.results[0]) if isinstance(size, Size)]
+            view = memref.ViewOp(o.results[0].type, scratch, offset, free, ip=ir.InsertionPoint(o))
+        o.results[0].replace_all_uses_with(view.result)
+        o.erase()
+    _finish(kernel, start)
 
 
 def _view_of(allocation: ir.Operation, scratch: ir.Value, offset: int, owner: ir.Operation | None, copy: int) -> Any:

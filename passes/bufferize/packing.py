@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+from stepwell.dialects.core.layout import Slot, aligned
+from stepwell.dialects.core.sizes import Size
+
 SEARCH_EFFORT = 400_000  # steps of the search: about 0.1 s, and the same layout on every machine
 
 
@@ -35,11 +37,6 @@ class Piece:
     first: int
 
 
-def aligned(size: int) -> int:
-    """`size` bytes rounded up to whole cache lines."""
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
 def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
     """An offset for each buffer such that none that live together overlap, and the total size in bytes.
 
@@ -60,6 +57,23 @@ def pack(buffers: Sequence[Lifetime]) -> tuple[list[int], int]:
             best = min(best, placer.place(order), key=lambda layout: layout.total)
     best = _search(placer, best, bound)
     return best.offsets, best.total
+
+
+def slots(sizes: Sequence[int | Size], buffers: Sequence[Lifetime], offsets: Sequence[int]) -> list[Slot]:
+    """The layout that has buffers lie in the order of these offsets, whatever their sizes are: each on top of those that it meets and lies above.
+
+    What lies below something below it need not be said again if the two meet.
+    """
+    below: list[set[int]] = []
+    for i, own in enumerate(buffers):
+        # Empty buffers may lie where others do: of two at one place, the first is the lower one.
+        lower = [j for j, b in enumerate(buffers) if (offsets[j], j) < (offsets[i], i) and b.first <= own.last and own.first <= b.last]
+        below.append(set(lower))
+    found = []
+    for i, lower_set in enumerate(below):
+        implied = {k for j in lower_set for k in below[j] if k in lower_set}
+        found.append(Slot(sizes[i], tuple(sorted(lower_set - implied))))
+    return found
 
 
 def _meetings(buffers: Sequence[Lifetime]) -> int:

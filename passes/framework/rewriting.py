@@ -13,6 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.mlir import ir, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.sizes import UndecidedError
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.dialects.graph.base import ops_with
@@ -147,13 +148,18 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
 
 
 def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:
-    """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line."""
+    """Run a pattern's body; turn what it raises into one error that names pattern, op and node, and a plugin's line.
+
+    A pattern that asks what only the run time can tell of a size does not match.
+    """
 
     def failure(what: str, error: Exception) -> PassError:
         return PassError(f"pattern '{p.name}' on '{op.operation.name}' at {op.location}{what}{plugin_line(error)}")
 
     try:
         return action()
+    except UndecidedError as error:
+        return NoMatch(str(error.args[0]))
     except InferenceError as error:
         raise failure(f" built an op that does not fit: {error.args[0]}", error) from error
     except ir.MLIRError as error:

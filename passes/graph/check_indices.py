@@ -1,5 +1,6 @@
 """The pass that makes indices out of range an error, and sizes other than declared: constant ones now, others after the model has run."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +11,13 @@ from stepwell.dialects.core.index_checks import IndexCheck, out_of_range, widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.sizes import Dim, Size, always, holds
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
 from stepwell.dialects.graph.numerics import first_out_of_range
 from stepwell.dialects.graph.value_range import ANY, Range
-from stepwell.dialects.support.errors import ModelError
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
@@ -76,6 +78,10 @@ class CheckIndices(Pass):
             known = ranges(ops, state.weights)
             doubtful = {o for o, asked in unknown.items() if not _is_proven(o, asked, known)}
             for inner, asked in unknown.items():
+                free = [size for size in reach(inner, asked).values() if isinstance(size, Size)]
+                if inner in doubtful and free:
+                    what = f"indices along a dimension of {free[0]} elements, a number known only at run time, which could not be checked"
+                    raise UnsupportedError(f"{inner.name} of {nodes_text(inner.location)}: {what}, are not supported")
                 if inner in doubtful:
                     state.did(self.name, inner, "its indices are looked at when the model has run")
                     checks.add_indices(inner, asked)
@@ -98,7 +104,7 @@ def index_operand(op: ir.Operation) -> IndexOperand | None:
     return view.index_operand() if isinstance(view, GraphOp) else None
 
 
-def reach(op: ir.Operation, asked: IndexOperand) -> "dict[int, int | None]":
+def reach(op: ir.Operation, asked: IndexOperand) -> "dict[int, Dim]":
     """The dimensions of the first operand that an op's indices go along, with their sizes: one, or one for each column of index vectors."""
     shape = type_of(op.operands[0]).shape
     return {dim: shape[dim] for dim in asked.dims}
@@ -107,9 +113,14 @@ def reach(op: ir.Operation, asked: IndexOperand) -> "dict[int, int | None]":
 def problem_of(op: ir.Operation, asked: IndexOperand, indices: np.ndarray) -> list[str]:
     """What is wrong with known indices: one line, or none."""
     for column, (dim, size) in enumerate(reach(op, asked).items()):
-        if size is None:
+        own = indices[..., column] if asked.vectors else indices
+        if isinstance(size, Size) and own.size:
+            least = 0 if asked.from_start else -size
+            if not (holds(int(own.max()), "<", size) and holds(int(own.min()), ">=", least)):
+                return [f"{op.name} of {nodes_text(op.location)}: its indices {own.min()} to {own.max()} do not fit dimension {dim} of size {size}"]
+        if not isinstance(size, int):
             continue
-        place = first_out_of_range(indices[..., column] if asked.vectors else indices, size, from_start=asked.from_start)
+        place = first_out_of_range(own, size, from_start=asked.from_start)
         if place is not None:
             whole = (*place, column) if asked.vectors else place
             return [f"{op.name} of {nodes_text(op.location)}: {out_of_range(int(indices[whole]), size, dim, whole, from_start=asked.from_start)}"]
@@ -120,11 +131,18 @@ def _is_proven(op: ir.Operation, asked: IndexOperand, known: dict[ir.Value, Rang
     """Whether an op's indices are always in range, or their dimensions are unknown at compile time."""
     sizes = list(reach(op, asked).values())
     indices = type_of(asked.indices)
-    if any(size is None for size in sizes) or (indices.is_static and not indices.elements):
+    if None in sizes or (indices.is_static and not indices.elements):
         return True
     columns = _columns(asked.indices, known) if asked.vectors else [known.get(asked.indices, ANY)]
-    known_sizes = [(size, *column) for size, column in zip(sizes, columns, strict=True) if size is not None]
-    return all((0 if asked.from_start else -size) <= low and high < size for size, low, high in known_sizes)
+    ranges = [(size, *column) for size, column in zip(sizes, columns, strict=True) if size is not None]
+    return all(_is_inside(size, low, high, 0 if asked.from_start else -size) for size, low, high in ranges)
+
+
+def _is_inside(size: int | Size, low: float, high: float, least: int | Size) -> bool:
+    """Whether all numbers of a range are indices along a dimension of that size, of which `least` is the first."""
+    if isinstance(size, int) and isinstance(least, int):
+        return least <= low and high < size
+    return math.isfinite(low) and math.isfinite(high) and always(int(low), ">=", least) and always(int(high), "<", size)
 
 
 def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
@@ -132,7 +150,7 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
     last = type_of(vectors).rank - 1
     joined = producer(vectors, "concat")
     parts = list(joined.operation.operands) if joined is not None and joined.attribute_values()["axis"] == last else [vectors]
-    return [known.get(part, ANY) for part in parts for _ in range(type_of(part).shape[last] or 0)]
+    return [known.get(part, ANY) for part in parts for _ in range(type_of(part).static_shape[last])]
 
 
 class _Checks:
@@ -148,7 +166,7 @@ class _Checks:
 
     def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
-        sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
+        sizes = {dim: size for dim, size in reach(op, asked).items() if isinstance(size, int)}
         by_column = len(sizes) > 1
         source = asked.indices if by_column else same_elements(asked.indices)
         key = (source, by_column, asked.from_start)

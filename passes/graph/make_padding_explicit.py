@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.numerics import narrow
@@ -54,7 +55,7 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
-    if None not in (*type_of(op.x).shape[2:], *type_of(op.result).shape[2:]):
+    if known((*type_of(op.x).shape[2:], *type_of(op.result).shape[2:])):
         sizes, positions = spatial_shape(op.x), spatial_shape(op.result)
         kernel = attributes.get("kernel") or spatial_shape(op.w)
         high = overhang(sizes, kernel, positions, **window)
@@ -80,7 +81,7 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
 
 def spatial_shape(value: ir.Value) -> tuple[int, ...]:
     """The known sizes after the batch and channel dimensions."""
-    return tuple(d for d in type_of(value).shape[2:] if d is not None)
+    return tuple(d for d in type_of(value).shape[2:] if isinstance(d, int))
 
 
 def divisor_correction(

@@ -1,12 +1,13 @@
 """Helpers of graph patterns: who makes a value, who uses it, whether it is a known constant; and how to store new weights."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.core.weights import Deferred, WeightTable
 from stepwell.dialects.graph import GraphBuilder, GraphOp
@@ -96,9 +97,14 @@ def keeps_type(op: Any, operand: ir.Value) -> bool:
     for other in op.operation.operands:
         sizes = type_of(other).shape
         aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
-        if other != operand and any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
+        if other != operand and not widens_nothing(aligned, shape):
             return False
     return True
+
+
+def widens_nothing(aligned: Mapping[int, Dim], shape: Sequence[Dim]) -> bool:
+    """Whether an operand of sizes `aligned`, by dimension of the result, makes none of the sizes of `shape` that are known only at run time."""
+    return all(isinstance(size, int) or aligned.get(i, 1) in (1, 1 if size is None else size) for i, size in enumerate(shape))
 
 
 def per_channel(array: np.ndarray, rank: int, axis: int, channels: int) -> np.ndarray | None:

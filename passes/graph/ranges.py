@@ -1,6 +1,5 @@
 """Interval analysis: the range that the values of a tensor are known to lie in, op by op."""
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,7 +51,8 @@ def _within(known: Range, value: ir.Value) -> Range:
 
 
 def _stored(op: ir.Operation, weights: WeightTable) -> Range:
-    array = stored(op.results[0], weights) if math.prod(n or 0 for n in type_of(op.results[0]).shape) <= SPLAT_ELEMENTS else None
+    kind = type_of(op.results[0])
+    array = stored(op.results[0], weights) if kind.is_static and kind.elements <= SPLAT_ELEMENTS else None
     if array is None or array.size == 0 or array.dtype.kind not in "iuf" or not np.isfinite(array).all():
         return ANY
     return (array.min().item(), array.max().item())

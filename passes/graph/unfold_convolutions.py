@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir, users
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder
 from stepwell.dialects.graph.value_range import Range
@@ -109,7 +110,7 @@ def narrowing(convolution: ir.Operation) -> list[ir.Operation]:
     return chain[1 : max(i for i, n in enumerate(size) if n == min(size)) + 1]
 
 
-def fits_channels(value: ir.Value, shape: Sequence[int | None]) -> bool:
+def fits_channels(value: ir.Value, shape: Sequence[Dim]) -> bool:
     """Whether a value that is broadcast to images of a shape is one number, or one for each channel."""
     own = type_of(value).shape
     padded = (1,) * (len(shape) - len(own)) + own

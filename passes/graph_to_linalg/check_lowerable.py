@@ -5,12 +5,13 @@ from typing import Any
 
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.passes.framework.registry import Pass, PassState, converting_pass, register_pass
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.framework.rewriting import find_function, ops_below
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 
@@ -29,11 +30,12 @@ class CheckLowerable(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         known = {c.root for c in conversions()}
         dialects = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
+        symbols = {str(s) for a in find_function(op, "main").arguments for s in type_of(a).shape if isinstance(s, Size) and s.is_symbol}
         problems = []
         for inner in ops_below(op):
             reason = None
             if isinstance(inner.opview, GraphOp):
-                reason = _reason(inner, known) if inner.name not in _STRUCTURAL else None
+                reason = _reason(inner, known, symbols) if inner.name not in _STRUCTURAL else None
             elif inner.name.partition(".")[0] in dialects and not in_kernel(inner):
                 reason = f"'{inner.name}' is no GraphOp: outside of kernels all ops of this level derive from it (docs/kernels.md)"
             if reason:
@@ -44,8 +46,8 @@ class CheckLowerable(Pass):
             raise UnsupportedError("; ".join([*different[:SHOWN], *more]), details=different)
 
 
-def _reason(op: Any, known: set[str]) -> str | None:
-    dynamic = next((result.type for result in op.results if not type_of(result).is_static), None)
+def _reason(op: Any, known: set[str], symbols: set[str]) -> str | None:
+    dynamic = next((result.type for result in op.results if not all(_is_known(size, symbols) for size in type_of(result).shape)), None)
     why_not = ControlInfo(op).reason if op.name in ControlInfo.on else None
     if dynamic is not None and why_not is None:
         return f"'{op.name}' gives {dynamic}, whose size is not known before it runs; supported: sizes known at compile time"
@@ -54,3 +56,8 @@ def _reason(op: Any, known: set[str]) -> str | None:
         passes = "" if op.name.startswith("graph.") else ", and no pass says that it converts it"
         return f"'{op.name}' has no lowering to linalg{why}{passes}"
     return None
+
+
+def _is_known(size: Dim, symbols: set[str]) -> bool:
+    """Whether a size follows from those of the inputs."""
+    return isinstance(size, int) or (size is not None and symbols.issuperset(size.symbols))

@@ -6,9 +6,10 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.graph.windows import window_counts
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.reshaping import reshape_to
@@ -25,7 +26,7 @@ def contract(
     rhs: ir.Value,
     rhs_map: Sequence[Any],
     dtype: str,
-    sizes: Sequence[Size],
+    sizes: Sequence[OpFoldResult],
     reductions: int,
 ) -> ir.Value:
     """The sum over the last `reductions` loops of the products of elements of `lhs` and `rhs`; the other loops are the result's dimensions.
@@ -57,15 +58,16 @@ def lower_matmul(op: graph.MatmulOp, operands: Operands, b: LinalgBuilder) -> ir
     """Loops: batch dimensions, rows, columns; then the summed dimension."""
     result = op.result_types()[0]
     rank = result.rank
-    sizes: list[Size] = []
+    sizes: list[OpFoldResult] = []
     for i, size in enumerate(result.shape):
         sides = [operands[0]] if i == rank - 2 else [operands[1]] if i == rank - 1 else list(operands)
-        sizes.append(size if size is not None else _dynamic_size(b, sides, i - rank))
+        given = b.given(size)
+        sizes.append(given if given is not None else _dynamic_size(b, sides, i - rank))
     products = products_of(op)
     return matrix_product(b, widened(b, operands[0], products), widened(b, operands[1], products), result.dtype, sizes)
 
 
-def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+def matrix_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
     """The product of the last two dimensions, of those `sizes`; the others broadcast."""
     rank = len(sizes)
     if sizes[-1] == 1 and rank > 1 and rhs.type.rank > 1:
@@ -81,7 +83,7 @@ def products_of(op: graph.GraphOp) -> int | None:
     return int(op.flops(*types, result=result, **op.attribute_values())) // 2 if all(t.is_static for t in (*types, result)) else None
 
 
-def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+def _matrix_vector_product(b: LinalgBuilder, lhs: ir.Value, rhs: ir.Value, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
     """The product with a single column, which lies in memory as a vector does: vectors can run along it, as along the rows."""
     rank, given = len(sizes), rhs.type.rank
     merged = [*([i] for i in range(given - 2)), [given - 2, given - 1]]
@@ -123,7 +125,8 @@ def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Val
     attributes, result = op.attribute_values(), op.result_types()[0]
     if any(attributes["pads"]):
         return NoMatch(f"its pads {list(attributes['pads'])} are not zero; run make-padding-explicit before")
-    if None in op.operand_types()[0].shape[1:] or not op.operand_types()[1].is_static:
+    sizes = b.given_all(result.shape[1:])
+    if sizes is None or not known((*op.operand_types()[0].shape[1:2], *result.shape[1:2])) or not op.operand_types()[1].is_static:
         return NoMatch(f"its channels, image and filters must have static sizes, got {' and '.join(map(str, op.operand_types()))}")
     strides, dilations = attributes["strides"], attributes["dilations"]
 
@@ -131,7 +134,7 @@ def lower_conv(op: graph.ConvOp, operands: Operands, b: LinalgBuilder) -> ir.Val
         return position * strides[dim] + tap * dilations[dim]
 
     x, w = (widened(b, v, products_of(op)) for v in operands)
-    return convolve(b, x, w, result.dtype, attributes["group"], [b.size(operands[0], 0), *result.shape[1:]], index)
+    return convolve(b, x, w, result.dtype, attributes["group"], [b.size(operands[0], 0), *sizes], index)
 
 
 @lowering(graph.ConvTransposeOp)
@@ -139,7 +142,7 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     """A convolution over the image spread out by the strides, zeros between, whose taps run backwards."""
     attributes, result = op.attribute_values(), op.result_types()[0]
     image, filters = op.operand_types()
-    if None in image.shape[1:] or not filters.is_static:
+    if not known(image.shape[1:]) or not filters.is_static:
         return NoMatch(f"its channels, image and filters must have static sizes, got {image} and {filters}")
     (x, w), spatial = operands, result.rank - 2
     strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]
@@ -148,13 +151,13 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     shift = [pad + space for pad, space in zip(pads[:spatial], before, strict=True)]
     if any(shift) or image.shape[2:] != result.shape[2:]:  # strides tell in the sizes
         ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.static_shape[2:], strides, strict=True)]
-        sizes = [max(end, n + move) for end, n, move in zip(ends, result.shape[2:], shift, strict=True)]
+        sizes = [max(end, n + move) for end, n, move in zip(ends, known_sizes(result.shape[2:]), shift, strict=True)]
         x = spread(b, x, image.dtype, before, strides, sizes)
 
     def index(position: Any, tap: Any, dim: int) -> Any:
         return position + tap * -dilations[dim] + shift[dim]
 
-    sizes_out = [b.size(operands[0], 0), *result.shape[1:]]
+    sizes_out = [b.size(operands[0], 0), *known_sizes(result.shape[1:])]
     return convolve(b, x, w, result.dtype, attributes["group"], sizes_out, index, channels_first=True)
 
 
@@ -163,7 +166,7 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
     """Loops: image, channel, places; then taps. Each place and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
-    if None in op.operand_types()[0].shape[1:]:
+    if not known(op.operand_types()[0].shape[1:]):
         return NoMatch(f"its windows must have static sizes, got {op.operand_types()[0]}")
     spatial, s = len(image), Scalars(b, result.dtype)
     counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
@@ -181,7 +184,7 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
         value = b.widen(b.extract(x, [b.here(0), row, column]))
         return s.add(total, s.select(inside, value, s.const(0)))
 
-    out = b.filled(0, s.dtype, [b.size(x, 0), result.shape[1] or 0, *image])
+    out = b.filled(0, s.dtype, [b.size(x, 0), *known_sizes(result.shape[1:2]), *image])
     maps = [dims(*range(2 + spatial, 2 + 2 * spatial)), dims(*range(2 + spatial))]
     return narrowed(b, b.generic([b.empty(s.dtype, kernel)], out, maps, spatial, fold), result.dtype)
 
@@ -214,7 +217,7 @@ def convolve(
     w_map = [*(loop[name] for name in order if name in loop), *(loop[f"k{i}"] for i in range(spatial))]
     if group > 1 and channels > 1:
         split = [[0], [1, 2], *([i] for i in range(3, 3 + spatial))]
-        x = b.reshape(x, split, [b.size(x, 0), group, channels, *x.type.shape[2:]])
+        x = b.reshape(x, split, [b.size(x, 0), group, channels, *b.sizes(x)[2:]])
     x_map = [loop["n"], *(loop[name] for name in ("g", "c") if name in loop)]
     x_map += [index(loop[f"o{i}"], loop[f"k{i}"], i) for i in range(spatial)]
     grouped = [sizes[0], *(inner[name] for name in ("g", "f") if name in loop), *sizes[2:]]

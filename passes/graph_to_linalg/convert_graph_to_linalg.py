@@ -9,7 +9,7 @@ from stepwell.passes.framework.registry import Pass, PassState, converting_pass,
 from stepwell.passes.framework.rewriting import convert, functions
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import conversions
-from stepwell.passes.graph_to_linalg.signless import remove_signs
+from stepwell.passes.graph_to_linalg.plain_types import make_plain
 
 UPSTREAM = ("builtin", "func", "linalg", "tensor", "arith", "math", "scf", "memref", "bufferization")
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast", "tensor.extract_slice")
@@ -31,7 +31,7 @@ class ConvertGraphToLinalg(Pass):
         illegal = {name for name in names if name in lowered or converting_pass(name) is None}
         legal = [*UPSTREAM, *(dialect.DIALECT_NAMESPACE for dialect in registered_dialects())]
         convert(op, conversions(), state, legal=legal, illegal=illegal)
-        remove_signs(op)
+        make_plain(op)
         for function in functions(op):
             if KernelInfo(function).is_kernel:
                 copy_borrowed_result(function, state)

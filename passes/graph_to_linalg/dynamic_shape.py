@@ -7,8 +7,9 @@ from stepwell.dialects.core.mlir import arith, ir, math, tensor
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
+from stepwell.passes.graph_to_linalg.plain_types import plain_type
 from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -22,7 +23,15 @@ def lower_shape_of(op: graph.ShapeOfOp, operands: Operands, b: LinalgBuilder) ->
     """The sizes as elements of a tensor."""
     (x,) = operands
     sizes = [b.from_index(b.index_of(s)) for s in b.sizes(x)]
-    return tensor.FromElementsOp(op.result_types()[0].to_mlir(), sizes).result
+    return tensor.FromElementsOp(plain_type(op.result.type), sizes).result
+
+
+@lowering(graph.SizesOp)
+def lower_sizes(op: graph.SizesOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """The sizes as elements of a tensor."""
+    sizes = b.given_all(op.attribute_values()["values"])
+    assert sizes is not None  # the attribute has only numbers and expressions
+    return tensor.FromElementsOp(op.result.type, [b.from_index(b.index_of(size)) for size in sizes]).result
 
 
 @lowering(graph.RangeOp)
@@ -31,7 +40,8 @@ def lower_range(op: graph.RangeOp, operands: Operands, b: LinalgBuilder) -> ir.V
     result = op.result_types()[0]
     s = Scalars(b, result.dtype)
     start, limit, delta = (b.widen(b.extract(v, [])) for v in operands)
-    size = result.shape[0] if result.shape[0] is not None else _range_size(b, s, start, limit, delta)
+    given = b.given(result.shape[0])
+    size = given if given is not None else _range_size(b, s, start, limit, delta)
 
     def body() -> ir.Value:
         number = cast(b, b.from_index(b.here(0)), "i64", s.dtype, False)
@@ -72,8 +82,8 @@ def lower_dynamic_reshape(op: graph.DynamicReshapeOp, operands: Operands, b: Lin
     known = b.index_of(product(b, [arith.SelectOp(out, one, size).result for out, size in zip(left_out, sizes, strict=True)]))
     safe = arith.SelectOp(arith.CmpIOp(_CMP.eq, known, b.index(0)).result, one, known).result
     rest = arith.DivSIOp(b.index_of(product(b, b.sizes(x))), safe).result
-    found: list[Size] = [
-        static if static is not None else arith.SelectOp(out, rest, size).result
+    found: list[OpFoldResult] = [
+        static if isinstance(static, int) else arith.SelectOp(out, rest, size).result
         for static, out, size in zip(result.shape, left_out, sizes, strict=True)
     ]
     return reshape_dynamic(b, x, found)
@@ -87,10 +97,10 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
     length, rank = shape.type.shape[0], x.type.rank
     own = [b.index_of(s) for s in b.sizes(x)]
     single = [arith.CmpIOp(_CMP.eq, s, one).result for s in own]
-    sizes: list[Size] = []
+    sizes: list[OpFoldResult] = []
     for i, static in enumerate(result.shape):
         in_x, in_shape = i - (result.rank - rank), i - (result.rank - length)
-        if static is not None:
+        if isinstance(static, int):
             sizes.append(static)
         elif in_shape < 0:
             sizes.append(own[in_x])
@@ -114,7 +124,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
     named = b.known(axes)
     count = type_of(op.operation.operands[3]).shape[0]
-    if count is None:
+    if not isinstance(count, int):
         return NoMatch("the number of its axes must be known at compile time")
     one, zero = b.index(1), b.index(0)
     dims = [b.index_of(size) for size in b.sizes(x)]
@@ -134,7 +144,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             before = places[axis] or (zero, one, size)
             places[axis] = tuple(arith.SelectOp(there, new, old).result for new, old in zip(sliced, before, strict=True))
     sizes = [
-        static if static is not None else size if place is None else place[2]
+        static if isinstance(static, int) else size if place is None else place[2]
         for static, size, place in zip(result.shape, dims, places, strict=True)
     ]
 
@@ -144,7 +154,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             loop = b.here(i)
             if place is not None:
                 loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
-                if result.shape[i] is not None:
+                if isinstance(result.shape[i], int):
                     last = arith.SubIOp(dims[i], one).result
                     loop = arith.MaxSIOp(arith.MinSIOp(loop, last).result, zero).result
             where.append(loop)

@@ -9,7 +9,7 @@ from stepwell.dialects.core.mlir import arith, ir, math, scf
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.graph_to_linalg.casts import cast
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, element, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, element, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -239,12 +239,13 @@ def lower_bit_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Valu
     return b.elementwise(operands, to, b.sizes(operands[0]), body, exact=True)
 
 
-def broadcast_sizes(operands: Operands, result: TensorType, b: LinalgBuilder) -> list[Size]:
+def broadcast_sizes(operands: Operands, result: TensorType, b: LinalgBuilder) -> list[OpFoldResult]:
     """The sizes of a broadcast result; a dynamic one is that of the first operand that has a dynamic dimension there."""
-    sizes: list[Size] = []
+    sizes: list[OpFoldResult] = []
     for i, size in enumerate(result.shape):
-        if size is not None:
-            sizes.append(size)
+        given = b.given(size)
+        if given is not None:
+            sizes.append(given)
             continue
         for value in operands:
             shape = type_of(value).shape

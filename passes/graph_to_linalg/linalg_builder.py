@@ -6,13 +6,16 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from stepwell.dialects.core.attributes import dense, dense_value
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
-from stepwell.dialects.core.types import is_compact, is_float, is_integer
+from stepwell.dialects.core.sizes import Dim, Size
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
+from stepwell.dialects.core.types import is_compact, is_float, is_integer, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.passes.framework.registry import PassState
 
-Size: TypeAlias = "int | ir.Value"
+OpFoldResult: TypeAlias = "int | ir.Value"
 NARROW = ("f16", "bf16")
 
 
@@ -34,7 +37,7 @@ def dims(*positions: int) -> list[Any]:
 class LinalgBuilder:
     """Builds the ops of lowerings. Element types are given as the graph's dtype strings; values are signless tensors.
 
-    Sizes of dimensions are ints where they are static, else values of type index.
+    Sizes of dimensions are ints where they are static, else values of type index, which is what MLIR calls an OpFoldResult.
     """
 
     def __init__(self, state: PassState) -> None:
@@ -80,7 +83,7 @@ class LinalgBuilder:
             return None
         return dense_value(origin.attributes["value"])
 
-    def size(self, value: ir.Value, dim: int) -> Size:
+    def size(self, value: ir.Value, dim: int) -> OpFoldResult:
         """The size of one dimension of a tensor."""
         if not value.type.is_dynamic_dim(dim):
             return value.type.get_dim_size(dim)
@@ -90,11 +93,33 @@ class LinalgBuilder:
         """The size of one dimension as a value of type index, static or not."""
         return tensor.DimOp(value, self.index(dim), ip=self._outside).result
 
-    def sizes(self, value: ir.Value) -> list[Size]:
+    def sizes(self, value: ir.Value) -> list[OpFoldResult]:
         """The sizes of all dimensions of a tensor."""
         return [self.size(value, i) for i in range(value.type.rank)]
 
-    def index_of(self, size: Size) -> ir.Value:
+    def given(self, size: Dim) -> "OpFoldResult | None":
+        """A size of a type: a number, or the value of an expression of symbols; None if nothing is known of it."""
+        if not isinstance(size, Size):
+            return size
+        outside = self._outside
+        function: Any = (outside or ir.InsertionPoint.current).block.owner.operation
+        while function.name != "func.func":
+            function = function.parent.operation
+        arguments = [type_of(a).shape if isinstance(a.type, ir.RankedTensorType) else () for a in function.regions[0].blocks[0].arguments]
+        return SymbolicShapes(function, arguments, KernelInfo(function).symbols).value(size, outside)
+
+    def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult] | None:
+        """As `given`, for all sizes of a type; None if nothing is known of one."""
+        found = [self.given(size) for size in sizes] if None not in sizes else []
+        return [size for size in found if size is not None] if len(found) == len(sizes) else None
+
+    def sum_of_sizes(self, x: OpFoldResult, y: OpFoldResult) -> OpFoldResult:
+        """The sum of two sizes."""
+        if isinstance(x, int) and isinstance(y, int):
+            return x + y
+        return x if y == 0 and isinstance(y, int) else arith.AddIOp(self.index_of(x), self.index_of(y)).result
+
+    def index_of(self, size: OpFoldResult) -> ir.Value:
         """A size as a value of type index."""
         return self.index(size) if isinstance(size, int) else size
 
@@ -108,11 +133,11 @@ class LinalgBuilder:
         attribute = dense(data)
         return arith.ConstantOp(attribute.type, attribute).result
 
-    def empty(self, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+    def empty(self, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
         """A tensor of that type and shape with undefined elements."""
         return tensor.EmptyOp(list(sizes), element(dtype)).result
 
-    def empty_like(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    def empty_like(self, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
         """As `empty`, with the element type of another tensor."""
         return tensor.EmptyOp(list(sizes), value.type.element_type).result
 
@@ -125,11 +150,11 @@ class LinalgBuilder:
             linalg.YieldOp([block.arguments[0]])
         return op.results[0]
 
-    def filled(self, value: Any, dtype: str, sizes: Sequence[Size]) -> ir.Value:
+    def filled(self, value: Any, dtype: str, sizes: Sequence[OpFoldResult]) -> ir.Value:
         """A new tensor with every element `value`, a Python number."""
         return self.fill(self.scalar(value, dtype), self.empty(dtype, sizes))
 
-    def reshape(self, value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[Size]) -> ir.Value:
+    def reshape(self, value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[OpFoldResult]) -> ir.Value:
         """`value` with dimensions merged (fewer `sizes` than it has) or split (more) as the groups of the longer shape say."""
         rank = value.type.rank
         if len(sizes) == rank:
@@ -147,7 +172,7 @@ class LinalgBuilder:
             return value
         old = self.sizes(value)
         rank = len(old) + len(at)
-        sizes: list[Size] = []
+        sizes: list[OpFoldResult] = []
         groups: list[list[int]] = []
         rest = iter(old)
         leading: list[int] = []
@@ -162,20 +187,20 @@ class LinalgBuilder:
             groups[0] = [*leading, *groups[0]]
         return self.reshape(value, groups, sizes)
 
-    def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[Size]) -> ir.Value:
+    def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[OpFoldResult]) -> ir.Value:
         """`into` with `source` in place of the slice that begins at `offsets`; of the leading dimensions that `source` lacks it is one index."""
         sizes = [*[1] * (len(offsets) - source.type.rank), *self.sizes(source)]
         (at, static_at), (dynamic, static) = _split(offsets), _split(sizes)
         return tensor.InsertSliceOp(source, into, at, dynamic, [], static_at, static, [1] * len(sizes)).result
 
-    def part(self, value: ir.Value, offsets: Sequence[Size], sizes: Sequence[Size]) -> ir.Value:
+    def part(self, value: ir.Value, offsets: Sequence[OpFoldResult], sizes: Sequence[OpFoldResult]) -> ir.Value:
         """The slice of `value` of these sizes from `offsets` on; of the leading dimensions that `sizes` lacks it is one index."""
         lacking = len(offsets) - len(sizes)
         (at, static_at), (dynamic, static) = _split(offsets), _split([*[1] * lacking, *sizes])
         kind = ir.RankedTensorType.get(static[lacking:], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, at, dynamic, [], static_at, static, [1] * len(static)).result
 
-    def line(self, value: ir.Value, at: Sequence[Size], axis: int) -> ir.Value:
+    def line(self, value: ir.Value, at: Sequence[OpFoldResult], axis: int) -> ir.Value:
         """The elements of `value` along one dimension, at the indices `at` of the other ones."""
         size = self.size(value, axis)
         offsets, sizes = [*at[:axis], 0, *at[axis:]], [*[1] * axis, size, *[1] * (len(at) - axis)]
@@ -191,7 +216,7 @@ class LinalgBuilder:
         after = have[dim + len(sizes) :]
         return self.part(value, [*[0] * dim, *offsets, *[0] * len(after)], [*have[:dim], *sizes, *after])
 
-    def first(self, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+    def first(self, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
         """The slice of `value` of these sizes at its beginning; `value` itself where they are its own."""
         have = self.sizes(value)
         if all(isinstance(h, int) and h == s for h, s in zip(have, sizes, strict=True)):
@@ -257,7 +282,7 @@ class LinalgBuilder:
         self,
         inputs: Sequence[ir.Value],
         dtype: str,
-        sizes: Sequence[Size],
+        sizes: Sequence[OpFoldResult],
         body: Callable[..., ir.Value],
         *,
         exact: bool = False,
@@ -292,7 +317,7 @@ class LinalgBuilder:
         return self.generic(arguments, self.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, compute)
 
     @staticmethod
-    def _split_dims(inputs: Sequence[ir.Value], sizes: Sequence[Size]) -> tuple[list[list[int]], list[int]] | None:
+    def _split_dims(inputs: Sequence[ir.Value], sizes: Sequence[OpFoldResult]) -> tuple[list[list[int]], list[int]] | None:
         """The groups and sizes of the dimensions that an input of shape `sizes` had before they were merged, or None.
 
         Ops after a grouped convolution keep groups and filters apart, as it does, so that they can be fused into its loops.
@@ -306,7 +331,7 @@ class LinalgBuilder:
                 return [[int(i) for i in group] for group in merge.attributes["reassociation"]], list(merge.operands[0].type.shape)
         return None
 
-    def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[int], sizes: Sequence[Size]) -> ir.Value:
+    def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[int], sizes: Sequence[OpFoldResult]) -> ir.Value:
         """An operand that broadcasts to `sizes` with its dimensions split as `groups` and `inner` say."""
         shape = value.type.shape
         if self.splat(value) is not None or all(len(g) == 1 for g in groups[len(groups) - len(shape) :]):
@@ -315,14 +340,14 @@ class LinalgBuilder:
         if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == list(inner):
             return merge.operands[0]
         parts: list[list[int]] = []
-        split: list[Size] = []
+        split: list[OpFoldResult] = []
         for size, group in zip(shape, groups[len(groups) - len(shape) :], strict=True):
             parts.append(list(range(len(split), len(split) + len(group))))
             split += [1] * len(group) if size == 1 else [inner[i] for i in group]
         return self.reshape(value, parts, split)
 
     @staticmethod
-    def broadcast_map(value: ir.Value, sizes: Sequence[Size]) -> list[Any]:
+    def broadcast_map(value: ir.Value, sizes: Sequence[OpFoldResult]) -> list[Any]:
         """How an operand that broadcasts to `sizes` is read: at index 0 along its dimensions of size 1 that are broadcast."""
         shape = value.type.shape
         loops = range(len(sizes) - len(shape), len(sizes))
@@ -335,7 +360,7 @@ class LinalgBuilder:
         return self.generic([value], self.empty_like(value, self.sizes(value)), [identity, identity], 0, lambda x, _: x)
 
     def loops(
-        self, sizes: Sequence[Size], carried: Sequence[ir.Value], body: Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
+        self, sizes: Sequence[OpFoldResult], carried: Sequence[ir.Value], body: Callable[[list[ir.Value], list[ir.Value]], Sequence[ir.Value]]
     ) -> list[ir.Value]:
         """A nest of sequential scf loops over `sizes`; `body` takes their indices and the carried values and returns the next ones."""
 
@@ -396,7 +421,7 @@ class LinalgBuilder:
         """An index as an integer scalar."""
         return arith.IndexCastOp(element(dtype), value).result
 
-    def place(self, value: ir.Value, size: Size, *, from_start: bool = False) -> ir.Value:
+    def place(self, value: ir.Value, size: OpFoldResult, *, from_start: bool = False) -> ir.Value:
         """An integer scalar as an index of a dimension of `size`: negative ones count from the end unless told; others mean some element of it."""
         at, whole, zero = self.as_index(value), self.index_of(size), self.index(0)
         if not from_start:
@@ -430,7 +455,7 @@ class LinalgBuilder:
         return arith.TruncFOp(kind, value).result
 
 
-def _split(sizes: Sequence[Size]) -> tuple[list[ir.Value], list[int]]:
+def _split(sizes: Sequence[OpFoldResult]) -> tuple[list[ir.Value], list[int]]:
     """The sizes, or offsets, that are values, and all of them with MLIR's mark in the place of these."""
     return [s for s in sizes if not isinstance(s, int)], [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
 

@@ -12,7 +12,7 @@ from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import CAST, Conversion, NoMatch, reinterpreted
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
-from stepwell.passes.graph_to_linalg.signless import is_unsigned_tensor, signless_type
+from stepwell.passes.graph_to_linalg.plain_types import is_graph_type, plain_type
 
 Operands: TypeAlias = Sequence[ir.Value]
 Lowering: TypeAlias = Callable[[Any, Operands, LinalgBuilder], "ir.Value | Sequence[ir.Value] | NoMatch"]
@@ -65,22 +65,22 @@ def _where(function: Lowering, op: Any) -> str:
 
 
 # The conversion driver cannot change signatures, so unsigned tensors keep their type between lowerings; casts around each lowering
-# hide that from it, and `remove_signs` takes them out at the end.
+# hide that from it, and `make_plain` takes them out at the end.
 
 
 def _without_sign(value: ir.Value) -> ir.Value:
-    if not is_unsigned_tensor(value.type):
+    if not is_graph_type(value.type):
         return value
     origin = defining_op(value)
     if origin is not None and origin.name == CAST:
         return origin.operands[0]
-    return reinterpreted(value, signless_type(value.type))
+    return reinterpreted(value, plain_type(value.type))
 
 
 def _with_sign(op: Any, function: Lowering, value: ir.Value, wanted: ir.Type) -> ir.Value:
     if value.type == wanted:
         return value
-    plain = signless_type(wanted)
+    plain = plain_type(wanted)
     if value.type != plain:  # the op may know less about its shape than the lowering, or more
         given, asked = type_of(value), TensorType.from_mlir(plain)
         if not compatible(given, asked):

@@ -10,7 +10,7 @@ from stepwell.dialects.core.mlir import ir, math
 from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.graph.blocked import BlockedLrnOp
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 from stepwell.passes.graph_to_linalg.windows import padded
@@ -85,7 +85,9 @@ def lower_blocked_lrn(op: BlockedLrnOp, operands: Operands, b: LinalgBuilder) ->
     )
 
 
-def _sums(b: LinalgBuilder, s: Scalars, squares: ir.Value, read: Sequence[Any], image: Sequence[Any], sizes: Sequence[Size], size: int) -> ir.Value:
+def _sums(
+    b: LinalgBuilder, s: Scalars, squares: ir.Value, read: Sequence[Any], image: Sequence[Any], sizes: Sequence[OpFoldResult], size: int
+) -> ir.Value:
     """The sums, of shape `sizes`, of `size` squares each: for the element at `image` those at `read`, of which the last loop is the tap."""
     tap = ir.AffineExpr.get_dim(len(sizes))
     window = b.empty(s.dtype, [size])

@@ -10,7 +10,7 @@ from stepwell.dialects.core.types import from_numpy, type_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, reinterpreted
-from stepwell.passes.graph_to_linalg.signless import signless_type
+from stepwell.passes.graph_to_linalg.plain_types import plain_type
 
 
 @register_pass("pack-weights", level="graph-opt")
@@ -66,7 +66,7 @@ class PackWeights(Pass):
 
 def _read(weights: ir.Value, offset: int, kind: Any) -> ir.Value:
     """The weight at `offset` bytes as a tensor of type `kind`."""
-    plain = signless_type(kind)
+    plain = plain_type(kind)
     at = arith.ConstantOp(ir.IndexType.get(), offset).result
     view = memref.ViewOp(ir.MemRefType.get(plain.shape, plain.element_type), weights, at, []).result
     value: ir.Value = bufferization.ToTensorOp(plain, view, restrict=True).result

@@ -7,6 +7,7 @@ import numpy as np
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.rewriting import NoMatch
@@ -22,7 +23,7 @@ from stepwell.passes.graph_to_linalg.windows import padded
 def lower_max_pool(op: graph.MaxPoolOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, channel, positions; then taps. Or one dimension after the other (see `Separable`)."""
     result, attributes = op.result_types()[0], op.attribute_values()
-    problem = _dynamic(op.operand_types()[0])
+    problem = _dynamic(op.operand_types()[0], attributes)
     if problem is not None:
         return problem
     separable = Separable.of(b, operands[0], (op.operand_types()[0], result), attributes)
@@ -36,18 +37,22 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
     """The sum over each window, then a multiplication by the reciprocal of how many elements it counts."""
     result = op.result_types()[0]
     x = op.operand_types()[0]
-    problem = _dynamic(x)
+    attributes = op.attribute_values()
+    problem = _dynamic(x, attributes)
     if problem is not None:
         return problem
-    attributes = op.attribute_values()
     total = fold_windows(b, operands[0], result, "add", attributes)
     s = Scalars(b, result.dtype)
     common = 1
     varying: list[ir.Value] = []
     loops: dict[int, Sequence[int]] = {}
     spatial = len(attributes["kernel"])
-    places = [[n or 0 for n in t.shape[2 : 2 + spatial]] for t in (x, result)]
-    for dim, counts in enumerate(counted(places[0], places[1], attributes)):
+    if known(x.shape[2 : 2 + spatial]):
+        sizes, positions = (known_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
+        each = counted(sizes, positions, attributes)
+    else:  # without padding, all windows are whole
+        each = [[taps] for taps in attributes["kernel"]]
+    for dim, counts in enumerate(each):
         if len(set(counts)) == 1:
             common *= counts[0]
         else:
@@ -62,22 +67,29 @@ def lower_avg_pool(op: graph.AvgPoolOp, operands: Operands, b: LinalgBuilder) ->
     return b.elementwise([total, *varying], result.dtype, b.sizes(total), mean, loops=loops)
 
 
-def _dynamic(x: TensorType) -> NoMatch | None:
-    return NoMatch(f"its image must have static sizes, got {x}") if None in x.shape[1:] else None
+def _dynamic(x: TensorType, attributes: dict[str, Any]) -> NoMatch | None:
+    if known(x.shape[1:]) or (None not in x.shape[1:] and not any(attributes["pads"]) and not attributes["ceil_mode"]):
+        return None
+    return NoMatch(f"its sizes are known only at run time, {x}, and its padding {list(attributes['pads'])} is not zero, or windows hang over")
 
 
 def fold_windows(b: LinalgBuilder, x: ir.Value, result: TensorType, name: str, attributes: dict[str, Any]) -> ir.Value:
     """Each window over `x` (N, C, spatial…) or blocked (N, C / b, spatial…, b) folded, padding counting for nothing; f16 and bf16 come out as f32."""
     kernel, strides, pads, dilations = (attributes[key] for key in ("kernel", "strides", "pads", "dilations"))
     spatial = len(kernel)
-    counts, block = [n or 0 for n in result.shape[2 : 2 + spatial]], [n or 0 for n in result.shape[2 + spatial :]]
-    high = overhang(x.type.shape[2 : 2 + spatial], kernel, counts, strides=strides, pads=pads, dilations=dilations)
+    sizes, block = b.given_all(result.shape[1 : 2 + spatial]), known_sizes(result.shape[2 + spatial :])
+    assert sizes is not None  # see `_dynamic`
+    image_sizes = x.type.shape[2 : 2 + spatial]
+    if all(size >= 0 for size in image_sizes):
+        high = overhang(image_sizes, kernel, known_sizes(result.shape[2 : 2 + spatial]), strides=strides, pads=pads, dilations=dilations)
+    else:
+        high = (0,) * spatial
     nothing = neutral(name, result.dtype)
     outside = [0] * len(block)
     x = padded(b, b.after_sums(x), result.dtype, [0, 0, *pads[:spatial], *outside], [0, 0, *high, *outside], nothing)
     s = Scalars(b, result.dtype)
     window = b.empty(s.dtype, kernel)
-    out = b.filled(nothing, s.dtype, [b.size(x, 0), result.shape[1] or 0, *counts, *block])
+    out = b.filled(nothing, s.dtype, [b.size(x, 0), *sizes, *block])
     n, c, *rest = dims(*range(result.rank))
     positions, inner = rest[:spatial], rest[spatial:]
     taps = dims(*range(result.rank, result.rank + spatial))

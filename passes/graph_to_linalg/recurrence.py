@@ -7,15 +7,15 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.graph.recurrence import DIRECTIONS, RecurrentOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.elementwise import clamp, elu, leaky_relu, sigmoid, softplus
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.reduction import narrowed
 from stepwell.passes.graph_to_linalg.scalars import Scalars
-from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.schedule.sequences import chunks_on_threads
 
 Function: TypeAlias = Callable[[ir.Value], ir.Value]
@@ -48,10 +48,10 @@ ACTIVATIONS: dict[str, Callable[[Scalars, ir.Value, float, float], ir.Value]] = 
 class Piece:
     """The part of a layer that one loop over the steps computes: neighbouring sequences in one direction."""
 
-    direction: Size
+    direction: OpFoldResult
     backward: bool | ir.Value
     """Whether the loop goes from the last step to the first."""
-    first: Size
+    first: OpFoldResult
     """The first sequence."""
     rows: int
     """How many sequences."""
@@ -71,7 +71,7 @@ class Layer:
         self.projected = b.reshape(projected, [[0], [1], [2, 3]], sizes)
         self.weights, self.lengths = weights, lengths
 
-    def functions(self, direction: Size) -> list[Function]:
+    def functions(self, direction: OpFoldResult) -> list[Function]:
         """The activation functions of a direction, each of one element; all directions have the same where it is not known which it is."""
         return [partial(_apply, self.s, *chosen) for chosen in self._chosen(direction if isinstance(direction, int) else 0)]
 
@@ -128,7 +128,7 @@ class Layer:
 
         def one(ivs: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
             time, (*before, y) = self._time(ivs[0], piece.backward), carried
-            place: list[Size] = [time, piece.direction, piece.first, 0]
+            place: list[OpFoldResult] = [time, piece.direction, piece.first, 0]
             *after, made = step(Step(self, piece, time, before, b.part(y, place, sizes)))
             return [*after, b.insert(made, y, place)]
 
@@ -175,7 +175,7 @@ class Step:
     def inputs(self, first: int, count: int) -> list[Read]:
         """What the inputs of this step count for `count` gates from the `first` on."""
         layer, piece, b = self.layer, self.piece, self.layer.b
-        gate: Size = first
+        gate: OpFoldResult = first
         if isinstance(piece.direction, int):
             gate = piece.direction * layer.gates + first
         else:

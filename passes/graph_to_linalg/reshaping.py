@@ -1,10 +1,13 @@
 """Reshapes as tensor.collapse_shape and tensor.expand_shape, which cost nothing."""
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from stepwell.dialects.core.mlir import arith, ir, tensor
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size
+from stepwell.dialects.core.sizes import Dim
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
 def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Value:
@@ -21,8 +24,45 @@ def reshape_to(b: LinalgBuilder, value: ir.Value, shape: Sequence[int]) -> ir.Va
     return b.reshape(b.reshape(value, merged, middle), split, shape)
 
 
-def _common_groups(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
-    """The finest runs of dimensions of two shapes of one size that hold equally many elements, pairwise."""
+def reshape_types(b: LinalgBuilder, value: ir.Value, old: Sequence[Dim], new: Sequence[Dim]) -> ir.Value:
+    """A tensor of the shape `old` in the shape `new`, where both have symbols: merged and split where products are seen to be equal."""
+    sizes = b.given_all(new)
+    assert sizes is not None
+    if 0 in new:
+        return b.empty_like(value, sizes)
+    groups = _matched_groups(old, new)
+    if groups is None:
+        return reshape_dynamic(b, value, sizes)
+    merged, split = groups
+    have = b.sizes(value)
+    return b.reshape(b.reshape(value, merged, [product(b, [have[i] for i in group]) for group in merged]), split, sizes)
+
+
+def _matched_groups(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[list[list[int]], list[list[int]]] | None:
+    """As `_common_groups`, of sizes with symbols; None where it is not seen how they match."""
+
+    def is_behind(x: Any, y: Any) -> bool | None:
+        return True if y % x == 0 else False if x % y == 0 else None
+
+    try:
+        found = _common_groups(a, b, is_behind)
+    except _UnmatchedError:
+        return None
+    used = [sum(map(len, side)) for side in found]
+    return found if found[0] and used == [len(a), len(b)] else None
+
+
+class _UnmatchedError(Exception):
+    """It is not seen how two shapes match."""
+
+
+def _common_groups(
+    a: Sequence[Any], b: Sequence[Any], is_behind: Callable[[Any, Any], bool | None] = operator.lt
+) -> tuple[list[list[int]], list[list[int]]]:
+    """The finest runs of dimensions of two shapes of one size that hold equally many elements, pairwise.
+
+    `is_behind` says of two products that differ which one is to grow: the first (True) or the second.
+    """
     left: list[list[int]] = []
     right: list[list[int]] = []
     i = j = 0
@@ -31,18 +71,22 @@ def _common_groups(a: Sequence[int], b: Sequence[int]) -> tuple[list[list[int]],
         right.append([j])
         x, y, i, j = a[i], b[j], i + 1, j + 1
         while x != y:
-            if x < y:
+            first = is_behind(x, y)
+            if first and i < len(a):
                 x, i = x * a[i], i + 1
                 left[-1].append(i - 1)
-            else:
+            elif first is False and j < len(b):
                 y, j = y * b[j], j + 1
                 right[-1].append(j - 1)
-    left[-1].extend(range(i, len(a)))  # what is left are dimensions of size 1
-    right[-1].extend(range(j, len(b)))
+            else:
+                raise _UnmatchedError
+    if left and all(size == 1 for size in (*a[i:], *b[j:])):  # what is left are dimensions of size 1
+        left[-1].extend(range(i, len(a)))
+        right[-1].extend(range(j, len(b)))
     return left, right
 
 
-def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[OpFoldResult]) -> ir.Value:
     """A tensor with dynamic dimensions in the shape `sizes`, of rank 1 or more, by way of one dimension."""
     rank = value.type.rank
     flat = value
@@ -57,7 +101,7 @@ def reshape_dynamic(b: LinalgBuilder, value: ir.Value, sizes: Sequence[Size]) ->
     return b.reshape(flat, [list(range(len(sizes)))], sizes)
 
 
-def product(b: LinalgBuilder, sizes: Sequence[Size]) -> Size:
+def product(b: LinalgBuilder, sizes: Sequence[OpFoldResult]) -> OpFoldResult:
     """The product of sizes; an int if all are."""
     static = math.prod(s for s in sizes if isinstance(s, int))
     dynamic = [s for s in sizes if not isinstance(s, int)]

@@ -26,7 +26,7 @@ def lower_resize(op: graph.ResizeOp, operands: Operands, b: LinalgBuilder) -> ir
         have, want, scale = kind.shape[dim], result.shape[dim], attributes["scales"][dim]
         if have == want and scale == 1 and bounds == (0.0, 1.0):
             continue
-        if have is None or want is None:
+        if not isinstance(have, int) or not isinstance(want, int):
             return NoMatch(f"dimension {dim} must have static sizes to be resampled, got {kind}")
         places[dim] = source_places(have, want, scale, attributes["coordinates"], bounds)
     if attributes["mode"] == "nearest":

@@ -8,7 +8,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
 from stepwell.dialects.graph.sampling import MOST_SAMPLES
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, element, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -65,7 +65,7 @@ class Image:
     A few channels are filled up to the length of a short vector, which takes one load where they would take one each.
     """
 
-    def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[Size]) -> None:
+    def __init__(self, b: LinalgBuilder, x: ir.Value, sizes: Sequence[OpFoldResult]) -> None:
         """`sizes` are those of the result: images or regions, channels, places."""
         self.b, self.sizes = b, list(sizes)
         channels, rank = sizes[1], x.type.rank
@@ -117,7 +117,7 @@ class Image:
         return self.b.reshape(turned, [[0], [1], list(range(2, len(self.sizes)))], self.sizes)
 
 
-def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: Size, index: str) -> list[tuple[ir.Value, ir.Value]]:
+def around(b: LinalgBuilder, s: Scalars, place: ir.Value, size: OpFoldResult, index: str) -> list[tuple[ir.Value, ir.Value]]:
     """The two elements around a place along one dimension: index, within the dimension, and weight, which is 0 where there is none."""
     whole = b.scalar(size, index) if isinstance(size, int) else b.from_index(size, index)
     near = arith.AndIOp(s.compare("gt", place, s.const(-1)), s.compare("lt", place, arith.SIToFPOp(s.type, whole).result)).result
@@ -252,6 +252,6 @@ def lower_roi_max_pool(op: graph.RoiMaxPoolOp, operands: Operands, b: LinalgBuil
     return regions.result(b.generic([batch_indices, rows, rows, columns, columns], out, [[region], *bounds, dims(*range(4))], 0, body))
 
 
-def clamped(b: LinalgBuilder, bound: ir.Value, size: Size) -> ir.Value:
+def clamped(b: LinalgBuilder, bound: ir.Value, size: OpFoldResult) -> ir.Value:
     """A bound of a window as an index from 0 up to the size of the dimension."""
     return arith.MaxSIOp(arith.MinSIOp(b.as_index(bound), b.index_of(size)).result, b.index(0)).result

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.bordered_conv import Border, Stretch
 from stepwell.dialects.graph.pooling import separable
@@ -14,7 +15,6 @@ from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims, element
 from stepwell.passes.graph_to_linalg.reduction import narrowed, neutral
 from stepwell.passes.graph_to_linalg.scalars import Scalars
-from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.schedule.parallel import THREADED_WORK
 
 MOST_STRETCHES = 32  # for which loops of their own are made

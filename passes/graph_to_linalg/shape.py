@@ -8,9 +8,10 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, tensor
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.framework.rewriting import NoMatch
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
-from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to
+from stepwell.passes.graph_to_linalg.plain_types import plain_type
+from stepwell.passes.graph_to_linalg.reshaping import product, reshape_dynamic, reshape_to, reshape_types
 from stepwell.passes.graph_to_linalg.windows import padded
 
 
@@ -40,14 +41,16 @@ def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> 
     (x,), result = operands, op.result_types()[0]
     if op.operand_types()[0].is_static:
         return reshape_to(b, x, result.static_shape)
+    if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
+        return reshape_types(b, x, op.operand_types()[0].shape, result.shape)
     if not result.rank or result.shape.count(None) > 1:
         return NoMatch(f"{op.operand_types()[0]} does not say the sizes of {result}")
-    known = [s for s in result.shape if s is not None]
-    sizes: list[Size] = list(known)
+    known = [s for s in result.shape if isinstance(s, int)]
+    sizes: list[OpFoldResult] = list(known)
     if len(known) < result.rank:
         whole = b.index_of(product(b, b.sizes(x)))
         rest = arith.DivUIOp(whole, b.index(max(1, math.prod(known)))).result
-        sizes = [rest if s is None else s for s in result.shape]
+        sizes = [s if isinstance(s, int) else rest for s in result.shape]
     return reshape_dynamic(b, x, sizes)
 
 
@@ -65,7 +68,7 @@ def lower_expand(op: graph.ExpandOp, operands: Operands, b: LinalgBuilder) -> ir
     """One generic that reads along the dimensions that `x` has."""
     (x,), result = operands, op.result_types()[0]
     new = result.rank - x.type.rank
-    sizes = [b.size(x, i - new) if s is None else s for i, s in enumerate(result.shape)]
+    sizes = b.given_all(result.shape) or [s if isinstance(s, int) else b.size(x, i - new) for i, s in enumerate(result.shape)]
     return b.elementwise([x], result.dtype, sizes, lambda v: v, exact=True)
 
 
@@ -90,15 +93,17 @@ def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir
     """In a kernel, inserts each operand into its slice; in @main, a tensor.concat, so that buffer assignment places the operands."""
     axis, result = op.attribute_values()["axis"], op.result_types()[0]
     if not in_kernel(op):
-        joined = ir.RankedTensorType.get(list(result.static_shape), operands[0].type.element_type)
+        joined = ir.RankedTensorType.get(plain_type(op.result.type).shape, operands[0].type.element_type)
         return tensor.ConcatOp(joined, axis, list(operands)).result
-    sizes = [next((b.dim(v, i) for v in operands if v.type.is_dynamic_dim(i)), 0) if s is None else s for i, s in enumerate(result.shape)]
-    offsets: list[Size] = [0] * result.rank
-    places: list[Size] = []
-    at: Size = 0
+    sizes: list[OpFoldResult] = [
+        s if isinstance(s, int) else next((b.dim(v, i) for v in operands if v.type.is_dynamic_dim(i)), 0) for i, s in enumerate(result.shape)
+    ]
+    offsets: list[OpFoldResult] = [0] * result.rank
+    places: list[OpFoldResult] = []
+    at: OpFoldResult = 0
     for value in operands:
         places.append(at)
-        at = add_sizes(b, at, b.size(value, axis))
+        at = b.sum_of_sizes(at, b.size(value, axis))
     sizes[axis] = at
     out = b.empty(result.dtype, sizes)
     for value, place in zip(operands, places, strict=True):
@@ -107,26 +112,19 @@ def lower_concat(op: graph.ConcatOp, operands: Operands, b: LinalgBuilder) -> ir
     return out
 
 
-def add_sizes(b: LinalgBuilder, x: Size, y: Size) -> Size:
-    """The sum of two sizes."""
-    if isinstance(x, int) and isinstance(y, int):
-        return x + y
-    return arith.AddIOp(b.index_of(x), b.index_of(y)).result
-
-
 @lowering(graph.PadOp)
 def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """A filled tensor with `x` inserted; for modes that copy elements, one generic that computes where each element comes from."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     low, high, mode = attributes["low"], attributes["high"], attributes["mode"]
-    if any(s is None and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):
-        return NoMatch(f"only static dimensions can be padded, got {op.operand_types()[0]}")
+    if mode != "constant" and any(not isinstance(s, int) and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):
+        return NoMatch(f"mode '{mode}' is for static dimensions, got {op.operand_types()[0]}")
     if not any(low) and not any(high):
         return x
     if mode == "constant":
         return padded(b, x, result.dtype, low, high, attributes["value"])
 
-    sizes = [b.size(x, i) if s is None else s for i, s in enumerate(result.shape)]
+    sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]
     stretches = stretches_of_last(low[-1], high[-1], x.type.shape[-1]) if is_padded else [(0, sizes[-1], True)]
     out = b.empty(result.dtype, sizes)
@@ -146,7 +144,7 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     return out
 
 
-def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, Size, bool]]:
+def stretches_of_last(low: int, high: int, size: int) -> list[tuple[int, OpFoldResult, bool]]:
     """The stretches of the last dimension of a padded tensor: where they begin, how many elements, whether these are the operand's in a row.
 
     Neighbours there are neighbours in the operand too, so that these are read as vectors; beside them each element has a place of its own.
@@ -216,9 +214,10 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
 def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads at `start + i * step`."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
-    sizes: list[Size] = []
+    sizes: list[OpFoldResult] = []
     for i, size in enumerate(result.shape):
-        sizes.append(size if size is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
+        given = b.given(size)
+        sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
     entries = list(zip(attributes["starts"], attributes["steps"], strict=True))
     # A loop that is an index by itself must go over the whole dimension.
     x = b.first(x, [size if entry == (0, 1) else b.size(x, i) for i, (size, entry) in enumerate(zip(sizes, entries, strict=True))])

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, element
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, element
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
 from stepwell.passes.schedule.parallel import THREADED_ROUNDS, THREADED_WORK
@@ -29,7 +29,7 @@ def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[
     (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
     axis, dtype, sizes = attributes["axis"], results[0].dtype, b.sizes(x)
     wanted = results[0].shape[axis]
-    count: Size = wanted if wanted is not None else b.as_index(b.extract(k, []))
+    count: OpFoldResult = wanted if wanted is not None else b.as_index(b.extract(k, []))
     codes = Codes(b, dtype, attributes["largest"])
     out_sizes = [*sizes[:axis], count, *sizes[axis + 1 :]]
     empty = b.empty("i64", out_sizes)
@@ -44,7 +44,7 @@ def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[
     return [b.elementwise([places], dtype, out_sizes, value, exact=True), places]
 
 
-def suits_side_by_side(sizes: Sequence[Size], axis: int, count: int) -> bool:
+def suits_side_by_side(sizes: Sequence[OpFoldResult], axis: int, count: int) -> bool:
     """Whether it pays to go through all elements of several rows at once."""
     size = sizes[axis]
     if count == 1:
@@ -88,7 +88,7 @@ def side_by_side(codes: Codes, x: ir.Value, axis: int, count: int, out: ir.Value
     return out
 
 
-def one_by_one(codes: Codes, x: ir.Value, axis: int, count: Size, out: ir.Value) -> ir.Value:
+def one_by_one(codes: Codes, x: ir.Value, axis: int, count: OpFoldResult, out: ir.Value) -> ir.Value:
     """A loop over the rows, on threads where they are many elements."""
     b, sizes = codes.b, codes.b.sizes(x)
     others = [*sizes[:axis], *sizes[axis + 1 :]]
@@ -121,7 +121,7 @@ def one_by_one(codes: Codes, x: ir.Value, axis: int, count: Size, out: ir.Value)
     return b.independent(-(-rows // piece), [out], some)[0]
 
 
-def few(codes: Codes, row: ir.Value, size: Size, count: int) -> ir.Value:
+def few(codes: Codes, row: ir.Value, size: OpFoldResult, count: int) -> ir.Value:
     """The indices of the first `count` elements of a row in order: one pass that keeps them sorted.
 
     Blocks of neighbours whose best is no better than the worst that is kept are passed over.
@@ -175,7 +175,7 @@ def over_blocks(codes: Codes, greatest: ir.Value, better: Better, take: Step) ->
     return pass_over
 
 
-def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: Size) -> ir.Value:
+def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: OpFoldResult) -> ir.Value:
     """The greatest code of each whole block of a row."""
     b = codes.b
     block, inside = dims(0, 1)
@@ -188,7 +188,7 @@ def greatest_of_blocks(codes: Codes, row: ir.Value, blocks: Size) -> ir.Value:
     )
 
 
-def many(codes: Codes, row: ir.Value, size: Size, count: Size) -> ir.Value:
+def many(codes: Codes, row: ir.Value, size: OpFoldResult, count: OpFoldResult) -> ir.Value:
     """The indices of the first `count` elements of a row in order, perhaps followed by others: elements that are no worse than a bound are
     picked, then sorted.
 
@@ -223,7 +223,7 @@ def many(codes: Codes, row: ir.Value, size: Size, count: Size) -> ir.Value:
     return sort(codes, picked, used, count, where)
 
 
-def reached(codes: Codes, code: ir.Value, count: Size) -> ir.Value:
+def reached(codes: Codes, code: ir.Value, count: OpFoldResult) -> ir.Value:
     """The greatest code that at least `count` of a vector reach, found bit by bit from the highest on."""
     b, kind = codes.b, codes.kind
 
@@ -241,7 +241,7 @@ def reached(codes: Codes, code: ir.Value, count: Size) -> ir.Value:
     return b.loop(b.index(0), b.index(codes.bits), [b.scalar(0, kind)], bit)[0]
 
 
-def sort(codes: Codes, code: ir.Value, used: Size, count: Size, where: ir.Value | None = None) -> ir.Value:
+def sort(codes: Codes, code: ir.Value, used: OpFoldResult, count: OpFoldResult, where: ir.Value | None = None) -> ir.Value:
     """`where`, or the numbers from 0 on, sorted by the first `used` codes, the greatest first; equal ones keep their order.
 
     By digits, from the lowest on (Knuth, The Art of Computer Programming, volume 3, 5.2.5): a pass counts how often each digit comes, and

@@ -2,7 +2,7 @@
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, scf
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, Size, dims, highest, lowest
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims, highest, lowest
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.scalars import Scalars
 
@@ -49,7 +49,7 @@ def lower_tree_ensemble(op: graph.TreeEnsembleOp, operands: Operands, b: LinalgB
     return b.generic([leaves], out, [dims(0, 3, 1), dims(0, 1, 2)], 1, fold)
 
 
-def within(b: LinalgBuilder, number: ir.Value, size: Size) -> ir.Value:
+def within(b: LinalgBuilder, number: ir.Value, size: OpFoldResult) -> ir.Value:
     """An i32 as an index below `size`, whatever it is: nothing outside of a table is ever read."""
     last = b.index(size - 1) if isinstance(size, int) else arith.SubIOp(size, b.index(1)).result
     return arith.MinUIOp(arith.IndexCastOp(ir.IndexType.get(), number).result, last).result

@@ -8,10 +8,10 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 
 
 def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[int], value: Any) -> ir.Value:
-    """`x` with `low[i]` elements `value` before and `high[i]` after each dimension, all static but dimensions that get none."""
+    """`x` with `low[i]` elements `value` before and `high[i]` after each dimension."""
     if not any(low) and not any(high):
         return x
-    sizes = [s if not isinstance(s, int) else s + before + after for s, before, after in zip(b.sizes(x), low, high, strict=True)]
+    sizes = [b.sum_of_sizes(s, before + after) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
     return b.insert(x, b.filled(value, dtype, sizes), list(low))
 
 

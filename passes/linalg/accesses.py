@@ -6,16 +6,10 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.symbolic_shapes import LIKELY, element_bits
 from stepwell.passes.linalg.views import row_major, strides
 
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
-
-
-def element_bits(element: ir.Type) -> int:
-    """Bits of a scalar type in memory; index counts as 64."""
-    if isinstance(element, (ir.IntegerType, ir.FloatType)):
-        return max(8, element.width)
-    return 64
 
 
 @dataclass
@@ -37,11 +31,12 @@ class Access:
 
     @property
     def shape(self) -> list[int]:
-        return list(ir.ShapedType(self.value.type).shape)
+        """Its sizes; one that is known only at run time is taken to be about as large as such ones are."""
+        return [size if size >= 0 else LIKELY for size in ir.ShapedType(self.value.type).shape]
 
     @property
     def bytes(self) -> int:
-        """Of the whole operand, whose sizes are static."""
+        """Of the whole operand, as far as its sizes are known."""
         return prod(self.shape) * element_bits(self.element_type) // 8
 
     @property
@@ -65,7 +60,9 @@ class Access:
     def _strides(self) -> list[int]:
         if not isinstance(self.value.type, ir.MemRefType):
             return self.strides
-        return list(self.value.type.get_strides_and_offset()[0])
+        unknown = ir.ShapedType.get_dynamic_stride_or_offset()
+        found = self.value.type.get_strides_and_offset()[0]
+        return [rows if step == unknown else step for step, rows in zip(found, row_major(self.shape), strict=True)]
 
     @cached_property
     def _last_stride(self) -> int | None:

@@ -31,7 +31,11 @@ class CollapseDimensions(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         for stage in stages_on_tensors(op):
             members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
-            groups, first = _stage_groups(members), members[0].operation
+            first = members[0].operation
+            if any(m.free for m in members):
+                state.decline(self.name, first, NoMatch("sizes of its loops are known only at run time"))
+                continue
+            groups = _stage_groups(members)
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
                 continue

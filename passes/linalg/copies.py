@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from math import prod
 
-from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 
 STRETCH = 1 << 16
@@ -25,7 +26,7 @@ def moved(op: Structured) -> tuple[Access, Access] | None:
 def stretch(op: Structured, box: Sequence[int]) -> int:
     """The bytes that `op` moves from one stretch of memory to another in so many iterations of each dimension; 0 if they are not stretches."""
     accesses = moved(op)
-    if accesses is None:
+    if accesses is None or op.free:
         return 0
     source, target = ([access.apart(dim) for dim, count in enumerate(box) if count > 1] for access in accesses)
     if source != target or not _dense(source, [count for count in box if count > 1]):

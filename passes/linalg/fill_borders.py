@@ -29,7 +29,7 @@ class FillBorders(Pass):
             fill, window = defining_op(insert.operands[1]), static_window(insert)
             if fill is None or fill.name != "linalg.fill":
                 continue
-            if window is None:
+            if window is None or not insert.operands[1].type.has_static_shape:
                 state.decline(self.name, insert, NoMatch("all of it is filled: where the inside lies is not known, or it has gaps"))
                 continue
             if not all(_only_sees(user, insert, window) for user in users(fill.results[0])):

@@ -50,7 +50,7 @@ def _shared(op: Structured, arguments: list[ir.Value]) -> int | NoMatch:
     out = op.outputs[0]
     if use_count(out.value) != 1:
         return NoMatch("its destination has another user")
-    same = [n for n, a in enumerate(op.inputs) if a.is_shaped and a.map == out.map and a.value.type == out.value.type]
+    same = [n for n, a in enumerate(op.inputs) if a.is_shaped and a.map == out.map and op.shapes.same(a.value, out.value)]
     if any(op.inputs[n].value in arguments for n in same):
         return NoMatch("it may overwrite an input of the kernel instead")
     for n in same:

@@ -6,7 +6,8 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
-from stepwell.dialects.core.types import sizes_text
+from stepwell.dialects.core.sizes import Dim, Size, sizes_text
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -107,18 +108,40 @@ class Structured:
         return [steps.get(d, extent) for d, extent in enumerate(self.extents)]
 
     @cached_property
+    def free(self) -> frozenset[int]:
+        """The dimensions whose extent is known only at run time."""
+        return frozenset(d for d, size in enumerate(self.bounds) if not isinstance(size, int))
+
+    @cached_property
     def extents(self) -> list[int]:
-        """The static extent of each dimension, from the operands' shapes. Raises PassError if one is dynamic or not determined."""
-        sizes: dict[int, int] = {}
+        """The extent of each dimension, from the operands' shapes; for one that is known only at run time what it is taken to be about.
+
+        Raises PassError if one is not determined.
+        """
+        return [size if isinstance(size, int) else likely(size) for size in self.bounds]
+
+    @cached_property
+    def bounds(self) -> list[int | Size]:
+        """As `extents`, exactly: an expression of symbols where it is known only at run time."""
+        found: dict[int, Dim] = {}
         for access in self.accesses:
             if access.is_shaped:
-                for result, size in zip(access.map.results, access.shape, strict=True):
-                    if isinstance(result, ir.AffineDimExpr):
-                        sizes.setdefault(result.position, size)
-        out = [sizes.get(d, -1) for d in range(len(self.iterators))]
-        if any(s < 0 for s in out):
-            raise PassError(f"'{self.operation.name}' at {self.operation.location}: extents {sizes_text(out)} of its loops are not all static")
-        return out
+                for place, (result, size) in enumerate(zip(access.map.results, ir.ShapedType(access.value.type).shape, strict=True)):
+                    if isinstance(result, ir.AffineDimExpr) and not isinstance(found.get(result.position), int):
+                        if size >= 0:
+                            found[result.position] = size
+                        elif found.get(result.position) is None:
+                            found[result.position] = self.shapes.dim(access.value, place)
+        out = [found.get(d) for d in range(len(self.iterators))]
+        known = [size for size in out if size is not None]
+        if len(known) != len(out):
+            raise PassError(f"'{self.operation.name}' at {self.operation.location}: extents {sizes_text(out)} of its loops are not all known")
+        return known
+
+    @cached_property
+    def shapes(self) -> SymbolicShapes:
+        """The shapes of the values of the function that it is in."""
+        return shapes_around(self.operation)
 
     @cached_property
     def is_elementwise(self) -> bool:
@@ -299,6 +322,8 @@ class Structured:
 
     def can_block(self, dim: int) -> bool:
         """Whether `dim` may be walked in blocks: a sum only where it can be left in its output and taken up again."""
+        if dim in self.free:  # blocks are cut at numbers that are known
+            return False
         return dim in self.parallel_dims or (self.combiner is not None and not any(a.is_constant for a in self.inputs))
 
 

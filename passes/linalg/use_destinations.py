@@ -82,6 +82,8 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
         op.erase()
         return None
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
+        if op.name == "tensor.collapse_shape" and not op.operands[0].type.has_static_shape:
+            return NoMatch("it is computed in memory of its own: the shape in which its destination would be written is known only at run time")
         view = _inverse_view(op, destination)
         refused = write_into(op.operands[0], view)
         defining = defining_op(view)
@@ -169,8 +171,10 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     chain = _in_place(source)
     if use_count(source) != 1 or chain is None:
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
-    offsets = list(insert.operands)[2:]
-    moved = _hoist([into, *offsets], insert.block)
+    counts = list(insert.attributes["operandSegmentSizes"])  # source, destination, offsets, sizes, steps
+    numbers = list(insert.operands)[2:]
+    offsets, sizes, steps = numbers[: counts[2]], numbers[counts[2] : counts[2] + counts[3]], numbers[counts[2] + counts[3] :]
+    moved = _hoist([into, *numbers], insert.block)
     if moved is not None:
         point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
     else:
@@ -183,7 +187,7 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
         point = ir.InsertionPoint(chain[0])
     static = [list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")]
     with point, insert.location:
-        return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, [], [], *static).result)
+        return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, sizes, steps, *static).result)
 
 
 def _in_place(value: ir.Value) -> list[ir.Operation] | None:

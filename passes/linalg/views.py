@@ -3,6 +3,7 @@
 from itertools import accumulate
 
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.symbolic_shapes import LIKELY, dropped
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 SLICES = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast")
@@ -29,19 +30,19 @@ def strides(value: ir.Value) -> list[int]:
     while op is not None and (op.name.startswith("linalg.") or op.name == "tensor.insert_slice"):  # a concatenation has as many as operands
         value = op.operands[1 if op.name == "tensor.insert_slice" else len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
         op = defining_op(value)
-    shape = list(ir.ShapedType(value.type).shape)
+    shape = [size if size >= 0 else LIKELY for size in ir.ShapedType(value.type).shape]
     if op is None or op.name not in TENSOR_VIEWS:
         return row_major(shape)
     source = strides(op.operands[0])
     if op.name == "tensor.extract_slice":
         taken = list(op.attributes["static_strides"])
-        kept = sorted(set(range(len(source))) - dropped(list(op.attributes["static_sizes"]), shape))
+        kept = sorted(set(range(len(source))) - dropped(list(op.attributes["static_sizes"]), list(ir.ShapedType(value.type).shape)))
         return [source[i] * taken[i] for i in kept]
     if op.name == "tensor.cast":
         return source
     groups = [[int(i) for i in group] for group in op.attributes["reassociation"]]
     if op.name == "tensor.collapse_shape":
-        sizes = list(ir.ShapedType(op.operands[0].type).shape)
+        sizes = [size if size >= 0 else LIKELY for size in ir.ShapedType(op.operands[0].type).shape]
         return [next((source[i] for i in reversed(group) if sizes[i] > 1), 1) for group in groups]
     if not groups:  # of a scalar
         return row_major(shape)
@@ -51,14 +52,3 @@ def strides(value: ir.Value) -> list[int]:
 def row_major(shape: list[int]) -> list[int]:
     """The strides of a contiguous row-major array."""
     return list(accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1] if shape else []
-
-
-def dropped(sizes: list[int], shape: list[int]) -> set[int]:
-    """The dimensions of size 1 that a slice of these sizes leaves out where its result has this shape."""
-    out, at = set(), 0
-    for i, size in enumerate(sizes):
-        if at < len(shape) and shape[at] == size:
-            at += 1
-        else:
-            out.add(i)
-    return out

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import affine, ir
+from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest
@@ -39,7 +41,8 @@ class LoopNest:
     def __init__(self, root: Structured, nest: Nest, enclosing: Enclosing) -> None:
         self.root, self.nest, self.enclosing = root, nest, enclosing
         self.sizes = root.sizes
-        self.extents = list(root.sizes)  # of each dimension, what the loops still have to walk: its size, or that of the block they are in
+        # Of each dimension, what the loops still have to walk: its size, or that of the block they are in.
+        self.extents: list[int | Size] = [exact if d in root.free else root.sizes[d] for d, exact in enumerate(root.bounds)]
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
@@ -88,12 +91,12 @@ class LoopNest:
             before = list(self.extents)
             for d, _, s in dims:
                 self.extents[d] = s.step
-            looping = [(d, s) for d, _, s in dims if s.rounds > 1]
+            looping = [(d, s) for d, _, s in dims if s.rounds != 1]
             for d, _, s in dims:
                 if s.rounds == 1:
                     self._fix(d, s.low)
             if looping:
-                loop = parallel_loop([s for _, s in looping])
+                loop = parallel_loop([s for _, s in looping], self.root.shapes)
                 block = loop.regions[0].blocks[0]
                 with ir.InsertionPoint(block):
                     for (d, _), iv in zip(looping, block.arguments, strict=True):
@@ -121,8 +124,9 @@ class LoopNest:
             self._sum_in_blocks(dim, rest, tile, width)
             return
         cut = self._cut(dim, into_blocks=into_blocks)
-        if dim == self.nest.vector and not into_blocks and len(cut) > 2 and self.may_repeat:
-            cut = overlapping_segments(self.extents[dim], self.nest.width)
+        extent = self.extents[dim]
+        if dim == self.nest.vector and not into_blocks and isinstance(extent, int) and len(cut) > 2 and self.may_repeat:
+            cut = overlapping_segments(extent, self.nest.width)
         for segment in cut:
             with_width = segment.step if dim == self.nest.vector and not into_blocks else width
             inner = tile if into_blocks or dim == self.nest.vector else {**tile, dim: segment.step}
@@ -142,10 +146,11 @@ class LoopNest:
     def _sum_in_blocks(self, dim: int, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
         """A loop over blocks of a sum: the first starts it, the last finishes it, and between them it lies in memory."""
         begins, ends, block = self.begins, self.ends, self.nest.blocks[dim]
-        last = (self.extents[dim] - 1) // block * block
-        cut = [Segment(0, min(block, self.extents[dim]), min(block, self.extents[dim]))]
+        [size] = known_sizes([self.extents[dim]])
+        last = (size - 1) // block * block
+        cut = [Segment(0, min(block, size), min(block, size))]
         cut += [Segment(block, last, block)] if last > block else []
-        cut += [Segment(last, self.extents[dim], self.extents[dim] - last)] if last else []
+        cut += [Segment(last, size, size - last)] if last else []
         for place, segment in enumerate(cut):
             self.begins, self.ends = begins and place == 0, ends and place == len(cut) - 1
             self._in_loop(dim, segment, rest, tile, width)
@@ -158,12 +163,21 @@ class LoopNest:
             results = body(carried)
             self._fix(dim, -segment.low)
             return results
-        loop = affine.AffineForOp(segment.low, segment.high, segment.step, iter_args=carried)
+        low, high = (self._bound(bound) for bound in (segment.low, segment.high))
+        loop = affine.AffineForOp(
+            low[0], high[0], segment.step, iter_args=carried, lower_bound_operands=low[1], upper_bound_operands=high[1]
+        )  # fmt: skip
         with ir.InsertionPoint(loop.body):
             self._enter(dim, loop.induction_variable)
             affine.AffineYieldOp(body(list(loop.inner_iter_args)))
             self._leave(dim)
         return list(loop.results)
+
+    def _bound(self, size: int | Size) -> tuple[Any, list[ir.Value]]:
+        """A loop's bound as a number, or as a map with its operand."""
+        if isinstance(size, int):
+            return size, []
+        return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(self.root.shapes, size)]
 
     def _enter(self, dim: int, iv: ir.Value) -> None:
         self.where.setdefault(dim, []).append(len(self.ivs))
@@ -173,8 +187,8 @@ class LoopNest:
         self.where[dim].pop()
         self.ivs.pop()
 
-    def _fix(self, dim: int, value: int) -> None:
-        self.fixed[dim] = self.fixed.get(dim, 0) + value
+    def _fix(self, dim: int, value: int | Size) -> None:
+        self.fixed[dim] = self.fixed.get(dim, 0) + known_sizes([value])[0]
 
     def point_exprs(self, point: Offsets, lane: int = 0, *, own: bool = False) -> list[Any]:
         """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile.
@@ -211,14 +225,31 @@ class LoopNest:
         return shrunk.value if shrunk else access.value
 
 
-def parallel_loop(cut: Sequence[Segment]) -> Any:
-    """An affine.parallel over the segments, its body block still empty."""
+def value_of(shapes: SymbolicShapes, size: Size) -> ir.Value:
+    """A size as a value at the top of its function, where affine loops can have it as a symbol."""
+    return shapes.value(size, ir.InsertionPoint.at_block_begin(shapes.block))
+
+
+def parallel_loop(cut: Sequence[Segment], shapes: SymbolicShapes | None = None) -> Any:
+    """An affine.parallel over the segments, its body block still empty; `shapes` are those of its function if there are symbols in these."""
     index = ir.IndexType.get()
     i32 = ir.IntegerType.get_signless(32)
-    constants = [ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(getattr(s, bound)) for s in cut]) for bound in ("low", "high")]
+    operands: list[ir.Value] = []
+    maps = []
+    for bounds in ([s.low for s in cut], [s.high for s in cut]):
+        exprs: list[Any] = []
+        count = len(operands)
+        for bound in bounds:
+            if isinstance(bound, int):
+                exprs.append(ir.AffineConstantExpr.get(bound))
+            else:
+                assert shapes is not None
+                exprs.append(ir.AffineSymbolExpr.get(len(operands) - count))
+                operands.append(value_of(shapes, bound))
+        maps.append(ir.AffineMap.get(0, len(operands) - count, exprs))
     groups = ir.DenseIntElementsAttr.get([ir.IntegerAttr.get(i32, 1)] * len(cut), ir.RankedTensorType.get([len(cut)], i32))
     steps = ir.ArrayAttr.get([ir.IntegerAttr.get(ir.IntegerType.get_signless(64), s.step) for s in cut])
-    low, high = (ir.AffineMapAttr.get(m) for m in constants)
-    loop = affine.AffineParallelOp([], ir.ArrayAttr.get([]), low, groups, high, groups, steps, [])
+    low, high = (ir.AffineMapAttr.get(m) for m in maps)
+    loop = affine.AffineParallelOp([], ir.ArrayAttr.get([]), low, groups, high, groups, steps, operands)
     loop.regions[0].blocks.append(*[index] * len(cut))
     return loop

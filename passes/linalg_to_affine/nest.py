@@ -7,8 +7,10 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, ir, memref, vector
+from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg.views import origin
@@ -75,7 +77,8 @@ class NestEmitter(LoopNest):
     # -- copies -------------------------------------------------------------------------------------------------------------
 
     def _serial(self, loops: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
-        if self.epilogues or stretch(self.root, self.extents) < STRETCH or any(a.value in self.enclosing.shrunk for a in self.root.accesses):
+        alone = not self.epilogues and not any(a.value in self.enclosing.shrunk for a in self.root.accesses)
+        if not alone or not known(self.extents) or stretch(self.root, known_sizes(self.extents)) < STRETCH:
             super()._serial(loops, tile, width)
             return
         source, target = (self._part(access) for access in moved(self.root) or ())
@@ -83,7 +86,7 @@ class NestEmitter(LoopNest):
 
     def _part(self, access: Access) -> ir.Value:
         """What is left to walk of an operand, which is a stretch of memory, as a view of one dimension."""
-        sizes = sizes_of_part(access, self.extents)
+        sizes = sizes_of_part(access, known_sizes(self.extents))
         offsets = [e.value if isinstance(e, ir.AffineConstantExpr) else index_value(e, self.ivs, 1) for e in self.address(access, {}).results]
         part = memref.subview(access.value, offsets, sizes, [1] * len(sizes))
         if len(sizes) == 1:
@@ -146,7 +149,7 @@ class NestEmitter(LoopNest):
             # Whole blocks, then what is left over by the body.
             depth = use.intrinsic.depth
             whole = self.extents[dim] // depth * depth
-            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.extents[dim], 1), None)] if whole < self.extents[dim] else [])]
+            segments = [(Segment(0, whole, depth), use), *([(Segment(whole, self.extents[dim], 1), None)] if whole != self.extents[dim] else [])]
         for segment, inside in segments:
 
             def body(inner: list[Any], inside: Use | None = inside) -> list[Any]:
@@ -161,7 +164,7 @@ class NestEmitter(LoopNest):
         if combiner is None:
             raise PassError(f"'{self.root.operation.name}' at {self.root.operation.location} is not a fold that lanes could share")
         element = self.root.outputs[0].element_type
-        for segment in vector_segments(self.sizes[self.nest.vector], self.nest.width):
+        for segment in vector_segments(self.extents[self.nest.vector], self.nest.width):
             only, width = {self.nest.vector: segment}, segment.step
             if width == 1:
                 acc = self._reduce(self.root.reduction_dims, points, acc, 1, only)
@@ -220,7 +223,7 @@ class NestEmitter(LoopNest):
             count = len({p[dim] for p in points})
             for first in [p for p in points if p[dim] == 0]:
                 for segment in vector_segments(count, width):
-                    for low in range(segment.low, segment.high, segment.step) if segment.step > 1 else ():
+                    for low in range(*known_sizes([segment.low, segment.high, segment.step])) if segment.step > 1 else ():
                         self._turn(found, n, {**first, dim: low}, dim, segment.step, width)
         return found
 

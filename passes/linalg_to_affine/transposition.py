@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stepwell.dialects.core.mlir import ir, vector
-from stepwell.passes.linalg.accesses import element_bits
+from stepwell.dialects.core.symbolic_shapes import element_bits
 
 LANE = 128  # bits of the part of a register within which every target shuffles cheaply
 

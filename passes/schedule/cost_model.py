@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, inf, prod
 
+from stepwell.dialects.core.sizes import known_sizes
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.description import Target
-from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.intrinsics import Use, available
 from stepwell.passes.schedule.nest import Nest
@@ -351,7 +353,8 @@ def room(op: Structured, vector: int, registers: int) -> int:
 
 def widths(size: int, width: int) -> list[tuple[int, int]]:
     """Rounds and width of the stretches of vectors that cover `size`: `width` first, then halves of it for what is left."""
-    return [(segment.rounds, segment.step) for segment in vector_segments(size, width)]
+    cut = vector_segments(size, width)
+    return list(zip(known_sizes(segment.rounds for segment in cut), (segment.step for segment in cut), strict=True))
 
 
 def body_cost(op: Structured, fma: bool) -> float:

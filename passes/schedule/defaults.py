@@ -3,8 +3,8 @@
 from dataclasses import replace
 from math import prod
 
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.description import GENERIC, Target
-from stepwell.passes.linalg.accesses import element_bits
 from stepwell.passes.linalg.copies import STRETCH, stretch
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.cost_model import room

@@ -56,6 +56,9 @@ class FuseLoops(Pass):
         if any(0 in stage.root.extents for stage in group.stages):
             decline("some of its stages have nothing to do")
             return
+        if any(stage.root.free for stage in group.stages):
+            decline("the sizes of what its stages hand on are known only at run time")
+            return
         if state.target is None:
             decline("there is no target whose caches could hold slices")
             return

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.sched.nest import NONE
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.extensions import extension
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.linalg.accesses import Access, element_bits
+from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]

@@ -114,11 +114,23 @@ def unresolved() -> onnx.ModelProto:
     return model([node("Loop", ["m", "", "x"], ["y"], body=body)], {"x": floats(4)}, {"y": floats(4)}, {"m": ints(1 << 40).reshape(())})
 
 
+def free() -> onnx.ModelProto:
+    """A model for all sizes of its input."""
+    nodes = [node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["s"]), node("MatMul", ["s", "x"], ["m"]), node("Shape", ["m"], ["y"])]
+    value = helper.make_tensor_value_info
+    outputs = [value("m", onnx.TensorProto.FLOAT, None), value("y", onnx.TensorProto.INT64, None)]
+    graph = helper.make_graph(nodes, "free", [value("x", onnx.TensorProto.FLOAT, ["n", "n"])], outputs)
+    return helper.make_model(graph)
+
+
 @cache
 def texts() -> dict[str, list[str]]:
     """IR of each level."""
     lowered = stepwell.lower(everything(), LEVELS[-1], target=replace(resolve("x86-64-v3"), cores=2))
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
+    general = stepwell.lower(free(), LEVELS[-1], specialise="never")
+    for level, snapshot in general.snapshots.items():
+        found[level].append(str(snapshot))
     found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
     return found
 
@@ -154,4 +166,5 @@ class Watch(Instrumentation):
 def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     watch = Watch()
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
+    stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", instrumentation=watch)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import counting, reshaped, sizes_of, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import counting, sizes_of, with_new_axes
 from stepwell.importer.tensors import our_dtype
 
 OUTPUT_MODES = ("the products", "after softcap", "after the mask", "after softmax")
@@ -70,7 +71,7 @@ def attention(
         scale = 1 / math.sqrt(max(head_size(queries), 1))
     forms = [b.mul(products, b.scalar(scale, like=products))]
     forms.append(forms[-1] if softcap == 0 else capped(b, forms[-1], softcap))
-    mask = None if bias is None else bias if groups == 1 else mask_of_groups(b, bias, groups, type_of(queries).shape[1])
+    mask = None if bias is None else bias if groups == 1 else mask_of_groups(b, bias, groups, dims_of(queries)[1])
     forms.append(forms[-1] if mask is None else b.add(forms[-1], mask))
     weights = softmax_in(b, forms[-1], softmax_precision, narrow)
     empty = None if mask is None else rows_without_keys(b, mask, attn_mask is not None or nonpad_kv_seqlen is not None or left_window_size >= 0)
@@ -105,9 +106,9 @@ def working_type(dtype: str) -> str:
 
 def in_heads(b: ImportBuilder, x: Value, heads: int | None, name: str, attribute: str) -> Value:
     """`x` as (batch, heads, sequence, head size). Raises ModelError if it has another rank or number of heads."""
-    shape = type_of(x).shape
+    shape = dims_of(x)
     if len(shape) == 4:
-        if heads is not None and shape[1] not in (heads, None):
+        if heads is not None and not holds(shape[1], "==", heads):
             raise ModelError(f"{attribute} is {heads}, but {name} {type_of(x)} has {size_text(shape[1])} heads")
         return x
     if len(shape) != 3:
@@ -117,20 +118,20 @@ def in_heads(b: ImportBuilder, x: Value, heads: int | None, name: str, attribute
     hidden = known_size(x, 2, name)
     if heads < 1 or hidden % heads:
         raise ModelError(f"the {hidden} elements of a row of {name} do not divide into {heads} heads")
-    return b.transposed(reshaped(b, x, (*shape[:2], heads, hidden // heads)), (0, 2, 1, 3))
+    return b.transposed(b.with_shape(x, (*shape[:2], heads, hidden // heads)), (0, 2, 1, 3))
 
 
 def merged_heads(b: ImportBuilder, x: Value) -> Value:
     """(batch, heads, sequence, head size) as (batch, sequence, heads times head size)."""
-    batch, _, length, _ = type_of(x).shape
+    batch, _, length, _ = dims_of(x)
     hidden = known_size(x, 1, "Y") * known_size(x, 3, "Y")
-    return reshaped(b, b.transposed(x, (0, 2, 1, 3)), (batch, length, hidden))
+    return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, length, hidden))
 
 
 def known_size(x: Value, axis: int, name: str) -> int:
     """The size of a dimension. Raises UnsupportedError if it is dynamic."""
     size = type_of(x).shape[axis]
-    if size is None:
+    if not isinstance(size, int):
         raise UnsupportedError(f"{name} {type_of(x)} is not supported; supported: heads and head sizes known at compile time")
     return size
 
@@ -152,16 +153,16 @@ def grouped(b: ImportBuilder, x: Value, groups: int, apart: bool) -> Value:
     """`x` in heads as (batch, heads of keys, groups, sequence, head size) where queries share heads (`apart`)."""
     if not apart:
         return x
-    batch, heads, *rest = type_of(x).shape
-    return reshaped(b, x, (batch, None if heads is None else heads // groups, groups, *rest))
+    batch, heads, *rest = dims_of(x)
+    return b.with_shape(x, (batch, heads // groups, groups, *rest))
 
 
 def ungrouped(b: ImportBuilder, x: Value, groups: int) -> Value:
     """The opposite of `grouped`, for a result."""
     if groups == 1:
         return x
-    batch, heads, many, *rest = type_of(x).shape
-    return reshaped(b, x, (batch, None if heads is None or many is None else heads * many, *rest))
+    batch, heads, many, *rest = dims_of(x)
+    return b.with_shape(x, (batch, heads * many, *rest))
 
 
 def capped(b: ImportBuilder, x: Value, softcap: float) -> Value:
@@ -192,14 +193,15 @@ def bias_of(b: ImportBuilder, place: Place, mask: Value | None, causal: bool, le
 
 def fitted_mask(b: ImportBuilder, mask: Value, place: Place) -> Value:
     """A mask with an entry for each key: one for fewer keys forbids the others. Raises ModelError if it does not fit the scores."""
-    have, scores = type_of(mask), (*type_of(place.queries).shape[:3], type_of(place.keys).shape[2])
+    have, scores = type_of(mask), (*dims_of(place.queries)[:3], dims_of(place.keys)[2])
     sizes = zip(have.shape[:-1], scores[4 - have.rank : 3], strict=True) if 1 <= have.rank <= 4 else None
-    if sizes is None or any(m not in (1, s, None) and s is not None for m, s in sizes):
+    if sizes is None or not all(m == 1 or holds(m, "==", s) for m, s in sizes):
         raise ModelError(f"an attn_mask {have} does not broadcast to scores of the shape {[*map(size_text, scores)]}")
-    keys, given = scores[3], have.shape[-1]
-    if keys is None or given is None:
-        raise UnsupportedError(f"an attn_mask {have} for {size_text(keys)} keys is not supported; supported: numbers known at compile time")
-    if given > keys:
+    keys, given = scores[3], dims_of(mask)[-1]
+    if not (isinstance(keys, int) and isinstance(given, int)):
+        if keys != given:
+            raise UnsupportedError(f"an attn_mask {have} for {keys} keys is not supported; supported: numbers known at compile time, or the same")
+    elif given > keys:
         raise ModelError(f"an attn_mask {have} is for more than {keys} keys")
     if given == keys:
         return mask
@@ -225,12 +227,7 @@ def visible(b: ImportBuilder, place: Place, causal: bool, left: int, right: int)
 
 def positions(b: ImportBuilder, x: Value, axis: int, rank: int = 4) -> Value:
     """The numbers of the sequence of `x` in heads along one axis of a tensor of that rank."""
-    size = type_of(x).shape[2]
-    if size is not None:
-        return counting(b, size, axis, rank)
-    count = without_axes(b, sizes_of(b, x, [2]), [0])
-    numbers = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count))
-    return b.reshape(numbers, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
+    return counting(b, dims_of(x)[2], axis, rank)
 
 
 def per_batch(b: ImportBuilder, lengths: Value) -> Value:
@@ -240,16 +237,14 @@ def per_batch(b: ImportBuilder, lengths: Value) -> Value:
     return with_new_axes(b, lengths, [1, 2, 3])
 
 
-def mask_of_groups(b: ImportBuilder, mask: Value, groups: int, heads: int | None) -> Value:
+def mask_of_groups(b: ImportBuilder, mask: Value, groups: int, heads: int | Size) -> Value:
     """A mask that broadcasts to (batch, heads, …) as one that does to (batch, heads of keys, groups, …)."""
-    shape = type_of(mask).shape
+    shape = dims_of(mask)
     if len(shape) < 3:
         return mask
     if shape[-3] == 1:
         return with_new_axes(b, mask, [len(shape) - 2])
-    if shape[-3] is None or heads is None:
-        raise UnsupportedError(f"an attn_mask {type_of(mask)} is not supported; supported: a number of heads known at compile time")
-    return reshaped(b, mask, (*shape[:-3], heads // groups, groups, *shape[-2:]))
+    return b.with_shape(mask, (*shape[:-3], heads // groups, groups, *shape[-2:]))
 
 
 def softmax_in(b: ImportBuilder, scores: Value, precision: int | None, narrow: str) -> Value:

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, listed, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, sizes_of
+from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, size_scalar, sizes_of
 from stepwell.importer.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time
@@ -51,11 +52,13 @@ def constant_of_shape(b: ImportBuilder, shape: Value, *, value: np.ndarray | Non
     element = np.zeros(1, np.float32) if value is None else value
     if element.size != 1:
         raise ModelError(f"value must have one element, got shape {list(element.shape)}")
-    known = b.constant_value(shape)
-    if known is None:
+    wanted = b.known_sizes(shape, "the shape")
+    if wanted is None:
         one = b.literal(element.reshape(()))
         return b.dynamic_expand(one, shape, result_types=inferred_reshape(b, type_of(one), type_of(shape).shape))
-    sizes = listed(known, "the shape")
+    if not known(wanted):
+        return b.expand(b.literal(element.reshape(())), shape=wanted)
+    sizes = tuple(known_sizes(wanted))
     if min(sizes, default=0) < 0:
         raise ModelError(f"the shape {list(sizes)} has a negative size")
     tensor = TensorType(from_numpy(element.dtype), sizes)
@@ -77,10 +80,7 @@ def partial_shape(b: ImportBuilder, x: Value, *, start: int = 0, end: int | None
 
 @onnx_rule("Size", since=1)
 def size(b: ImportBuilder, x: Value) -> Value:
-    shape = type_of(x).shape
-    if None in shape:
-        return b.reduce_prod(b.shape_of(x), axes=(0,), keepdims=False)
-    return b.literal(np.array(math.prod(d for d in shape if d is not None), np.int64))
+    return size_scalar(b, math.prod(dims_of(x)), like=b.literal(np.array(0, np.int64)))
 
 
 @onnx_rule("Range", since=11)

@@ -6,6 +6,7 @@ import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
@@ -105,7 +106,7 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     if parts:
         return b.concat(list(parts), axis=0)
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
-    if tensor is None or None in tensor.shape[1:]:
+    if tensor is None or not known(tensor.shape[1:]):
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
     empty = TensorType(tensor.dtype, (0, *tensor.shape[1:]))
     one = b.convert(b.literal(np.zeros((1,) * empty.rank, np.float32)), empty.dtype)
@@ -118,20 +119,31 @@ def rolled_loop(
     """The results of a graph.loop with the body as its region, and the op. Sizes that change from round to round are dynamic."""
     types = [type_of(v) for v in initial]
     inferred = [tensor or own for tensor, own in zip((*b.node.output_types, *[None] * len(types)), types, strict=False)]
-    types = joined(types, inferred)
+    names = [*b.node.output_names, *[""] * len(types)]
+    # A size that is known only at run time may be another one in each round.
+    types = [
+        b.symbols.completed(name or "carried", kind.with_shape([size if isinstance(size, int) else None for size in kind.shape]))
+        for name, kind in zip(names, joined(types, inferred), strict=False)
+    ]
     made = b.create(LoopOp, [limit, condition, list(initial)], {}, types).operation
     arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
     block = made.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[made.location] * len(arguments))
     with ir.InsertionPoint(block):
         state = as_declared(b, list(block.arguments)[:2], body)
         goes, *results = b.node.import_graph(body, (*state, *list(block.arguments)[2:]))
-        if joined(types, [type_of(v) for v in results]) != types:
+        if not all(changes_only_sizes(kind, type_of(v)) for kind, v in zip(types, results, strict=False)):
             shown = ", ".join(str(type_of(v)) for v in results)
             raise UnsupportedError(
                 f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
             )
         b.yield_([b.with_shape(goes, ()), *results], result_types=[])
     return tuple(made.results), made
+
+
+def changes_only_sizes(kind: TensorType, made: TensorType) -> bool:
+    """Whether a carried value may become one of the type `made`: where sizes are numbers, they stay the same."""
+    same = zip(kind.shape, made.shape, strict=True) if kind.rank == made.rank else None
+    return kind.dtype == made.dtype and same is not None and all(a == b or not isinstance(a, int) for a, b in same)
 
 
 @onnx_rule("Scan", since=9)
@@ -155,7 +167,7 @@ def scan(
     axes = [normalized_axis(a, type_of(v).rank, "scan_input_axes") for a, v in zip(scan_input_axes or [0] * num_scan_inputs, sequences, strict=True)]
     length = type_of(sequences[0]).shape[axes[0]]
     nodes = sum(1 for _ in nested_nodes(body.node))
-    if not length:
+    if not isinstance(length, int) or not length:
         raise UnsupportedError(f"over a sequence of length {length} is not supported; supported: a static length from 1")
     objection = b.unroll(length, nodes)
     if objection is not None:
@@ -187,7 +199,7 @@ def scan_of_batches(
     if not inputs or not 0 <= states < len(inputs) or any(type_of(v).rank < (1 if i < states else 2) for i, v in enumerate(inputs)):
         raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit the inputs {', '.join(str(type_of(v)) for v in inputs)}")
     batches, longest = type_of(inputs[-1]).shape[:2]
-    if not batches or longest is None:
+    if not batches or not isinstance(batches, int) or not isinstance(longest, int):
         raise UnsupportedError(f"over {type_of(inputs[-1])} is not supported; supported: static numbers of batches and of elements, from 1")
     counts = (longest,) * batches if lengths is None else b.known_ints(lengths, "the lengths of the sequences")
     if len(counts) != batches or max(counts) > longest:

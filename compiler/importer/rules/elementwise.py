@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_float, is_integer, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.compact import bits_of, compacted, number
 from stepwell.importer.tensors import our_dtype
@@ -208,8 +208,4 @@ def identity(b: ImportBuilder, x: Value) -> Value:
 
 def truth(b: ImportBuilder, like: Value) -> Value:
     """A boolean tensor of ones with the shape of `like`."""
-    shape = type_of(like).shape
-    one = b.literal(np.array(True))
-    if None not in shape:
-        return b.expand(one, shape=shape)
-    return b.dynamic_expand(one, b.shape_of(like), result_types=[type_of(like).with_dtype(BOOL)])
+    return b.expand(b.literal(np.array(True)), shape=dims_of(like))

@@ -133,8 +133,8 @@ def cache_size(b: ImportBuilder, past: Value, queries: int, total: Value) -> int
     """
     have = static_dims(past, "past_key")[2]
     declared = b.node.output_types[1] if len(b.node.output_types) > 1 else None
-    if declared is not None and declared.rank == 4 and declared.shape[2] is not None:
-        return declared.shape[2]
+    if declared is not None and declared.rank == 4 and isinstance(size := declared.shape[2], int):
+        return size
     if b.constant_value(total) is None:
         raise UnsupportedError(
             f"a total_sequence_length computed at run time, with a past of {have} tokens and {queries} new ones, is not supported; "

@@ -8,8 +8,8 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
-from stepwell.importer.rules.slicing import reshaped, slice_axis, with_new_axes
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
+from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 
 
 def heads_apart(b: ImportBuilder, x: Value, heads: int) -> Value:
@@ -99,18 +99,18 @@ def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: boo
 
     The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
     """
-    shape, pairs = type_of(x).shape, type_of(cos).shape[-1]
+    shape, pairs = dims_of(x), type_of(cos).shape[-1]
     size, last = shape[-1], len(shape) - 1
-    if size is None or pairs is None:
+    if not isinstance(size, int) or not isinstance(pairs, int):
         raise UnsupportedError(f"heads of unknown size ({type_of(x)}) are not supported; supported: sizes known at compile time")
     if type_of(sin) != type_of(cos) or 2 * pairs > size:
         raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size} elements")
     halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
     split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)
-    both = reshaped(b, slice_axis(b, x, last, 0, 2 * pairs), split)
+    both = b.with_shape(slice_axis(b, x, last, 0, 2 * pairs), split)
     c, s = (with_new_axes(b, table, [halves]) for table in (cos, sin))
     sign = b.literal(np.array([-1, 1]).reshape((2,) if interleaved else (2, 1)).astype(to_numpy(type_of(x).dtype)))
     crossed = b.mul(slice_axis(b, both, halves, 1, 2, -1), s)
     # One pass over all elements: the second product is negated for the first of each pair, which is exact.
-    out = reshaped(b, b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
+    out = b.with_shape(b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
     return b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last) if 2 * pairs < size else out

@@ -28,7 +28,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
         first, last, where, step = (None if k is None else listed(k, "starts, ends, axes and steps") for k in known)
         first, last = first or (), last or ()
         return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
-    if count is None:
+    if not isinstance(count, int):
         raise UnsupportedError("starts of unknown length are not supported; supported: starts of known length")
     rest = [
         b.literal(np.arange(count)) if axes is None else axes,
@@ -50,7 +50,7 @@ def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequen
         if step == 0:
             raise ModelError(f"steps must not be 0, got {list(steps)}")
         size = tensor.shape[axis]
-        if size is None:
+        if not isinstance(size, int):
             if start < 0 or end < np.iinfo(np.int32).max or step < 0:  # only "everything from here on" needs no size
                 return dynamic_static_slice(b, x, starts, ends, axes, steps)
             begin[axis], stride[axis] = start, step

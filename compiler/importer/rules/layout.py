@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, divides, holds, maximum, minimum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, listed, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import (
@@ -30,22 +31,20 @@ def reshape(b: ImportBuilder, x: Value, shape: Value) -> Value:
 
 @onnx_rule("Reshape", since=14)
 def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero: int = 0) -> Value:
-    wanted = b.constant_value(shape)
+    wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
         types = inferred_reshape(b, type_of(x), type_of(shape).shape)
         return b.dynamic_reshape(x, shape if allowzero else with_kept_sizes(b, x, shape), result_types=types)
-    tensor = type_of(x)
-    sizes: list[int | None] = []
-    for axis, size in enumerate(listed(wanted, "the shape")):
+    have = dims_of(x)
+    sizes: list[int | Size] = []
+    for axis, size in enumerate(wanted):
         if size == 0 and not allowzero:
-            if axis >= tensor.rank:
-                raise ModelError(f"shape {wanted.tolist()} keeps dimension {axis}, but its input is {tensor}")
-            sizes.append(tensor.shape[axis])
+            if axis >= len(have):
+                raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
+            sizes.append(have[axis])
         else:
             sizes.append(size)
-    if None not in sizes:
-        return b.with_shape(x, completed([s for s in sizes if s is not None], tensor))
-    return dynamic_sizes(b, x, sizes)
+    return b.with_shape(x, completed(sizes, type_of(x)))
 
 
 def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
@@ -59,26 +58,16 @@ def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
     return b.select(b.equal(shape, b.scalar(0, like=shape)), kept, shape)
 
 
-def completed(sizes: Sequence[int], tensor: TensorType) -> list[int]:
-    """The sizes of a reshape with -1 replaced by the size if that is known. Raises ModelError if they do not fit the tensor."""
-    known = math.prod(s for s in sizes if s != -1)
-    if sizes.count(-1) > 1 or min(sizes, default=0) < -1:
+def completed(sizes: Sequence[int | Size], tensor: TensorType) -> list[int | Size]:
+    """The sizes of a reshape with -1 replaced by the size. Raises ModelError if they do not fit the tensor."""
+    known, count = math.prod(s for s in sizes if s != -1), tensor.size
+    if sizes.count(-1) > 1 or min((s for s in sizes if isinstance(s, int)), default=0) < -1:
         raise ModelError(f"shape {list(sizes)} must be sizes from 0, one of them may be -1")
-    if not tensor.is_static:
-        return list(sizes)
-    fits = tensor.elements == known if -1 not in sizes else known > 0 and tensor.elements % known == 0
+    assert count is not None
+    fits = holds(count, "==", known) if -1 not in sizes else known != 0 and divides(known, count)
     if not fits:
-        raise ModelError(f"{tensor} has {tensor.elements} elements, which do not fit the shape {list(sizes)}")
-    return [tensor.elements // known if s == -1 else s for s in sizes]
-
-
-def dynamic_sizes(b: ImportBuilder, x: Value, sizes: Sequence[int | None]) -> Value:
-    """`x` reshaped: None keeps the dynamic dimension at that place, -1 is inferred."""
-    if -1 not in sizes and list(sizes).count(None) == 1:
-        return b.reshape(x, shape=tuple(-1 if s is None else s for s in sizes))
-    parts = [sizes_of(b, x, [i]) if size is None else b.literal(np.array([size], np.int64)) for i, size in enumerate(sizes)]
-    shape = tuple(None if size in (None, -1) else size for size in sizes)
-    return b.dynamic_reshape(x, b.concat(parts, axis=0), result_types=[type_of(x).with_shape(shape)])
+        raise ModelError(f"{tensor} has {count} elements, which do not fit the shape {list(sizes)}")
+    return [count // known if s == -1 else s for s in sizes]
 
 
 @onnx_rule("Flatten", since=1)
@@ -93,11 +82,9 @@ def flatten(b: ImportBuilder, x: Value, *, axis: int = 1) -> Value:
 def squeeze_by_attribute(b: ImportBuilder, x: Value, *, axes: Sequence[int] | None = None) -> Value:
     tensor = type_of(x)
     if axes is None:
-        if None in tensor.shape:
-            raise UnsupportedError(f"without axes on the dynamic type {tensor} is not supported; supported: axes, or a static shape")
-        axes = [i for i, size in enumerate(tensor.shape) if size == 1]
+        axes = [i for i, size in enumerate(tensor.shape) if not holds(size, "!=", 1)]
     chosen = normalized_axes(axes, tensor.rank)
-    if any(tensor.shape[axis] not in (1, None) for axis in chosen):
+    if not all(holds(tensor.shape[axis], "==", 1) for axis in chosen):
         raise ModelError(f"axes {list(axes)} name dimensions of {tensor} whose size is not 1")
     return without_axes(b, x, chosen)
 
@@ -126,19 +113,19 @@ def transpose(b: ImportBuilder, x: Value, *, perm: Sequence[int] | None = None) 
 
 @onnx_rule("Expand", since=8)
 def expand(b: ImportBuilder, x: Value, shape: Value) -> Value:
-    wanted = b.constant_value(shape)
+    wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
         return b.dynamic_expand(x, shape, result_types=inferred_reshape(b, type_of(x), type_of(shape).shape))
-    return broadcast_to(b, x, listed(wanted, "the shape"))
+    return broadcast_to(b, x, wanted)
 
 
-def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int]) -> Value:
+def broadcast_to(b: ImportBuilder, x: Value, wanted: Sequence[int | Size]) -> Value:
     """`x` and a shape broadcast against each other."""
-    have = type_of(x).shape
+    have = dims_of(x)
     rank = max(len(have), len(wanted))
     old = (1,) * (rank - len(have)) + have
     new = [1] * (rank - len(wanted)) + list(wanted)
-    kept = [i >= rank - len(have) and (size is None or w == 1) for i, (size, w) in enumerate(zip(old, new, strict=True))]
+    kept = [i >= rank - len(have) and w == 1 for i, (size, w) in enumerate(zip(old, new, strict=True))]
     shape = [-1 if keep else w for keep, w in zip(kept, new, strict=True)]
     return x if all(s == -1 for s in shape) or tuple(shape) == have else b.expand(x, shape=tuple(shape))
 
@@ -149,16 +136,14 @@ def concat(b: ImportBuilder, first: Value, *others: Value, axis: int) -> Value:
 
 
 @onnx_rule("Split", since=2)
-def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequence[int] = ()) -> list[Value]:
+def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequence[int | Size] = ()) -> list[Value]:
     axis = normalized_axis(axis, type_of(x).rank)
-    size = type_of(x).shape[axis]
+    size = dims_of(x)[axis]
     if not split:
         parts = b.node.output_count
-        if size is None:
-            raise UnsupportedError(f"into equal parts along the dynamic axis {axis} of {type_of(x)} is not supported; supported: a static size")
         chunk = -(-size // parts)
-        split = [min(chunk, max(size - i * chunk, 0)) for i in range(parts)]
-    if min(split) < 0 or (size is not None and sum(split) != size):
+        split = [chunk if size % parts == 0 else minimum(chunk, maximum(size - i * chunk, 0)) for i in range(parts)]
+    if min((s for s in split if isinstance(s, int)), default=0) < 0 or not holds(sum(split), "==", size):
         raise ModelError(f"the parts {list(split)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
     if len(split) != b.node.output_count:
         raise ModelError(f"{len(split)} parts are given for {b.node.output_count} outputs")

@@ -4,10 +4,9 @@ from collections.abc import Callable
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules import activations, contractions, normalizations
-from stepwell.importer.rules.slicing import reshaped
 
 BINARY = (
     ("Add", 6, "add"), ("Sub", 6, "sub"), ("Mul", 6, "mul"), ("Div", 6, "div"), ("Pow", 1, "pow"),
@@ -20,7 +19,7 @@ def aligned(b: ImportBuilder, lhs: Value, rhs: Value, axis: int | None) -> Value
     missing = 0 if axis is None else type_of(lhs).rank - normalized_axis(axis, type_of(lhs).rank) - type_of(rhs).rank
     if missing < 0:
         raise ModelError(f"{type_of(rhs)} does not fit into {type_of(lhs)} from axis {axis} on")
-    return reshaped(b, rhs, [*type_of(rhs).shape, *[1] * missing])
+    return b.with_shape(rhs, [*dims_of(rhs), *[1] * missing])
 
 
 def limited(mnemonic: str) -> Callable[..., Value]:

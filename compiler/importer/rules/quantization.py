@@ -6,9 +6,10 @@ added, as the operators' texts say. ONNX's evaluator adds the zero point first i
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.compact import FORMATS, WIDTHS, clipped, compacted, number
 from stepwell.importer.rules.contractions import centred
@@ -146,7 +147,7 @@ def fit(scale: TensorType, zero_point: TensorType) -> bool:
     """Whether a scale and a zero point have one shape, as far as that is known; one number may be a vector."""
     if is_single(scale) and is_single(zero_point):
         return True
-    return scale.rank == zero_point.rank and all(s == z or None in (s, z) for s, z in zip(scale.shape, zero_point.shape, strict=True))
+    return scale.rank == zero_point.rank and all(holds(s, "==", z) for s, z in zip(scale.shape, zero_point.shape, strict=True))
 
 
 def is_single(tensor: TensorType) -> bool:
@@ -157,7 +158,7 @@ def is_single(tensor: TensorType) -> bool:
 def along(b: ImportBuilder, parameter: Value, x: Value, axis: int) -> Value:
     """One number for each index of an axis of `x`, shaped to broadcast. Raises ModelError if it is not that."""
     kind, size = type_of(parameter), type_of(x).shape[axis]
-    if kind.rank != 1 or (None not in (kind.shape[0], size) and kind.shape[0] != size):
+    if kind.rank != 1 or not holds(kind.shape[0], "==", size):
         raise ModelError(f"a scale or zero point must be one number or a vector as long as axis {axis} of {type_of(x)}, got {kind}")
     return b.reshape(parameter, shape=tuple(-1 if i == axis else 1 for i in range(type_of(x).rank)))
 
@@ -167,24 +168,19 @@ def blocked(b: ImportBuilder, x: Value, parameters: list[Value], axis: int, size
 
     Whole blocks get an axis of their own; if a part of one is left over, each number is repeated instead.
     """
-    shape = type_of(x).shape
+    shape = dims_of(x)
     length = shape[axis]
-    if length is None:
+    if not isinstance(length, int):
         raise UnsupportedError(f"blocks along axis {axis} of the dynamic type {type_of(x)} are not supported; supported: an axis of static size")
     blocks = -(-length // size)
     for value in parameters:
         kind = type_of(value).shape
         wanted = (*shape[:axis], blocks, *shape[axis + 1 :])
-        if len(kind) != len(wanted) or any(k != w and None not in (k, w) for k, w in zip(kind, wanted, strict=True)):
+        if len(kind) != len(wanted) or not all(holds(k, "==", w) for k, w in zip(kind, wanted, strict=True)):
             what = f"for blocks of {size} along axis {axis} of {type_of(x)}"
             raise ModelError(f"{what}, scale and zero point must have {blocks} there; got {type_of(value)}")
-    if length % size or shape.count(None) > 1:
+    if length % size:
         places = b.literal(np.arange(length, dtype=np.int64) // size)
         return x, [b.gather(value, places, axis=axis) for value in parameters]
     split = (*shape[:axis], blocks, size, *shape[axis + 1 :])
-    return resized(b, x, split), [resized(b, value, (*split[: axis + 1], 1, *split[axis + 2 :])) for value in parameters]
-
-
-def resized(b: ImportBuilder, x: Value, shape: tuple[int | None, ...]) -> Value:
-    """`x` in a shape one of whose sizes may be left to find out."""
-    return b.reshape(x, shape=tuple(-1 if size is None else size for size in shape))
+    return b.with_shape(x, split), [b.with_shape(value, (*split[: axis + 1], 1, *split[axis + 2 :])) for value in parameters]

@@ -1,15 +1,15 @@
 """Rules for recurrent layers: LSTM, GRU and RNN."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Dim, holds, size_text
 from stepwell.dialects.core.types import FLOATS, type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import slice_axis
 
@@ -160,11 +160,11 @@ class Layer:
         self.expect("W", w, (self.directions, gates * hidden, type_of(x).shape[2]))
         self.expect("R", r, (self.directions, gates * hidden, hidden))
 
-    def expect(self, name: str, value: Value, shape: Sequence[int | None]) -> None:
+    def expect(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
         """Raise ModelError if an input has another shape."""
         own = type_of(value).shape
-        if len(own) != len(shape) or any(a is not None and n is not None and a != n for a, n in zip(own, shape, strict=True)):
-            wanted = "x".join("?" if n is None else str(n) for n in shape)
+        if len(own) != len(shape) or not all(holds(a, "==", n) for a, n in zip(own, shape, strict=True)):
+            wanted = "x".join(map(size_text, shape))
             raise ModelError(f"its input {name} must have the shape {wanted}, got {type_of(value)}")
 
     def functions(self, names: Sequence[str], each: int, alphas: Sequence[float], betas: Sequence[float]) -> dict[str, list[float] | list[str]]:
@@ -212,11 +212,11 @@ class Layer:
         """The products of all steps' inputs with the weights of all directions and gates, as one matrix product, and a bias for each column."""
         b, columns = self.b, self.directions * self.gates * self.hidden
         x = b.transposed(self.x, (1, 0, 2)) if self.batch_first else self.x
-        kind = type_of(x)
-        rows = b.with_shape(x, (math.prod(kind.static_shape[:2]), self.inputs)) if kind.is_static else x
+        steps, batch, _ = dims_of(x)
+        rows = b.with_shape(x, (steps * batch, self.inputs))
         product = b.matmul(rows, b.transposed(b.with_shape(self.w, (columns, self.inputs)), (1, 0)))
         total = product if bias is None else b.add(product, b.with_shape(bias, (columns,)))
-        return b.with_shape(total, (*kind.static_shape[:2], columns)) if kind.is_static else total
+        return b.with_shape(total, (steps, batch, columns))
 
     def weights(self) -> Value:
         """The recurrent weights with a matrix for each direction and gate, which is one panel."""

@@ -8,9 +8,9 @@ import numpy as np
 
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import along_axis, counting, flattened, reshaped_like
+from stepwell.importer.rules.slicing import along_axis, counting, flattened, reshaped_like, size_scalar
 
 Reduce = Callable[[ImportBuilder, Value, tuple[int, ...], bool], Value]
 
@@ -35,11 +35,7 @@ def in_floats(reduce: Reduce) -> Reduce:
 
 def element_count(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
     """The number of elements that a reduction along `axes` combines, as a scalar of the element type of `x`."""
-    sizes = [type_of(x).shape[axis] for axis in axes]
-    if None not in sizes:
-        return b.scalar(math.prod(s for s in sizes if s is not None), like=x)
-    known = b.gather(b.shape_of(x), b.literal(np.array(axes, np.int64)), axis=0)
-    return b.convert(b.reduce_prod(known, axes=(0,), keepdims=False), type_of(x).dtype)
+    return size_scalar(b, math.prod(dims_of(x)[axis] for axis in axes), like=x)
 
 
 def reduce_mean(b: ImportBuilder, x: Value, axes: tuple[int, ...], keepdims: bool) -> Value:

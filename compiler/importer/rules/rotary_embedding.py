@@ -4,13 +4,13 @@ import numpy as np
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.attention import known_size
 from stepwell.importer.rules.heads import rotated
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
-from stepwell.importer.rules.slicing import reshaped, with_new_axes
+from stepwell.importer.rules.slicing import with_new_axes
 
 
 @onnx_rule("RotaryEmbedding", since=23)
@@ -77,10 +77,10 @@ def microsoft_rotary_embedding(
 
 def turned(b: ImportBuilder, x: Value, cos: Value, sin: Value, heads: int, interleaved: bool) -> Value:
     """`x` turned by angles (batch or 1, sequence, pairs): (batch, heads, sequence, size), or (batch, sequence, heads * size) if `heads` is not 0."""
-    shape = type_of(x).shape
+    shape = dims_of(x)
     if not heads:
         return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)
     hidden = known_size(x, 2, "its input")
     check_heads(heads, hidden)
-    by_head = reshaped(b, x, (*shape[:2], heads, hidden // heads))
-    return reshaped(b, rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)
+    by_head = b.with_shape(x, (*shape[:2], heads, hidden // heads))
+    return b.with_shape(rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)

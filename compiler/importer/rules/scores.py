@@ -52,7 +52,7 @@ def matrix_rows(b: ImportBuilder, x: Value) -> Value:
 def feature_count(x: Value) -> int:
     """How many features each row has. Raises UnsupportedError if that is not known."""
     count = type_of(x).shape[1]
-    if count is None:
+    if not isinstance(count, int):
         raise UnsupportedError(f"a number of features known only at run time ({type_of(x)}) is not supported; supported: a static one")
     return count
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axis
 
 COUNTED = 1 << 16  # up to this size `counting` builds a constant, above it an op
 
 
-def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, step: int = 1) -> Value:
+def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int | Size, size: int | Size, step: int = 1) -> Value:
     """`size` elements of `x` along one axis, from `start` on, `step` apart."""
     rank = type_of(x).rank
     if start == 0 and step == 1 and size == type_of(x).shape[axis]:
@@ -26,7 +27,7 @@ def slice_axis(b: ImportBuilder, x: Value, axis: int, start: int, size: int, ste
     )
 
 
-def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int | Size]) -> list[Value]:
     """`x` cut into parts of the given sizes along an axis."""
     starts = itertools.accumulate(sizes, initial=0)
     return [slice_axis(b, x, axis, start, size) for start, size in zip(starts, sizes, strict=False)]
@@ -34,77 +35,58 @@ def split_axis(b: ImportBuilder, x: Value, axis: int, sizes: Sequence[int]) -> l
 
 def flattened(b: ImportBuilder, x: Value, axis: int) -> Value:
     """`x` as a matrix: dimensions before `axis` form its rows, the others its columns."""
-    shape = type_of(x).shape
-    sides = [None if None in side else math.prod(d for d in side if d is not None) for side in (shape[:axis], shape[axis:])]
-    if sides.count(None) < 2:
-        return b.with_shape(x, [-1 if size is None else size for size in sides])
-    rows = b.reduce_prod(slice_axis(b, b.shape_of(x), 0, 0, axis), axes=(0,), keepdims=True)
-    columns = b.reduce_prod(slice_axis(b, b.shape_of(x), 0, axis, len(shape) - axis), axes=(0,), keepdims=True)
-    return b.dynamic_reshape(x, b.concat([rows, columns], axis=0))
+    shape = dims_of(x)
+    return b.with_shape(x, (math.prod(shape[:axis]), math.prod(shape[axis:])))
 
 
 def reshaped_like(b: ImportBuilder, x: Value, like: Value) -> Value:
     """`x` reshaped to the shape of `like`, which has as many elements."""
-    shape = type_of(like).shape
-    if shape.count(None) < 2:
-        return b.with_shape(x, [-1 if size is None else size for size in shape])
-    return b.dynamic_reshape(x, b.shape_of(like), result_types=[type_of(x).with_shape(shape)])
+    return b.with_shape(x, dims_of(like))
 
 
-def counting(b: ImportBuilder, size: int, axis: int = 0, rank: int = 1) -> Value:
+def counting(b: ImportBuilder, size: int | Size, axis: int = 0, rank: int = 1) -> Value:
     """The numbers 0 to `size - 1` along one axis of a tensor of that rank; its other sizes are 1."""
     shape = tuple(size if i == axis else 1 for i in range(rank))
-    if size <= COUNTED:
+    if isinstance(size, int) and size <= COUNTED:
         return b.literal(np.arange(size, dtype=np.int64).reshape(shape))
-    bounds = [b.literal(np.array(bound, np.int64)) for bound in (0, size, 1)]
+    bounds = [b.with_shape(b.sizes(values=(bound,)), ()) for bound in (0, size, 1)]
     return b.with_shape(b.range(*bounds, result_types=[TensorType("i64", (size,))]), shape)
 
 
 def sizes_of(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
-    """The sizes of some dimensions of `x` as a vector of i64: a literal where they are static."""
-    shape = type_of(x).shape
-    chosen = [shape[axis] for axis in axes]
-    if None not in chosen:
-        return b.literal(np.array(chosen, np.int64))
-    return b.gather(b.shape_of(x), b.literal(np.array(axes, np.int64)), axis=0)
+    """The sizes of some dimensions of `x` as a vector of i64."""
+    shape = dims_of(x)
+    return b.sizes(values=tuple(shape[axis] for axis in axes))
+
+
+def size_scalar(b: ImportBuilder, size: int | Size, like: Value) -> Value:
+    """A size as a scalar of the element type of `like`."""
+    return b.scalar(size, like=like) if isinstance(size, int) else b.convert(b.with_shape(b.sizes(values=(size,)), ()), type_of(like).dtype)
 
 
 def with_new_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
     """`x` with dimensions of size 1 inserted at `axes` of the result."""
-    shape = list(type_of(x).shape)
+    shape = list(dims_of(x))
     for axis in sorted(axes):
         shape.insert(axis, 1)
-    return reshaped(b, x, shape)
+    return b.with_shape(x, shape)
 
 
 def without_axes(b: ImportBuilder, x: Value, axes: Sequence[int]) -> Value:
     """`x` without some dimensions of size 1."""
-    return reshaped(b, x, [d for i, d in enumerate(type_of(x).shape) if i not in axes])
+    return b.with_shape(x, [d for i, d in enumerate(dims_of(x)) if i not in axes])
 
 
-def reshaped(b: ImportBuilder, x: Value, shape: Sequence[int | None]) -> Value:
-    """`x` reshaped; the dynamic dimensions of the shape are those of `x`, in order."""
-    if tuple(shape) == type_of(x).shape:
-        return x
-    if list(shape).count(None) < 2:
-        return b.reshape(x, shape=tuple(-1 if d is None else d for d in shape))
-    dynamic = [i for i, d in enumerate(type_of(x).shape) if d is None]
-    parts = []
-    for size in shape:
-        parts.append(sizes_of(b, x, [dynamic.pop(0)]) if size is None else b.literal(np.array([size], np.int64)))
-    return b.dynamic_reshape(x, b.concat(parts, axis=0), result_types=[type_of(x).with_shape(tuple(shape))])
-
-
-def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[int | None]) -> list[TensorType]:
+def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim]) -> list[TensorType]:
     """The type that ONNX infers for a result whose shape is an operand (itself of shape `shape`), or at least its rank.
 
     Raises UnsupportedError if not even the rank is known, ModelError if it is too large.
     """
-    if shape and shape[0] is not None and shape[0] > MAX_RANK:
+    if len(shape) == 1 and isinstance(shape[0], int) and shape[0] > MAX_RANK:
         raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
     if b.node.output_types and b.node.output_types[0] is not None:
         return [b.node.output_types[0]]
-    if len(shape) != 1 or shape[0] is None:
+    if len(shape) != 1 or not isinstance(shape[0], int):
         raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
     return [x.with_shape((None,) * shape[0])]
 

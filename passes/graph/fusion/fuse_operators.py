@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, defining_op, ir
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
@@ -17,7 +18,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_in_slices, read_once, read_turned
-from stepwell.passes.graph.matching import is_used
+from stepwell.passes.graph.matching import is_used, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow
 
 NAME = "fuse-operators"
@@ -146,11 +147,11 @@ class Grouping:
         for value in op.operands:
             sizes = type_of(value).shape
             aligned = dict(zip(range(len(shape) - len(sizes), len(shape)), sizes, strict=True))
-            if defining_op(value) not in inside and any(size is None and aligned.get(i, 1) != 1 for i, size in enumerate(shape)):
+            if defining_op(value) not in inside and not widens_nothing(aligned, shape):
                 return False
         return True
 
-    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[int | None, ...], *, views: bool = False) -> None:
+    def _absorb(self, group: Group, pending: list[ir.Value], shape: tuple[Dim, ...], *, views: bool = False) -> None:
         """Add the element-wise ops that make `pending`, and those before them, if only the group uses them; all must have one known shape.
 
         With `views` also ops that only say where elements are read.
@@ -207,7 +208,7 @@ class Grouping:
             return Group(op, op, {op}) if isinstance(op.opview, ExpandOp) and op in self.position else None
         return found if found.tail == op and {self.category[found.root], self.category[op]} == {Fusion.INJECTIVE} else None
 
-    def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[int | None, ...]) -> NoMatch | None:
+    def _why_outside(self, group: Group, op: ir.Operation, value: ir.Value, shape: tuple[Dim, ...]) -> NoMatch | None:
         """Why an element-wise op that makes `value`, an operand of the group, cannot be part of it; None if it can."""
         apart = f"it is not computed with '{group.root.name}', which reads it"
         if len(group.members) >= self.max_ops:

@@ -4,9 +4,11 @@ import hashlib
 from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import func, ir, tensor
+from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.sizes import Size, symbol
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
@@ -32,6 +34,25 @@ def body_text(fused: ir.Operation) -> str:
             raise PassError(f"'{op.name}' at {op.location} has regions and cannot be part of a kernel")
         lines.append(numbered_line(op, numbers))
     return "\n".join(lines)
+
+
+def missing_symbols(fused: ir.Operation) -> list[str]:
+    """The symbols in a group's types and attributes that are not the size of an operand or a result by themselves.
+
+    An expression that is such a size is not enough: half of it, say, may simplify to one of the symbols.
+    """
+    block = fused.regions[0].blocks[0]
+    given = [size for value in (*fused.operands, *fused.results) for size in type_of(value).shape]
+    used = {name: None for size in given if isinstance(size, Size) for name in size.symbols}
+    for op in (inner.operation.opview for inner in block.operations):
+        found = [size for value in op.operation.results for size in type_of(value).shape]
+        if isinstance(op, GraphOp):
+            found += [entry for value in op.attribute_values().values() if isinstance(value, tuple) for entry in value if isinstance(entry, Size)]
+        for size in found:
+            if isinstance(size, Size):
+                used.update(dict.fromkeys(size.symbols))
+    alone = {str(size) for size in given if isinstance(size, Size) and size.is_symbol}
+    return [name for name in used if name not in alone]
 
 
 def root_of(fused: ir.Operation) -> ir.Operation:
@@ -63,16 +84,17 @@ class OutlineKernels(Pass):
         for function in functions(op):
             if KernelInfo(function).is_kernel:
                 continue
+            shapes = SymbolicShapes(function.operation, [type_of(argument).shape for argument in function.arguments])
             # Listed before anything is erased: ops inside a group are erased with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
                 if inner.name == "graph.fused":
                     text = body_text(inner)
                     if text not in kernels:
                         kernels[text] = _free_name(root_of(inner), text, taken)
-                        _call(inner, kernels[text])
+                        _call(inner, kernels[text], shapes)
                         _make_function(inner, kernels[text], end)
                     else:
-                        _call(inner, kernels[text])
+                        _call(inner, kernels[text], shapes)
                     inner.erase()
                     state.count(f"{self.name}.calls")
                 elif isinstance(constant := inner.opview, ConstantOp):
@@ -92,18 +114,20 @@ def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
     raise PassError(f"no free name for the kernel of '{root.name}' at {root.location}")
 
 
-def _call(fused: ir.Operation, name: str) -> None:
+def _call(fused: ir.Operation, name: str, shapes: SymbolicShapes) -> None:
     """Put a call of the kernel in front of the group, and use its results."""
     with ir.InsertionPoint(fused), fused.location:
         destinations = []
         for result in fused.results:
-            if not type_of(result).is_static:
+            if None in type_of(result).shape:
                 raise PassError(
                     f"'{root_of(fused).name}' at {fused.location} gives {result.type}, whose size is not known before it runs; "
                     "kernels need a destination of known size. Give the model's free dimensions a size"
                 )
-            destinations.append(tensor.EmptyOp(list(type_of(result).static_shape), ir.RankedTensorType(result.type).element_type).result)
-        call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *destinations])
+            free = [shapes.value(size) for size in type_of(result).shape if isinstance(size, Size)]
+            destinations.append(ir.Operation.create("tensor.empty", results=[result.type], operands=free).results[0])
+        sizes = [shapes.value(symbol(name)) for name in missing_symbols(fused)]
+        call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *sizes, *destinations])
     for old, new in zip(fused.results, call.results, strict=True):
         old.replace_all_uses_with(new)
 
@@ -113,10 +137,14 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
     results = [r.type for r in fused.results]
     body = fused.regions[0].blocks[0]
     inputs = [a.type for a in body.arguments]
+    missing = missing_symbols(fused)
     with ir.InsertionPoint(module_body), fused.location:
-        function = func.FuncOp(name, ir.FunctionType.get([*inputs, *results], results), visibility="private")
+        taken = [*inputs, *[ir.IndexType.get()] * len(missing), *results]
+        function = func.FuncOp(name, ir.FunctionType.get(taken, results), visibility="private")
         KernelInfo(function).make_kernel()
-        entry = function.add_entry_block([fused.location] * (len(inputs) + len(results)))
+        if missing:
+            KernelInfo(function).symbols = missing
+        entry = function.add_entry_block([fused.location] * len(taken))
     for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
         old.replace_all_uses_with(new)
     ops = [o.operation for o in body.operations]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
@@ -37,9 +38,9 @@ def is_view(op: ir.Operation) -> bool:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
-        return (shape[-2:][0] or 0) >= ROW
+        return _is_long(shape[-2:][0])
     stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)
-    return stays and (shape[-1] or 0) >= ROW
+    return stays and _is_long(shape[-1])
 
 
 def read_once(root: ir.Operation) -> ir.Value | NoMatch:
@@ -70,7 +71,7 @@ def read_in_slices(root: ir.Operation) -> Sliced | NoMatch:
     view = root.opview
     if isinstance(view, (AvgPoolOp, MaxPoolOp)):
         image, strides = read_once(root), view.attribute_values()["strides"]
-        read = [s * (n or 0) for s, n in zip(strides, type_of(view.result).shape[2:], strict=False)]
+        read = [-1 if n is None else s * n for s, n in zip(strides, type_of(view.result).shape[2:], strict=False)]
         if isinstance(image, NoMatch):
             return image
         whole = list(type_of(image).shape[2 : 2 + len(strides)]) == read
@@ -105,3 +106,8 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
         return []
     reads = scores_of(left, right).elements * right.static_shape[-2] / max(right.elements, 1)
     return [turned.operation] if reads <= FEW_READS else []
+
+
+def _is_long(size: Dim) -> bool:
+    """Whether a row is known to be long enough."""
+    return isinstance(size, int) and size >= ROW

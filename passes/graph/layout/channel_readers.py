@@ -16,7 +16,7 @@ from stepwell.passes.graph.matching import is_elementwise, producer
 def is_depthwise(conv: Any) -> bool:
     """Whether a convolution has one filter for each channel."""
     channels = type_of(conv.x).shape[1]
-    return channels is not None and channels > 1 and conv.attribute_values()["group"] == channels == type_of(conv.w).shape[0]
+    return isinstance(channels, int) and channels > 1 and conv.attribute_values()["group"] == channels == type_of(conv.w).shape[0]
 
 
 def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
@@ -61,7 +61,7 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
     """What `op`, whose result is read by groups `mine`, means for its operands."""
     if op.name == "graph.conv" and not is_depthwise(op.opview):
         group, channels = op.opview.attribute_values()["group"], type_of(op.operands[0]).shape[1]
-        return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and channels else []
+        return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and isinstance(channels, int) and channels else []
     if mine is None or any(not type_of(v).is_static for v in (*op.operands, *op.results)):
         return []
     if op.name == "graph.conv" or op.opview.has_trait(KeepsChannels):

@@ -182,7 +182,7 @@ def drop_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
 def reshape_for_expand(op: ExpandOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: expand(x) -> reshape(x)  where it only adds dimensions of size 1"""
     x, result = type_of(op.x), type_of(op.result)
-    if not x.is_static or x == result or x.elements != result.elements:
+    if x.size is None or x == result or x.size != result.size:
         return NoMatch("it repeats data, or changes nothing")
     return reshape_to(rw, op.x, result)
 
@@ -247,7 +247,7 @@ def same_number(a: float, b: float) -> bool:
 
 def reshape_to(rw: Rewriter, x: ir.Value, wanted: TensorType) -> ir.Value | NoMatch:
     """`x` reshaped to exactly that type, or why a reshape cannot say it."""
-    if wanted.shape.count(None) > int(not type_of(x).is_static):
+    if wanted.shape.count(None) > int(None in type_of(x).shape):
         return NoMatch("more sizes are unknown than a reshape can leave open")
     value: ir.Value = rw.reshape(x, shape=tuple(-1 if d is None else d for d in wanted.shape))
     return value

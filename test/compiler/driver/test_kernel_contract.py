@@ -7,7 +7,7 @@ import stepwell
 from stepwell.dialects.core.weights import WeightTable
 
 KIND = "tensor<4x6xf32>"
-SCHEDULED = 'sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 8 : i64}>'
+SCHEDULED = "sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 8 : i64}>"
 
 
 def module(body: str, *, arguments: str = f"%x: {KIND}, %d: {KIND}", result: str = KIND, packed: bool = True) -> str:
@@ -88,7 +88,11 @@ def test_a_structured_op_without_a_schedule() -> None:
     ("arguments", "result", "message"),
     [
         (f"%x: {KIND}", "tensor<4x5xf32>", "must take a destination for each result behind its inputs: its last arguments must be (tensor<4x5xf32>)"),
-        ("%x: tensor<?x6xf32>, %d: tensor<?x6xf32>", "tensor<?x6xf32>", "argument 0 must have a static shape, got tensor<?x6xf32>"),
+        (
+            "%x: tensor<?x6xf32>, %d: tensor<?x6xf32>",
+            "tensor<?x6xf32>",
+            "argument 0 must have a static shape, or one whose sizes have names, got tensor<?x6xf32>",
+        ),
         ("%x: tensor<4x6xui8>, %d: tensor<4x6xui8>", "tensor<4x6xui8>", "argument 0 must be signless, got tensor<4x6xui8>"),
         ("%x: tensor<4x6xi9>, %d: tensor<4x6xi9>", "tensor<4x6xi9>", "argument 0: element type i9 is not supported"),
     ],

@@ -71,7 +71,7 @@ func.func private @main(memref<?xi8>, memref<?xi8> {stepwell.bytes = "many"})
 
 // -----
 
-// expected-error @below {{'func.func': result 0: there is no attribute 'stepwell.nam'; expected stepwell.name, stepwell.bytes here}}
+// expected-error @below {{'func.func': result 0: there is no attribute 'stepwell.nam'; expected stepwell.name, stepwell.bytes, stepwell.symbols here}}
 func.func private @main() -> (tensor<4xf32> {stepwell.nam = "y"})
 
 // -----

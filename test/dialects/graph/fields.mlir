@@ -122,8 +122,8 @@ func.func @f(%x: tensor<2x3xf32>) {
 // -----
 
 func.func @f(%x: tensor<2x3xf32>) {
-  // expected-error @below {{'graph.reshape' attribute 'shape' must be integers as array<i64: ...>, got [3, 2]}}
-  "graph.reshape"(%x) {shape = [3, 2]} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  // expected-error @below {{'graph.transpose' attribute 'perm' must be integers as array<i64: ...>, got [1, 0]}}
+  "graph.transpose"(%x) {perm = [1, 0]} : (tensor<2x3xf32>) -> tensor<3x2xf32>
   return
 }
 

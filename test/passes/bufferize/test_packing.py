@@ -4,16 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stepwell.dialects.core.layout import ALIGNMENT, aligned
 from stepwell.passes.bufferize import packing
 from stepwell.passes.bufferize.packing import (
-    ALIGNMENT,
     Lifetime,
     Piece,
     _meetings,
     _orders,
     _pack_in_time,
     _Placer,
-    aligned,
     loads,
     lower_bound,
     pack,

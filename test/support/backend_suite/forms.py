@@ -6,24 +6,25 @@ import numpy as np
 from backend_suite.cases import Case
 from onnx import ModelProto, numpy_helper
 
-FORMS = ("given", "constants", "folded")
+FORMS = ("given", "constants", "folded", "free")
 SMALL = 64  # elements; up to so many are unrolled, written into the code, or folded
 
 
 def forms_of(case: Case) -> list[str]:
-    """Those of `FORMS` in which a case looks different from the forms before."""
-    constant = {form: _constant(case.inputs, form) for form in FORMS}
-    return [form for i, form in enumerate(FORMS) if all(constant[form] != constant[before] for before in FORMS[:i])]
+    """Those of `FORMS` with constants in which a case looks different from the forms before."""
+    constant = {form: _constant(case.inputs, form) for form in FORMS[:3]}
+    return [form for i, form in enumerate(FORMS[:3]) if all(constant[form] != constant[before] for before in FORMS[:i])]
 
 
 def in_form(case: Case, form: str) -> tuple[bytes, tuple[np.ndarray, ...]]:
     """The model of a case in one of `FORMS`, and what it is given when it runs.
 
     `constants`: all small inputs and all of integers or bools, but for the first input, are initializers. `folded`: that one too.
-    Neither tells the sizes of its outputs: they must follow from the operators.
+    Neither tells the sizes of its outputs: they must follow from the operators. `free` is `constants` with every size above 1 of the other
+    inputs left free, equal ones by one name.
     """
     constant = _constant(case.inputs, form)
-    if not constant:
+    if not constant and form != "free":
         return case.model, case.inputs
     model = ModelProto.FromString(case.model)
     given = [value for value in model.graph.input if value.name not in {t.name for t in model.graph.initializer}]
@@ -35,10 +36,15 @@ def in_form(case: Case, form: str) -> tuple[bytes, tuple[np.ndarray, ...]]:
     for value in model.graph.output:
         for dim in value.type.tensor_type.shape.dim:
             dim.Clear()
+    if form == "free":
+        for value in model.graph.input:
+            for dim in value.type.tensor_type.shape.dim:
+                if dim.dim_value > 1:
+                    dim.dim_param = f"s{dim.dim_value}"
     return model.SerializeToString(), tuple(array for i, array in enumerate(case.inputs) if i not in constant)
 
 
 def _constant(inputs: Sequence[np.ndarray], form: str) -> list[int]:
     """The places of the inputs that a form makes constants."""
-    first = {"given": len(inputs), "constants": 1, "folded": 0}[form]
+    first = {"given": len(inputs), "constants": 1, "folded": 0, "free": 1}[form]
     return [i for i in range(first, len(inputs)) if inputs[i].size <= SMALL or inputs[i].dtype.kind in "iub"]

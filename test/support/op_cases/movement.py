@@ -95,6 +95,11 @@ def shape_of(r: Random) -> Case:
     return Case([r.array(r.dtype(), r.shape())], {})
 
 
+@case("sizes")
+def sizes(r: Random) -> Case:
+    return Case([], {"values": tuple(r.integer(0, 9) for _ in range(r.integer(0, 4)))})
+
+
 @case("range")
 def arange(r: Random) -> Case:
     dtype, size = r.dtype(), r.size(0, 8)

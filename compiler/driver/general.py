@@ -1,0 +1,66 @@
+"""A program for all sizes: its code, and what it takes to run it for some."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from stepwell.dialects.core.layout import Layout, Slot
+from stepwell.dialects.core.sizes import Assumption, evaluated, parse
+from stepwell.dialects.support.errors import ResourceError
+from stepwell.runtime.executable import Executable
+from stepwell.runtime.model import CompiledModel, TensorInfo
+
+ADDRESSABLE = 1 << 47  # bytes: no process has more memory
+Sized = Callable[[np.ndarray, int], Executable]
+"""What a backend loads of such a program: from the table of sizes and offsets, and the bytes of workspace, it makes what runs for them."""
+
+
+@dataclass(frozen=True)
+class General:
+    """What code for all sizes is made for."""
+
+    symbols: Sequence[str]
+    """The sizes that it takes, in the order of its table."""
+    layout: Sequence[Slot]
+    """How the offsets in its workspace follow from them."""
+    assumptions: Sequence[Assumption]
+    """What the sizes must fulfil."""
+
+
+class GeneralProgram:
+    """Gives a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
+
+    def __init__(
+        self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, sized: Sized, make: Callable[..., CompiledModel]
+    ) -> None:
+        """`make` makes a CompiledModel of infos, an executable and the bytes of its workspace."""
+        self.inputs, self.outputs, self.general = inputs, outputs, general
+        self._sized, self._make = sized, make
+        self._layout = Layout(general.layout, general.symbols)
+
+    def model(self, shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel | None:
+        """The model for inputs of these shapes, which fit the program's; None if it assumes something else of sizes.
+
+        Raises ResourceError where they would take more memory than there can be.
+        """
+        values = {
+            size: number
+            for info in self.inputs
+            for size, number in zip(info.shape, shapes[info.name], strict=True)
+            if isinstance(size, str) and size in self.general.symbols
+        }
+        if not all(assumption.holds(values) for assumption in self.general.assumptions):
+            return None
+        offsets, total = self._layout.offsets(values)
+        if total > ADDRESSABLE:
+            sizes = ", ".join(f"{name} = {number}" for name, number in values.items())
+            raise ResourceError(f"intermediate results for {sizes} would take {total} bytes of memory")
+        table = np.array([*(values[name] for name in self.general.symbols), *offsets], dtype=np.int64)
+        inputs, outputs = ([_numbered(info, values) for info in side] for side in (self.inputs, self.outputs))
+        return self._make(inputs=inputs, outputs=outputs, executable=self._sized(table, total), workspace_bytes=total)
+
+
+def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:
+    """An input or output with numbers for its sizes."""
+    return replace(info, shape=tuple(evaluated(parse(size), values) if isinstance(size, str) else size for size in info.shape))

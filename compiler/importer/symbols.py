@@ -1,0 +1,72 @@
+"""Names for the free dimensions of a model's inputs and of what its nodes make."""
+
+import re
+from collections.abc import Iterable
+
+from onnx import TensorShapeProto, ValueInfoProto
+
+from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.support.errors import InferenceError
+
+_OTHER = re.compile(r"\W+")
+
+
+class Symbols:
+    """Gives each free dimension a symbol.
+
+    ONNX names dimensions by text of any kind (`dim_param`): equal texts get one symbol, whose name is the text as a word. Exporters also write
+    expressions of other dimensions (`past + 1`); they are understood if all names in them are dimensions of inputs by themselves.
+    """
+
+    def __init__(self, inputs: Iterable[ValueInfoProto]) -> None:
+        self._given: dict[str, int | Size] = {}
+        """The sizes of the texts seen so far."""
+        self._taken: set[str] = set()
+        texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+        self._plain = {text for text in texts if _word(text) == text}
+
+    def of_input(self, name: str, tensor: TensorType, shape: TensorShapeProto) -> TensorType:
+        """An input's type with a symbol for each free dimension: its name in the model, or one made of the input's name and the axis."""
+        dims = zip(tensor.shape, shape.dim, strict=True)
+        sizes: list[Dim] = [
+            size if size is not None else self._of_text(dim.dim_param) if dim.dim_param else self.fresh(f"{name}_{axis}")
+            for axis, (size, dim) in enumerate(dims)
+        ]
+        return tensor.with_shape(sizes)
+
+    def fresh(self, name: str) -> Size:
+        """A new symbol with a name like `name`."""
+        word = _word(name)
+        free, number = word, 1
+        while free in self._taken or free in self._plain:
+            number += 1
+            free = f"{word}_{number}"
+        self._taken.add(free)
+        return symbol(free)
+
+    def completed(self, name: str, tensor: TensorType) -> TensorType:
+        """A type with a new symbol for each dimension of which nothing is known; `name` is that of the value."""
+        if None not in tensor.shape:
+            return tensor
+        return tensor.with_shape([self.fresh(f"{name}_{axis}") if size is None else size for axis, size in enumerate(tensor.shape)])
+
+    def _of_text(self, text: str) -> int | Size:
+        if text not in self._given:
+            found = self._expression(text)
+            self._given[text] = found if found is not None else symbol(text) if text in self._plain else self.fresh(text)
+            self._taken.add(str(self._given[text]))
+        return self._given[text]
+
+    def _expression(self, text: str) -> Size | None:
+        try:
+            found = parse(text)
+        except InferenceError:
+            return None
+        return found if isinstance(found, Size) and not found.is_symbol and set(found.symbols) <= self._plain else None
+
+
+def _word(text: str) -> str:
+    """A text as a word: what is neither letter nor digit becomes one underscore."""
+    word = _OTHER.sub("_", text).strip("_") or "size"
+    return word if is_name(word) else f"_{word}"

@@ -1,0 +1,56 @@
+"""The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from stepwell.dialects.core.sizes import Size
+
+ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer of `size` bytes. It begins where the last of the slots `below` it ends, at a multiple of `ALIGNMENT`."""
+
+    size: int | Size
+    below: tuple[int, ...]
+    """Numbers of slots before it in the layout's order: those that live at the same time and lie lower."""
+
+
+def aligned(size: int) -> int:
+    """`size` bytes rounded up to whole cache lines."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+class Layout:
+    """Computes offsets quickly: the expressions are compiled once."""
+
+    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
+        self.slots = slots
+        arguments = ", ".join(symbols)
+        sizes = ", ".join(str(slot.size) for slot in slots)
+        # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
+        self._sizes: Callable[..., list[int]] = eval(f"lambda {arguments}: [{sizes}]", {"max": max, "min": min, "__builtins__": {}})
+        self._order = _order(slots)
+
+    def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
+        """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
+        sizes = [aligned(max(size, 0)) for size in self._sizes(**values)]
+        found = [0] * len(sizes)
+        for number in self._order:
+            found[number] = max((found[below] + sizes[below] for below in self.slots[number].below), default=0)
+        return found, max((offset + size for offset, size in zip(found, sizes, strict=True)), default=0)
+
+
+def _order(slots: Sequence[Slot]) -> list[int]:
+    """The slots such that each comes after those below it."""
+    done: dict[int, None] = {}
+    waiting = list(reversed(range(len(slots))))
+    while waiting:
+        number = waiting[-1]
+        missing = [below for below in slots[number].below if below not in done]
+        if missing:
+            waiting += missing
+        else:
+            done.setdefault(waiting.pop())
+    return list(done)

@@ -1,0 +1,229 @@
+"""Sizes of tensors and memrefs that are known only at run time, read off the IR as expressions of symbols, and made values of it again."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import arith, defining_op, ir, known_index, memref, tensor
+from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
+from stepwell.dialects.support.errors import PassError
+
+LIKELY = 127
+"""About how many elements a dimension has that is known only at run time: a prime, which nothing seems to divide."""
+_DYNAMIC = ir.ShapedType.get_dynamic_size()
+_ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
+    "arith.addi": lambda a, b: a + b, "arith.subi": lambda a, b: a - b, "arith.muli": lambda a, b: a * b, "arith.divui": lambda a, b: a // b,
+    "arith.divsi": lambda a, b: a // b, "arith.floordivsi": lambda a, b: a // b, "arith.ceildivsi": lambda a, b: -(-a // b),
+    "arith.ceildivui": lambda a, b: -(-a // b), "arith.remui": lambda a, b: a % b, "arith.maxsi": maximum, "arith.maxui": maximum,
+    "arith.minsi": minimum, "arith.minui": minimum,
+}  # fmt: skip
+_AS_OPERAND = ("tensor.cast", "memref.cast", "bufferization.materialize_in_destination", "builtin.unrealized_conversion_cast")
+
+
+class SymbolicShapes:
+    """The shapes of a function's values. `arguments` gives those of its arguments, None where nothing is known of a dimension."""
+
+    def __init__(self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = ()) -> None:
+        """`symbols` are its arguments of type index, in order."""
+        self.block: ir.Block = function.regions[0].blocks[0]
+        self.arguments = dict(zip(self.block.arguments, arguments, strict=False))
+        numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
+        self.symbols = {symbol(name): argument for name, argument in zip(symbols, numbers, strict=False)}
+
+    def shape(self, value: ir.Value) -> list[Dim]:
+        """The shape of a tensor or memref."""
+        return [self.dim(value, i) for i in range(len(value.type.shape))]
+
+    def dim(self, value: ir.Value, dim: int) -> Dim:
+        """The size of one dimension."""
+        sizes = list(value.type.shape)
+        if sizes[dim] != _DYNAMIC:
+            return int(sizes[dim])
+        if value in self.arguments:
+            return self.arguments[value][dim]
+        op = defining_op(value)
+        return None if op is None else self._made(op, value, sizes, dim)
+
+    def bytes(self, value: ir.Value) -> int | Size:
+        """The size of a contiguous tensor or memref. Raises PassError where nothing is known of a dimension."""
+        count = product(self.shape(value))
+        if count is None:
+            raise PassError(f"the size of {value.type} at {value.location} is not known before it runs")
+        return count * (element_bits(value.type.element_type) // 8)
+
+    def same(self, value: ir.Value, other: ir.Value) -> bool:
+        """Whether two values have one type and, for all that is known, one shape."""
+        if value.type != other.type or value.type.has_static_shape:
+            return bool(value.type == other.type)
+        shape = self.shape(value)
+        return None not in shape and shape == self.shape(other)
+
+    def index(self, value: ir.Value) -> Dim:
+        """What a value of type index is."""
+        number = known_index(value)
+        if number is not None:
+            return number
+        op = defining_op(value)
+        if op is None:
+            return next((size for size, argument in self.symbols.items() if argument == value), None)
+        if op.name in ("tensor.dim", "memref.dim"):
+            place = known_index(op.operands[1])
+            return None if place is None else self.dim(op.operands[0], place)
+        if op.name in _ARITHMETIC:
+            left, right = (self.index(operand) for operand in op.operands)
+            divides = "div" in op.name or "rem" in op.name
+            return None if left is None or right is None or (divides and right == 0) else _ARITHMETIC[op.name](left, right)
+        return None
+
+    def _made(self, op: ir.Operation, value: ir.Value, sizes: list[int], dim: int) -> Dim:
+        """The size of a dynamic dimension of what an op makes."""
+        nth = sizes[:dim].count(_DYNAMIC)
+        if op.name in ("tensor.empty", "memref.alloc"):
+            return self.index(op.operands[nth])
+        if op.name == "memref.view":
+            return self.index(op.operands[2 + nth])
+        if op.name in _AS_OPERAND:
+            return self.dim(op.operands[0], dim)
+        if op.name.startswith("linalg.") or op.name == "func.call":  # the last operands are the destinations
+            return self.dim(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number], dim)
+        if op.name == "tensor.insert_slice":
+            return self.dim(op.operands[1], dim)
+        if op.name in ("tensor.collapse_shape", "memref.collapse_shape"):
+            group = [int(i) for i in op.attributes["reassociation"][dim]]
+            return product(self.dim(op.operands[0], i) for i in group)
+        if op.name in ("tensor.expand_shape", "memref.expand_shape"):
+            return self.index(op.operands[1 + nth])
+        if op.name in ("tensor.extract_slice", "memref.subview"):
+            return self._taken(op, sizes)[dim]
+        if op.name == "tensor.concat":
+            axis = ir.IntegerAttr(op.attributes["dim"]).value
+            parts = [self.dim(operand, dim) for operand in op.operands]
+            return parts[0] if dim != axis else None if None in parts else sum(p for p in parts if p is not None)
+        return None
+
+    def _taken(self, op: ir.Operation, sizes: list[int]) -> list[Dim]:
+        """The shape of a slice."""
+        static = list(op.attributes["static_sizes"])
+        _, offsets, dynamic, _ = op.attributes["operandSegmentSizes"]
+        values = list(op.operands)[1 + offsets : 1 + offsets + dynamic]
+        all_sizes: list[Dim] = [self.index(values.pop(0)) if s == _DYNAMIC else int(s) for s in static]
+        gone = dropped(static, sizes)
+        return [s for i, s in enumerate(all_sizes) if i not in gone]
+
+    @cached_property
+    def places(self) -> dict[Size, tuple[ir.Value, int]]:
+        """For each expression that is the size of an argument, the argument and the dimension."""
+        found: dict[Size, tuple[ir.Value, int]] = {}
+        for argument, shape in self.arguments.items():
+            for dim, size in enumerate(shape):
+                if isinstance(size, Size):
+                    found.setdefault(size, (argument, dim))
+        return found
+
+    def value(self, size: int | Size, ip: ir.InsertionPoint | None = None) -> ir.Value:
+        """A size as a value of type index, computed at `ip` or at the current insertion point.
+
+        Raises PassError where the arguments do not say what a symbol is.
+        """
+        if isinstance(size, int):
+            return constant(size, ip)
+
+        def leaf(part: Size) -> ir.Value | None:
+            if part in self.symbols:
+                return self.symbols[part]
+            if part in self.places:
+                argument, dim = self.places[part]
+                kind = tensor.DimOp if isinstance(argument.type, ir.RankedTensorType) else memref.DimOp
+                return kind(argument, constant(dim, ip), ip=ip).result
+            if part.is_symbol:
+                raise PassError(f"no argument of {self.block.owner.operation.attributes['sym_name']} has a dimension {part}")
+            return None
+
+        return size.fold(leaf, lambda number: constant(number, ip), index_arithmetic(ip))
+
+
+def shapes_around(op: ir.Operation) -> SymbolicShapes:
+    """The shapes of the function that an op is in, which names the sizes of its arguments (`KernelInfo.sizes`)."""
+    function: Any = op
+    while function.name != "func.func":
+        function = function.parent.operation
+    shapes: list[list[Dim]] = []
+    arguments = list(function.regions[0].blocks[0].arguments)
+    named = KernelInfo(function).sizes
+    for index, argument in enumerate(arguments):
+        free = list(named[index]) if index < len(named) else []
+        sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
+        shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
+    return SymbolicShapes(function, shapes, KernelInfo(function).symbols)
+
+
+def likely(size: Size) -> int:
+    """About how large a size is taken to be: what choices that may turn out wrong, but not false, are made by.
+
+    Each symbol stands for a prime number, so that nothing seems to divide what need not be divisible.
+    """
+    return size.value(dict.fromkeys(size.symbols, LIKELY))
+
+
+def likely_size(size: int | Size) -> int:
+    """As `likely`, for a size that may be a number."""
+    return size if isinstance(size, int) else likely(size)
+
+
+def reshaped_pointer(pointer: ir.Value, kind: ir.MemRefType, free: Sequence["ir.Value | None"]) -> ir.Value:
+    """The contiguous memref of a type that begins where `pointer` does; `free` has the sizes of its dynamic dimensions."""
+    dynamic = ir.ShapedType.get_dynamic_size()
+    strides: list[int] = []
+    values: list[ir.Value] = []
+    step: int | ir.Value = 1
+    for place in reversed(range(len(kind.shape))):
+        strides.insert(0, step if isinstance(step, int) else dynamic)
+        if not isinstance(step, int):
+            values.insert(0, step)
+        size: int | ir.Value = kind.shape[place]
+        if size == dynamic:
+            given = free[place]
+            assert given is not None
+            size = given
+        if isinstance(step, int) and isinstance(size, int):
+            step *= size
+        elif step == 1 and isinstance(step, int):
+            step = size
+        else:
+            step = arith.MulIOp(*(constant(n) if isinstance(n, int) else n for n in (step, size))).result
+    sizes = [size for size in free if size is not None]
+    return memref.ReinterpretCastOp(kind, pointer, [], sizes, values, [0], list(kind.shape), strides).result
+
+
+def index_arithmetic(ip: ir.InsertionPoint | None = None) -> dict[str, Callable[[ir.Value, ir.Value], ir.Value]]:
+    """What `Size.fold` puts values of type index together by, at `ip` or at the current insertion point."""
+
+    def op(kind: Any) -> Callable[[ir.Value, ir.Value], ir.Value]:
+        return lambda a, b: kind(a, b, ip=ip).result
+
+    return {"+": op(arith.AddIOp), "*": op(arith.MulIOp), "//": op(arith.FloorDivSIOp), "max": op(arith.MaxSIOp), "min": op(arith.MinSIOp)}
+
+
+def constant(number: int, ip: ir.InsertionPoint | None = None) -> ir.Value:
+    """A number as a value of type index."""
+    kind = ir.IndexType.get()
+    return arith.ConstantOp(kind, ir.IntegerAttr.get(kind, number), ip=ip).result
+
+
+def element_bits(element: ir.Type) -> int:
+    """Bits of a scalar type in memory; index counts as 64."""
+    if isinstance(element, (ir.IntegerType, ir.FloatType)):
+        return max(8, element.width)
+    return 64
+
+
+def dropped(sizes: list[int], shape: list[int]) -> set[int]:
+    """The dimensions of size 1 that a slice of these sizes leaves out where its result has this shape."""
+    out, at = set(), 0
+    for i, size in enumerate(sizes):
+        if at < len(shape) and shape[at] == size:
+            at += 1
+        else:
+            out.add(i)
+    return out

@@ -1,0 +1,140 @@
+"""Values that are sizes: what small integer tensors hold where their elements come from the sizes of dimensions."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.sizes import Size, UndecidedError, maximum, minimum
+from stepwell.dialects.core.types import INTEGERS, type_of
+from stepwell.dialects.graph.base import GraphOp
+from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.support.errors import StepwellError
+
+MOST = 1024  # elements of a tensor that is taken for one of sizes
+
+def _wide(dtype: str) -> bool:
+    return dtype in INTEGERS and dtype.lstrip("u") in ("i32", "i64")
+
+
+def _divided(a: Any, b: Any) -> Any:
+    """The quotient of sizes, which are not negative: then rounding down and towards zero are the same."""
+    if b == 0 or (isinstance(a, int) and isinstance(b, int) and (a < 0) != (b < 0)):
+        raise UndecidedError("a division by 0, or of numbers of different signs")
+    if not (a >= 0 and b > 0 if isinstance(b, int) else a >= 0 and b >= 0):
+        raise UndecidedError("a division of what may be negative")
+    return a // b
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if a == b:
+        return True
+    if isinstance(a, int) and isinstance(b, int):
+        return False
+    if a < b or a > b:  # or else neither is decided, which raises
+        return False
+    raise UndecidedError(f"whether {a} is {b}")
+
+
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    "graph.add": lambda a, b: a + b, "graph.sub": lambda a, b: a - b, "graph.mul": lambda a, b: a * b, "graph.div": _divided,
+    "graph.maximum": maximum, "graph.minimum": minimum, "graph.neg": lambda a: -a, "graph.equal": _equal,
+    "graph.less": lambda a, b: a < b, "graph.greater": lambda a, b: a > b, "graph.less_equal": lambda a, b: a <= b,
+    "graph.greater_equal": lambda a, b: a >= b, "graph.select": lambda c, a, b: a if c else b,
+}  # fmt: skip
+# Ops whose references only move elements, whatever these are.
+_MOVES = frozenset({
+    "graph.reshape", "graph.transpose", "graph.slice", "graph.dynamic_slice", "graph.concat", "graph.gather", "graph.expand", "graph.tile",
+    "graph.gather_elements",
+})  # fmt: skip
+
+
+class SymbolicValues:
+    """Finds the elements of integer tensors that are computed from sizes, as arrays of numbers and `Size`s."""
+
+    def __init__(self, known: KnownValues) -> None:
+        self.known = known
+        self._found: dict[ir.Value, np.ndarray | None] = {}
+
+    def value(self, value: ir.Value) -> np.ndarray | None:
+        """The elements of `value` as an array of objects, or None where one is not known. Walks with its own stack."""
+        waiting = [value]
+        while waiting:
+            current = waiting[-1]
+            if current in self._found:
+                waiting.pop()
+                continue
+            op = self._op(current)
+            missing = [] if op is None else [o for o in op.operands if o not in self._found]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            self._found[current] = self._leaf(current) if op is None else self._evaluate(op, current)
+        return self._found[value]
+
+    def _op(self, value: ir.Value) -> ir.Operation | None:
+        """The op to evaluate for a value; None for a leaf."""
+        tensor = type_of(value)
+        if not tensor.is_static or tensor.elements > MOST or self.known.value(value) is not None:
+            return None
+        op = defining_op(value)
+        small = op is not None and (op.name in _ARITHMETIC or op.name in _MOVES or op.name in ("graph.cast", "graph.reduce_prod", "graph.reduce_sum"))
+        return op if small and isinstance(op.opview, GraphOp) else None  # type: ignore[union-attr]
+
+    def _leaf(self, value: ir.Value) -> np.ndarray | None:
+        tensor = type_of(value)
+        if not tensor.is_static or tensor.elements > MOST:
+            return None
+        array = self.known.value(value)
+        if array is not None:
+            return _objects(array) if array.dtype.kind in "biu" else None
+        op = defining_op(value)
+        if op is None:
+            return None
+        if op.name == "graph.sizes":
+            return _objects(op.opview.attribute_values()["values"])
+        if op.name == "graph.shape_of" and None not in type_of(op.operands[0]).shape:
+            return _objects(type_of(op.operands[0]).shape)
+        return None
+
+    def _evaluate(self, op: ir.Operation, value: ir.Value) -> np.ndarray | None:
+        view: Any = op.opview
+        arrays = [self._found[o] for o in op.operands]
+        if any(a is None for a in arrays):
+            return None
+        try:
+            made = self._made(op.name, view, arrays)
+        except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # undecided, or no meaning for these data
+            return None
+        return None if made is None or made.shape != type_of(value).static_shape else made
+
+    def _made(self, name: str, view: GraphOp, arrays: Sequence[Any]) -> np.ndarray | None:
+        result = view.result_types()[0].dtype
+        if name == "graph.cast":
+            return arrays[0] if _wide(result) and _wide(view.operand_types()[0].dtype) else None
+        if name in _ARITHMETIC:
+            return np.asarray(np.frompyfunc(_ARITHMETIC[name], len(arrays), 1)(*arrays), dtype=object)
+        if name in ("graph.reduce_prod", "graph.reduce_sum"):
+            attributes = view.attribute_values()
+            combine = np.multiply if name == "graph.reduce_prod" else np.add
+            return np.asarray(combine.reduce(arrays[0], axis=attributes["axes"], keepdims=attributes["keepdims"]), dtype=object)
+        groups: list[Any] = []
+        rest = list(arrays)
+        for group in view.operand_groups():
+            groups.append([rest.pop(0) for _ in group] if isinstance(group, list) else rest.pop(0))
+        moved = [_numbers(g) if i else g for i, g in enumerate(groups)]  # indices, starts and the like are numbers
+        return np.asarray(type(view).reference(*moved, **view.attribute_values()), dtype=object)
+
+
+def _objects(values: Any) -> np.ndarray:
+    """An array of Python's numbers and sizes."""
+    array = np.empty(np.shape(values), dtype=object)
+    flat = np.asarray(values, dtype=object).reshape(-1)
+    array.reshape(-1)[:] = [v if isinstance(v, Size) else int(v) for v in flat]
+    return array
+
+
+def _numbers(group: Any) -> Any:
+    return group if isinstance(group, list) else group.astype(np.int64)

@@ -1,0 +1,210 @@
+"""One program for all sizes of the inputs: its results are those of ONNX's evaluator for each, whatever came before."""
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import stepwell
+from stepwell.driver.dynamic import DynamicModel
+
+FLOAT = TensorProto.FLOAT
+SIZES = (5, 1, 16, 3, 33, 0, 7, 2, 64, 5)
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def model(nodes: list[NodeProto], inputs: dict[str, list[Any]], **weights: np.ndarray) -> ModelProto:
+    graph = helper.make_graph(
+        nodes, "all_sizes", [helper.make_tensor_value_info(name, FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, FLOAT, None) for name in nodes[-1].output],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape, np.float32)
+
+
+def given(source: ModelProto, sizes: dict[str, int], seed: int = 0) -> dict[str, np.ndarray]:
+    """Random inputs with these numbers for the symbols."""
+    return {
+        value.name: floats(*(dim.dim_value or sizes[dim.dim_param] for dim in value.type.tensor_type.shape.dim), seed=seed + i)
+        for i, value in enumerate(source.graph.input)
+    }
+
+
+def general(source: ModelProto, **options: Any) -> DynamicModel:
+    compiled = stepwell.compile(source, specialise="never", **options)
+    assert isinstance(compiled, DynamicModel)
+    return compiled
+
+
+def close(got: Sequence[np.ndarray], want: Sequence[np.ndarray], terms: int = 256) -> None:
+    for one, other in zip(got, want, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=terms * 2**-23, atol=terms * 2**-23 * np.abs(other).max(initial=1))
+
+
+CASES: dict[str, ModelProto] = {
+    "elementwise": model([node("Add", ["x", "z"], ["a"]), node("Tanh", ["a"], ["y"])], {"x": ["n", 7], "z": [7]}),
+    "of_one_size": model([node("Mul", ["x", "z"], ["a"]), node("Sub", ["a", "x"], ["y"])], {"x": ["n"], "z": ["n"]}),
+    "rows": model(
+        [node("MatMul", ["x", "u"], ["a"]), node("Add", ["a", "v"], ["b"]), node("Relu", ["b"], ["c"]), node("MatMul", ["c", "w"], ["y"])],
+        {"x": ["n", 20]}, u=floats(20, 35), v=floats(35), w=floats(35, 9),
+    ),
+    "columns": model([node("MatMul", ["w", "x"], ["y"])], {"x": [12, "n"]}, w=floats(5, 12)),
+    "summed": model([node("MatMul", ["x", "z"], ["y"])], {"x": [6, "n"], "z": ["n", 10]}),
+    "three_sizes": model([node("MatMul", ["x", "z"], ["y"])], {"x": ["n", "m", 8], "z": [8, "m"]}),
+    "softmax": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": [3, "n"]}),
+    "softmax_across": model([node("Softmax", ["x"], ["y"], axis=0)], {"x": ["n", 6]}),
+    "sum": model([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": ["n", 3, "m"]}),
+    "mean_of_each": model([node("ReduceMean", ["x", "axes"], ["y"], keepdims=1)], {"x": [4, "n"]}, axes=np.array([1])),
+    "turned": model([node("Transpose", ["x"], ["y"], perm=[1, 0, 2])], {"x": ["n", "m", 5]}),
+    "joined": model([node("Tanh", ["x"], ["t"]), node("Concat", ["t", "z", "x"], ["y"], axis=1)], {"x": [2, "n", 3], "z": [2, "m", 3]}),
+    "parts": model([node("Split", ["x"], ["a", "b", "c"], axis=1, num_outputs=3), node("Sum", ["a", "c", "b"], ["y"])], {"x": ["n", 9]}),
+    "heads": model(
+        [node("Reshape", ["x", "shape"], ["r"]), node("Transpose", ["r"], ["t"], perm=[0, 2, 1, 3]), node("Mul", ["t", "t"], ["y"])],
+        {"x": ["n", "m", 12]}, shape=np.array([0, 0, 3, 4]),
+    ),
+    "norm": model([node("LayerNormalization", ["x", "s", "b"], ["y"])], {"x": ["n", "m", 24]}, s=floats(24), b=floats(24, seed=1)),
+    "image": model(
+        [
+            node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=[1, 1, 1, 1]), node("Relu", ["c"], ["r"]),
+            node("MaxPool", ["r"], ["p"], kernel_shape=[2, 2], strides=[2, 2], pads=[0, 1, 0, 1]), node("Conv", ["p", "v"], ["y"]),
+        ],
+        {"x": ["n", 3, "h", "w"]}, w=floats(8, 3, 3, 3), v=floats(4, 8, 1, 1),
+    ),
+    "average": model([node("AveragePool", ["x"], ["a"], kernel_shape=[3, 3]), node("GlobalAveragePool", ["a"], ["y"])], {"x": ["n", 2, "h", "w"]}),
+}  # fmt: skip
+
+
+def symbols(source: ModelProto) -> list[str]:
+    dims = [dim for value in source.graph.input for dim in value.type.tensor_type.shape.dim]
+    return list(dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_results_for_many_sizes_in_turn(name: str, threads: int) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=threads), ReferenceEvaluator(source)
+    random = np.random.default_rng(1)
+    for i, size in enumerate(SIZES):
+        sizes = {symbol: size if k == 0 else int(random.integers(1, 20)) for k, symbol in enumerate(symbols(source))}
+        if name == "average" and not size:
+            continue  # the evaluator divides by it
+        for side in ("h", "w"):
+            if side in sizes:
+                sizes[side] += 5
+        x = given(source, sizes, i)
+        close(list(compiled.run(x).values()), right.run(None, x))
+
+
+@pytest.mark.parametrize("name", ["rows", "image", "norm"])
+def test_several_threads_with_different_sizes(name: str) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=1), ReferenceEvaluator(source)
+    wrong: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            for i in range(6):
+                x = given(source, dict.fromkeys(symbols(source), 6 + (number * 5 + i * 3) % 11), number * 10 + i)
+                close(list(compiled.run(x).values()), right.run(None, x))
+        except BaseException as error:  # to be raised where pytest sees it
+            wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if wrong:
+        raise wrong[0]
+
+
+def test_nothing_is_compiled_for_new_sizes() -> None:
+    levels: list[str] = []
+    compiled = stepwell.compile(CASES["rows"], specialise="never", cache=False, on_level=lambda level, seconds: levels.append(level))
+    assert levels[-1] == "obj"
+    before = len(levels)
+    for size in SIZES:
+        compiled.run(given(CASES["rows"], {"n": size}))
+    assert len(levels) == before
+
+
+def test_sizes_that_the_program_does_not_assume_get_code_of_their_own() -> None:
+    """Of two sizes that broadcast, the program takes neither to be 1 where the other is not."""
+    source = model([node("Add", ["x", "z"], ["y"])], {"x": ["n", 3], "z": ["m", 3]})
+    compiled, right = general(source), ReferenceEvaluator(source)
+    for n, m in [(4, 4), (1, 4), (4, 1), (1, 1), (6, 6)]:
+        x = given(source, {"n": n, "m": m})
+        close(list(compiled.run(x).values()), right.run(None, x))
+    with pytest.raises(stepwell.ModelError, match="Incompatible dimensions"):
+        compiled.run(given(source, {"n": 2, "m": 3}))
+
+
+def test_the_program_comes_from_the_cache(cache_folder: Any) -> None:
+    source = CASES["image"]
+    right, x = ReferenceEvaluator(source), given(source, {"n": 2, "h": 11, "w": 9})
+    for turn in range(2):
+        levels: list[str] = []
+        compiled = stepwell.compile(source, specialise="never", on_level=lambda level, seconds, seen=levels: seen.append(level))  # type: ignore[misc]
+        assert (levels == ["cache"]) == (turn == 1)
+        close(list(compiled.run(x).values()), right.run(None, x))
+
+
+def test_absurd_sizes_are_one_error() -> None:
+    nodes = [node("MatMul", ["x", "z"], ["a"]), node("Softmax", ["a"], ["s"]), node("ReduceSum", ["s"], ["y"], keepdims=0)]
+    compiled = general(model(nodes, {"x": ["n", 0], "z": [0, "m"]}))
+    many = 1 << 30
+    with pytest.raises(stepwell.ResourceError, match=f"intermediate results for n = {many}, m = {many} would take [0-9]+ bytes of memory"):
+        compiled(np.empty((many, 0), np.float32), np.empty((0, many), np.float32))
+
+
+def test_what_needs_numbers_says_so() -> None:
+    source = model([node("NonZero", ["x"], ["i"]), node("Cast", ["i"], ["y"], to=FLOAT)], {"x": ["n"]})
+    with pytest.raises(stepwell.UnsupportedError, match="whose size is not known before it runs"):
+        general(source)
+
+
+def test_indices_that_are_known_are_assumed_to_fit() -> None:
+    source = model([node("Gather", ["x", "i"], ["g"], axis=1), node("Neg", ["g"], ["y"])], {"x": [2, "n"]}, i=np.array([3, -1]))
+    compiled, right = general(source), ReferenceEvaluator(source)
+    for n in (4, 9):
+        x = given(source, {"n": n})
+        close(list(compiled.run(x).values()), right.run(None, x))
+    with pytest.raises(stepwell.ModelError, match=r"index 3, at \[0\], is out of range for dimension 1 of size 3"):
+        compiled.run(given(source, {"n": 3}))
+
+
+def test_indices_that_could_not_be_checked_are_refused() -> None:
+    nodes = [node("Cast", ["z"], ["i"], to=TensorProto.INT64), node("Gather", ["x", "i"], ["y"], axis=0)]
+    source = model(nodes, {"x": ["n", 3], "z": [2]})
+    with pytest.raises(stepwell.UnsupportedError, match=r"indices along a dimension of n elements, a number known only at run time"):
+        general(source)
+    right = ReferenceEvaluator(source)
+    x = {"x": floats(4, 3), "z": np.array([2, 3], np.float32)}
+    close(list(stepwell.compile(source).run(x).values()), right.run(None, x))  # type: ignore[arg-type]
+
+
+def test_other_values_are_one_error() -> None:
+    with pytest.raises(stepwell.InputError, match="specialise: expected one of always, never, got 'sometimes'"):
+        stepwell.compile(CASES["rows"], specialise="sometimes")
+
+
+def test_names_go_down_to_affine() -> None:
+    lowered = stepwell.lower(CASES["image"], "affine", specialise="never")
+    texts = {level: str(snapshot) for level, snapshot in lowered.snapshots.items()}
+    assert 'tensor<?x8x?x?xf32, "n, (h + 1) // 2, (w + 1) // 2">' in texts["graph"]
+    assert 'stepwell.sizes = ["n, h + 2, w + 2", ' in texts["linalg"]
+    assert 'stepwell.symbols = ["n", "h", "w"]' in texts["affine"]
+    assert "stepwell.layout = [[" in texts["affine"]

@@ -1,0 +1,48 @@
+// RUN: stepwell-opt %s --lower-to-affine --cse --split-input-file | FileCheck %s
+
+// Rows in fours, then two, then one, as the number asks for that is known only at run time; columns in vectors, as ever.
+// CHECK-LABEL: func.func private @rows(%arg0: memref<?x20xf32>, %arg1: memref<?x20xf32>)
+// CHECK-DAG: %[[N:.*]] = memref.dim %arg0
+// CHECK: affine.for %[[I:.*]] = 0 to %[[FOURS:.*]] step 4 {
+// CHECK: affine.vector_load %arg0[%[[I]], 0] : memref<?x20xf32>, vector<16xf32>
+// CHECK: affine.vector_load %arg0[%[[I]] + 3, 0] : memref<?x20xf32>, vector<16xf32>
+// CHECK: affine.for %[[I:.*]] = %[[FOURS]] to %[[TWOS:.*]] step 2 {
+// CHECK: affine.vector_load %arg0[%[[I]] + 1, 0] : memref<?x20xf32>, vector<16xf32>
+// CHECK-NOT: affine.vector_load %arg0[%[[I]] + 2, 0]
+// CHECK: affine.for %[[I:.*]] = %[[TWOS]] to %{{.*}} {
+// CHECK: affine.vector_load %arg0[%[[I]], 0] : memref<?x20xf32>, vector<16xf32>
+func.func private @rows(%x: memref<?x20xf32>, %y: memref<?x20xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  linalg.generic {
+    indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 4, 1>, vector = 1 : i64, width = 16 : i64}>
+  } ins(%x : memref<?x20xf32>) outs(%y : memref<?x20xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.addf %a, %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
+
+// -----
+
+// Vectors along such a dimension: whole ones, then halves of them down to single elements.
+// CHECK-LABEL: func.func private @columns(
+// CHECK: affine.for %{{.*}} = 0 to %[[A:.*]] step 8 {
+// CHECK: affine.vector_load {{.*}} vector<8xf32>
+// CHECK: affine.for %{{.*}} = %[[A]] to %[[B:.*]] step 4 {
+// CHECK: affine.vector_load {{.*}} vector<4xf32>
+// CHECK: affine.for %{{.*}} = %[[B]] to %[[C:.*]] step 2 {
+// CHECK: affine.vector_load {{.*}} vector<2xf32>
+// CHECK: affine.for %{{.*}} = %[[C]] to %{{.*}} {
+// CHECK: affine.load
+func.func private @columns(%x: memref<?xf32>, %y: memref<?xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  linalg.generic {
+    indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"],
+    sched.nest = #sched.nest<{order = array<i64: 0>, parallel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 8 : i64}>
+  } ins(%x : memref<?xf32>) outs(%y : memref<?xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = arith.mulf %a, %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
