@@ -23,7 +23,9 @@ class General:
     symbols: Sequence[str]
     """The sizes that it takes, in the order of its table."""
     layout: Sequence[Slot]
-    """How the offsets in its workspace follow from them."""
+    """How the offsets in its workspace follow from them; empty if all of its buffers have sizes in numbers."""
+    workspace_bytes: int
+    """What the workspace takes in that case."""
     assumptions: Sequence[Assumption]
     """What the sizes must fulfil."""
 
@@ -52,7 +54,7 @@ class GeneralProgram:
         }
         if not all(assumption.holds(values) for assumption in self.general.assumptions):
             return None
-        offsets, total = self._layout.offsets(values)
+        offsets, total = self._layout.offsets(values) if self.general.layout else ([], self.general.workspace_bytes)
         if total > ADDRESSABLE:
             sizes = ", ".join(f"{name} = {number}" for name, number in values.items())
             raise ResourceError(f"intermediate results for {sizes} would take {total} bytes of memory")
