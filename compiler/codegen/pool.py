@@ -56,14 +56,14 @@ class Worker:
 
     def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
         """The object of `unit`. Raises what `compile_unit` does, and CodegenError if the process crashes or is not done in time."""
-        self._log.seek(0)  # the process writes at the same place: what it said about earlier units goes
-        self._log.truncate()
         try:
             send(self._requests, (unit, libraries))
             if not self._poll.poll(timeout * 1000):
                 self.kill()
                 raise CodegenError(f"@{unit.name}: the compiler process was stopped: it was not done in time")
             answer = receive(self._answers)
+            self._log.seek(0)  # the process writes at the same place: what it said goes when it is done, and not before, as it may have ended
+            self._log.truncate()
         except (EOFError, BrokenPipeError):
             raise CodegenError(f"@{unit.name}: the compiler process ended {self._end()}") from None
         if isinstance(answer, StepwellError):
