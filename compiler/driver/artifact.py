@@ -116,7 +116,8 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             slots = [[str(slot.size), *slot.below] for slot in made.general.layout]
             assumed = [[str(a.left), a.relation, str(a.right)] for a in made.general.assumptions]
             record["code"]["general"] = {
-                "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes, "assumptions": assumed,
+                "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
+                "most_bytes": made.general.most_bytes, "assumptions": assumed,
             }  # fmt: skip
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
@@ -160,7 +161,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
 def _general(record: Mapping[str, Any]) -> General:
     layout = [Slot(parse(size), tuple(below)) for size, *below in record["layout"]]
     assumptions = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
-    return General(record["symbols"], layout, record["workspace_bytes"], assumptions)
+    return General(record["symbols"], layout, record["workspace_bytes"], record["most_bytes"], assumptions)
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

@@ -95,7 +95,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         backend=lowered.options.backend,
     )  # fmt: skip
     if info.symbols:
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, lowered.assumptions)
+        most = lowered.options.limits.workspace_bytes
+        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, lowered.assumptions)
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

@@ -7,11 +7,10 @@ import numpy as np
 
 from stepwell.dialects.core.layout import Layout, Slot
 from stepwell.dialects.core.sizes import Assumption, evaluated, parse
-from stepwell.dialects.support.errors import ResourceError
+from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
-ADDRESSABLE = 1 << 47  # bytes: no process has more memory
 Sized = Callable[[np.ndarray, int], Executable]
 """What a backend loads of such a program: from the table of sizes and offsets, and the bytes of workspace, it makes what runs for them."""
 
@@ -26,6 +25,8 @@ class General:
     """How the offsets in its workspace follow from them; empty if all of its buffers have sizes in numbers."""
     workspace_bytes: int
     """What the workspace takes in that case."""
+    most_bytes: int
+    """What it may take (the limit `workspace_bytes`)."""
     assumptions: Sequence[Assumption]
     """What the sizes must fulfil."""
 
@@ -44,7 +45,7 @@ class GeneralProgram:
     def model(self, shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel | None:
         """The model for inputs of these shapes, which fit the program's; None if it assumes something else of sizes.
 
-        Raises ResourceError where they would take more memory than there can be.
+        Raises LimitError where they would take more memory than they may.
         """
         values = {
             size: number
@@ -55,9 +56,10 @@ class GeneralProgram:
         if not all(assumption.holds(values) for assumption in self.general.assumptions):
             return None
         offsets, total = self._layout.offsets(values) if self.general.layout else ([], self.general.workspace_bytes)
-        if total > ADDRESSABLE:
+        if total > self.general.most_bytes:
             sizes = ", ".join(f"{name} = {number}" for name, number in values.items())
-            raise ResourceError(f"intermediate results for {sizes} would take {total} bytes of memory")
+            most = f"more than {self.general.most_bytes} (limit workspace_bytes)"
+            raise LimitError(f"intermediate results for {sizes} would take {total} bytes of memory, {most}")
         table = np.array([*(values[name] for name in self.general.symbols), *offsets], dtype=np.int64)
         inputs, outputs = ([_numbered(info, values) for info in side] for side in (self.inputs, self.outputs))
         return self._make(inputs=inputs, outputs=outputs, executable=self._sized(table, total), workspace_bytes=total)

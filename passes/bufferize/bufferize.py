@@ -62,8 +62,8 @@ class Bufferize(Pass):
 
 
 def _check_workspace(plan: Assignment, limits: Limits) -> None:
-    """Raise LimitError, naming the node of the largest buffer, if a run would take more memory than it may."""
-    if plan.workspace_bytes <= limits.workspace_bytes:
+    """Raise LimitError, naming the node of the largest buffer, if a run would take more memory than it may, as far as that is known."""
+    if plan.layout or plan.workspace_bytes <= limits.workspace_bytes:
         return
     largest, where = 0, ""
     for value, buffer in plan.values.items():

@@ -18,7 +18,8 @@ class ShortRows:
         shape, (strides, offset) = list(kind.shape), kind.get_strides_and_offset()
         self.first, self.steps = first, row_major(shape[first:])
         self.length = self.steps[0]
-        sizes = [*shape[:first], prod(shape[first:])]
+        known = min(shape[first:]) >= 0
+        sizes = [*shape[:first], prod(shape[first:]) if known else ir.ShapedType.get_dynamic_size()]
         plain = ir.MemRefType.get(sizes, kind.element_type)
         if isinstance(kind.layout, ir.StridedLayoutAttr):  # which a part of a buffer has, also where its strides are those of a whole one
             plain = ir.MemRefType.get(sizes, kind.element_type, ir.StridedLayoutAttr.get(offset, [*strides[:first], 1]))
