@@ -76,7 +76,9 @@ class LLVMOnCPU(Backend):
         """Objects that are linked into this process."""
         arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
         code = load(artifact.objects)
-        return NativeExecutable(code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments)
+        return NativeExecutable(
+            code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments, late=artifact.late
+        )
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
         """As `load`: one code, and workspaces, for all sizes."""
@@ -85,8 +87,9 @@ class LLVMOnCPU(Backend):
 
         def at(table: np.ndarray, workspace_bytes: int) -> Executable:
             return NativeExecutable(
-                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table, workspaces=workspaces
-            )
+                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table, workspaces=workspaces,
+                late=artifact.late,
+            )  # fmt: skip
 
         return at
 

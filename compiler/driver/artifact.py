@@ -20,6 +20,7 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.driver.general import General, GeneralProgram
+from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Infos = Sequence[TensorInfo]
@@ -46,6 +47,8 @@ class Artifact:
     warnings: Sequence[str] = ()
     general: General | None = None
     """Set if the code is for all sizes."""
+    late: LateSizes | None = None
+    """Set if sizes become known while it runs."""
 
 
 @dataclass
@@ -112,6 +115,8 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
             "lines": made.lines,
         }  # fmt: skip
+        if made.late is not None:
+            record["code"]["late"] = made.late.to_json()
         if made.general is not None:
             slots = [[str(slot.size), *slot.below] for slot in made.general.layout]
             assumed = [[str(a.left), a.relation, str(a.right)] for a in made.general.assumptions]
@@ -155,6 +160,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
         code["backend"], code["lines"], record["warnings"], _general(code["general"]) if "general" in code else None,
+        LateSizes.from_json(code["late"], [(info.shape, info.dtype) for info in outputs]) if "late" in code else None,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation
 from stepwell.runtime.buffers import arena_chunks, pack_arena
+from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
@@ -94,9 +95,13 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         nodes=list(info.nodes), object_keys={}, weights_key=None, kernels=0, checks=list(info.checks),
         backend=lowered.options.backend,
     )  # fmt: skip
+    most = lowered.options.limits.workspace_bytes
+    if info.segments:
+        shapes = [(output.shape, output.dtype) for output in artifact.outputs]
+        artifact.late = LateSizes(info.segments, lowered.assumptions, info.symbols, most, shapes)
     if info.symbols:
-        most = lowered.options.limits.workspace_bytes
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, lowered.assumptions)
+        early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
+        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early)
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

@@ -2,11 +2,12 @@
 
 import collections
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from stepwell.runtime.buffers import address, aligned_empty
+from stepwell.runtime.late_sizes import LateSizes, Run, Running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
 
@@ -17,10 +18,12 @@ class Executable(Protocol):
     threads: int
     """The maximal number of cores for a run; can be set between runs."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
 
-        After the model's outputs come hidden results that say how far indices reach, if there are any (`IndexCheck`). May raise MemoryError.
+        An output whose size only the run tells is None, and replaced by an array of the right one. After the model's outputs come hidden
+        results that say how far indices reach, if there are any (`IndexCheck`). May raise MemoryError, IndexRangeError for data that ask
+        for sizes that do not fit, LimitError for some that are too large.
         """
 
 
@@ -32,8 +35,10 @@ class NativeExecutable:
 
     def __init__(
         self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
-        workspaces: collections.deque[np.ndarray] | None = None,
+        workspaces: collections.deque[np.ndarray] | None = None, late: LateSizes | None = None,
     ) -> None:  # fmt: skip
+        if late is not None:  # each run has a table of its own, for what becomes known
+            table = np.concatenate([np.empty(0, np.int64) if table is None else table, np.zeros(late.entries, np.int64)])[: late.entries]
         self.main = code.packed_function("main", arguments + 2 + (table is not None))
         self.threads = threads
         self.workspace_bytes = workspace_bytes
@@ -42,10 +47,11 @@ class NativeExecutable:
         self._openmp = openmp()
         self._table = table  # as with the weights
         self._table_address = () if table is None else (address(table),)
+        self._late = late
         self.workspaces: collections.deque[np.ndarray] = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
         """See `Executable`."""
         try:
             workspace = self.workspaces.pop()
@@ -54,18 +60,33 @@ class NativeExecutable:
         if workspace.nbytes < self.workspace_bytes:  # made for other sizes
             workspace = self._new_workspace()
         try:
-            addresses = [*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address]
-            if self._openmp is None:
-                self.main(*addresses)
+            if self._late is not None:
+                self._run_late(self._late, inputs, outputs, workspace)
             else:
-                before = self._openmp.set_threads(threads := self.threads)
-                try:
-                    self.main(*addresses)
-                finally:
-                    if before != threads:
-                        self._openmp.set_threads(before)
+                self._call([*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address])
         finally:
             self.workspaces.append(workspace)
+
+    def _run_late(self, late: LateSizes, inputs: Sequence[np.ndarray], outputs: list[Any], workspace: np.ndarray) -> None:
+        """A run in which sizes become known."""
+        assert self._table is not None
+        begin = address(workspace)
+        with Running(Run(late, self._table.copy(), begin, outputs)) as run:
+            places = [0 if output is None else address(output) for output in outputs]
+            self._call([*map(address, inputs), *places, self._weights_address, begin, address(run.table)])
+        if run.error is not None:
+            raise run.error
+
+    def _call(self, addresses: Sequence[int]) -> None:
+        if self._openmp is None:
+            self.main(*addresses)
+            return
+        before = self._openmp.set_threads(threads := self.threads)
+        try:
+            self.main(*addresses)
+        finally:
+            if before != threads:
+                self._openmp.set_threads(before)
 
     def _new_workspace(self) -> np.ndarray:
         try:

@@ -11,6 +11,7 @@ from functools import cache
 from stepwell.dialects.support.errors import CodegenError
 from stepwell.runtime import elf, support
 from stepwell.runtime.image import Image, runs
+from stepwell.runtime.late_sizes import CALLBACKS
 from stepwell.runtime.openmp import OpenMP, address_in, openmp
 
 _LIBRARIES = {"linux": ("libm.so.6", "libgcc_s.so.1"), "darwin": ("libSystem.dylib",)}
@@ -122,6 +123,8 @@ def _resolve(files: Mapping[str, elf.Object], exports: Sequence[str]) -> tuple[d
 
 
 def _address(symbol: str) -> int | None:
+    if symbol in CALLBACKS:
+        return CALLBACKS[symbol]
     if symbol.startswith(("__kmpc_", "omp_")):
         runtime: OpenMP | None = openmp()
         return None if runtime is None else runtime.symbol(symbol)

@@ -28,7 +28,8 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None. In a `CompiledModel` all are numbers."""
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None. In a `CompiledModel` all are numbers, but those of outputs
+    that only a run tells."""
     dtype: np.dtype
 
     @staticmethod
@@ -85,6 +86,7 @@ class CompiledModel:
         self._out_names = frozenset(info.name for info in self.outputs)
         self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
         self._outs = [_Binding(info, "output") for info in self.outputs]
+        self._makers: list[Callable[[], Any]] = [binding.unknown if binding.is_late else binding.empty for binding in self._outs]
         # Counted here: a small model takes a few microseconds, of which each `zip` in a run would be a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
         self._numbered = [(i, info.name) for i, info in enumerate(self.outputs)]
@@ -141,7 +143,7 @@ class CompiledModel:
         try:
             given = [fit(arrays[i]) for i, fit in self._fits]
             if out is None:
-                results = [binding.empty() for binding in self._outs]
+                results = [make() for make in self._makers]
             else:
                 results = self._destinations(out)
                 spans = _spans(results)
@@ -151,7 +153,9 @@ class CompiledModel:
                 self._execute(given, results)
                 return results
             hidden = self.checks.buffer()
-            self._execute(given, [*results, *self.checks.parts(hidden)])
+            every = [*results, *self.checks.parts(hidden)]
+            self._execute(given, every)
+            results = every[: len(results)]
         except MemoryError as error:
             sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
@@ -162,7 +166,8 @@ class CompiledModel:
         names = self._out_names
         if not isinstance(out, Mapping) or not names.issuperset(out):
             raise names_error(out, [info.name for info in self.outputs], "output", some=True)
-        return [binding.check_destination(out[binding.info.name]) if binding.info.name in out else binding.empty() for binding in self._outs]
+        makers = zip(self._outs, self._makers, strict=True)
+        return [binding.check_destination(out[binding.info.name]) if binding.info.name in out else make() for binding, make in makers]
 
     def _check_apart(self, spans: list[tuple[int, int, int]]) -> None:
         """Raise InputError if two outputs share memory."""
@@ -209,11 +214,19 @@ class _Binding:
         self.shape = info.shape
 
     @property
+    def is_late(self) -> bool:
+        """Whether only a run tells its sizes."""
+        return not all(isinstance(size, int) for size in self.shape)
+
+    @property
     def nbytes(self) -> int:
-        return math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
+        return 0 if self.is_late else math.prod(cast(tuple[int, ...], self.shape)) * self.dtype.itemsize
 
     def empty(self) -> np.ndarray:
         return np.empty(self.shape, self.dtype)  # type: ignore[arg-type]
+
+    def unknown(self) -> None:
+        """What stands for the array until the run has made it."""
 
     def fit(self, array: Any) -> np.ndarray:
         """The array itself if the code can read it in place, else a copy. Raises InputError if its type or shape is wrong."""
@@ -234,6 +247,8 @@ class _Binding:
     def check_destination(self, array: Any) -> np.ndarray:
         if not isinstance(array, np.ndarray):
             raise InputError(f"{self.what}: expected an array {self.info} to write to, got {_kind(array)}")
+        if self.is_late:
+            raise InputError(f"{self.what}: expected no array to write to, since only the run tells its size ({self.info})")
         if array.dtype != self.dtype or array.shape != self.shape:
             raise InputError(f"{self.what}: expected {self.info} to write to, got {array.dtype.name}[{_sizes(array.shape)}]")
         if not (array.flags.c_contiguous and array.flags.aligned and array.flags.writeable):
@@ -267,7 +282,7 @@ def as_dtype(what: str, info: TensorInfo, array: np.ndarray) -> np.ndarray:
 
 def _spans(arrays: Sequence[np.ndarray]) -> list[tuple[int, int, int]]:
     """Start, end and index of each contiguous array, sorted by address; empty ones are skipped."""
-    return sorted([(begin := address(array), begin + array.nbytes, i) for i, array in enumerate(arrays) if array.nbytes])
+    return sorted([(begin := address(array), begin + array.nbytes, i) for i, array in enumerate(arrays) if array is not None and array.nbytes])
 
 
 def _apart(arrays: Sequence[np.ndarray], spans: Sequence[tuple[int, int, int]]) -> list[np.ndarray]:

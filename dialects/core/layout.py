@@ -1,6 +1,6 @@
 """The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.sizes import Size
@@ -26,7 +26,7 @@ class Layout:
     """Computes offsets quickly: the expressions are compiled once."""
 
     def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
-        self.slots = slots
+        self.slots, self.symbols = slots, tuple(symbols)
         arguments = ", ".join(symbols)
         sizes = ", ".join(str(slot.size) for slot in slots)
         # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
@@ -35,11 +35,17 @@ class Layout:
 
     def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
         """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
+        found, _, total = self.placed(values)
+        return found, total
+
+    def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
+        """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises as `offsets`."""
         sizes = [aligned(max(size, 0)) for size in self._sizes(**values)]
         found = [0] * len(sizes)
         for number in self._order:
             found[number] = max((found[below] + sizes[below] for below in self.slots[number].below), default=0)
-        return found, max((offset + size for offset, size in zip(found, sizes, strict=True)), default=0)
+        ends = (offset + size for number, (offset, size) in enumerate(zip(found, sizes, strict=True)) if number not in apart)
+        return found, sizes, max(ends, default=0)
 
 
 def _order(slots: Sequence[Slot]) -> list[int]:

@@ -16,13 +16,13 @@ from stepwell.dialects.support.processes import Lock, uninterrupted
 
 with uninterrupted():  # an interrupt would leave native code half initialised, for good
     from torch_mlir import ir, passmanager, rewrite
-    from torch_mlir.dialects import affine, arith, bufferization, func, linalg, llvm, math, memref, scf, tensor, ub, vector
+    from torch_mlir.dialects import affine, arith, bufferization, cf, func, linalg, llvm, math, memref, scf, tensor, ub, vector
     from torch_mlir.dialects import ext as _ext
     from torch_mlir.execution_engine import ExecutionEngine
 
 __all__ = [
     "Attribute", "Dialect", "ExecutionEngine", "Operand", "Operation", "OptionalOperand", "Pure", "Region", "Result", "VariadicOperand",
-    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "create_operation", "define_group_accessors",
+    "VariadicResult", "affine", "arith", "attribute_fields", "bare_context", "bufferization", "cf", "create_operation", "define_group_accessors",
     "defining_op", "diagnostics", "func", "ir", "linalg", "llvm", "make_context", "math", "memref", "on_parse", "operand_fields", "operand_group",
     "parse_module", "passmanager", "register_dialect", "registered_dialects",
     "result_fields", "result_group", "rewrite", "scf", "tensor", "ub", "use_count", "users", "vector",
@@ -163,7 +163,7 @@ _loading = Lock()
 """Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
 _BUILT_IN = (  # importing them registers our dialects and what operations carry
     "stepwell.dialects.graph", "stepwell.dialects.sched.schedule_info", "stepwell.dialects.core.module_info", "stepwell.dialects.core.kernel_info",
-    "stepwell.dialects.target.dialect",
+    "stepwell.dialects.target.dialect", "stepwell.dialects.flow.dialect",
 )  # fmt: skip
 _dialects: list[Any] = []
 _checks: dict[str, Callable[[ir.Operation], Sequence[Diagnostic]]] = {}

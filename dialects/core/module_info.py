@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
-from stepwell.dialects.core.attributes import to_attribute
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
+from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
@@ -41,6 +42,39 @@ SLOTS: Kind[list[Slot]] = Kind(
     'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
     lambda slots: to_attribute([(str(slot.size), *slot.below) for slot in slots]),
 )  # fmt: skip
+
+
+def _segments(attribute: ir.Attribute) -> list[Segment]:
+    fields = {"nodes", "start", "sizes", "slots", "outputs"}
+    entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
+    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} == fields for entry in entries):
+        raise ValueError
+    found = []
+    for entry in entries:
+        given = {e.name: e.attr for e in entry}
+        try:
+            sizes = sizes_value(given["sizes"])
+        except InferenceError as error:
+            raise ValueError(error.args[0]) from None
+        start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
+        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), tuple(PAIRS.decode(given["outputs"]))))
+    return found
+
+
+def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
+    entries = [
+        {
+            "nodes": to_attribute(segment.nodes), "start": to_attribute(segment.start), "sizes": to_attribute(segment.sizes, Sizes),
+            "slots": SLOTS.encode(list(segment.slots)), "outputs": PAIRS.encode(list(segment.outputs)),
+        }
+        for segment in segments
+    ]  # fmt: skip
+    return ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
+
+
+SEGMENTS: Kind[list[Segment]] = Kind(
+    "a list of segments as {nodes, start, sizes, slots, outputs}", _segments, _from_segments
+)
 INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
     f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
 )
@@ -69,6 +103,9 @@ class ModuleInfo(Carrier):
 
     layout: Carried[Sequence[Slot]] = Carried("stepwell.layout", SLOTS, ())
     """How the offsets of a workspace follow from sizes that are known only at run time; none if they are numbers in the code."""
+
+    segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
+    """What follows when sizes become known while it runs, in order."""
 
     @property
     def symbols(self) -> list[str]:

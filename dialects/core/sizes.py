@@ -206,6 +206,11 @@ class Assumption:
     """`==`, `!=`, `<`, `<=`, `>` or `>=`."""
     right: "int | Size"
 
+    @property
+    def symbols(self) -> set[str]:
+        """The symbols that it is about."""
+        return {name for size in (self.left, self.right) if isinstance(size, Size) for name in size.symbols}
+
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether it is fulfilled, given the symbols' numbers. A division by 0 fulfils nothing, nor does a symbol that has no number."""
         try:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, defining_op, ir, known_index, memref, tensor
 from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
@@ -67,6 +68,8 @@ class SymbolicShapes:
         op = defining_op(value)
         if op is None:
             return next((size for size, argument in self.symbols.items() if argument == value), None)
+        if op.name == "flow.bind_sizes":
+            return sizes_value(op.attributes["sizes"])[ir.OpResult(value).result_number]
         if op.name in ("tensor.dim", "memref.dim"):
             place = known_index(op.operands[1])
             return None if place is None else self.dim(op.operands[0], place)
@@ -121,6 +124,18 @@ class SymbolicShapes:
                     found.setdefault(size, (argument, dim))
         return found
 
+    @property
+    def bound(self) -> dict[Size, ir.Value]:
+        """For each symbol that becomes known in the function what it is then."""
+        found: dict[Size, ir.Value] = {}
+        for inner in self.block.operations:
+            op = inner.operation
+            if op.name == "flow.bind_sizes":
+                for size, number in zip(sizes_value(op.attributes["sizes"]), op.results, strict=True):
+                    if isinstance(size, Size) and size.is_symbol:
+                        found.setdefault(size, number)
+        return found
+
     def value(self, size: int | Size, ip: ir.InsertionPoint | None = None) -> ir.Value:
         """A size as a value of type index, computed at `ip` or at the current insertion point.
 
@@ -136,6 +151,8 @@ class SymbolicShapes:
                 argument, dim = self.places[part]
                 kind = tensor.DimOp if isinstance(argument.type, ir.RankedTensorType) else memref.DimOp
                 return kind(argument, constant(dim, ip), ip=ip).result
+            if part in self.bound:
+                return self.bound[part]
             if part.is_symbol:
                 raise PassError(f"no argument of {self.block.owner.operation.attributes['sym_name']} has a dimension {part}")
             return None

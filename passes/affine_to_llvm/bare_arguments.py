@@ -29,13 +29,14 @@ class BareArguments(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         main = find_function(op, "main")
-        sized = {f.sym_name.value: f for f in functions(op) if f.sym_name.value != "main" and any(_is_dynamic(a.type) for a in f.arguments)}
+        others = [f for f in functions(op) if f.sym_name.value != "main" and len(f.regions[0].blocks)]  # declarations are of the runtime
+        sized = {f.sym_name.value: f for f in others if any(_is_dynamic(a.type) for a in f.arguments)}
         taken = {name: _take_sizes(function) for name, function in sized.items()}
         for call in ops_below(op, "func.call") if taken else ():
             places = taken.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value)
             if places is not None:
                 _pass_sizes(call, places)
-        dropped = {f.sym_name.value: _drop_empty_arguments(f) for f in functions(op) if f.sym_name.value != "main"}
+        dropped = {f.sym_name.value: _drop_empty_arguments(f) for f in others}
         for call in ops_below(op, "func.call"):
             gone = dropped.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, set())
             if gone:

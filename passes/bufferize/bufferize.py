@@ -8,13 +8,16 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import arith, defining_op, func, ir, memref
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.segments import new_symbols
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, likely_size, reshaped_pointer
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
+from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
 from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic, memref_bytes
+from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions, reinterpreted
@@ -44,7 +47,7 @@ class Bufferize(Pass):
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         named = [kind.shape for _, kind in ModuleInfo(op).inputs] if ModuleInfo(op).has_signature else []
         shapes = SymbolicShapes(main.operation, named)
-        plan = assign(main, kernels, shapes)
+        plan = assign(main, kernels, shapes, ModuleInfo(op).symbols)
         _check_workspace(plan, state.budget.limits)
         for call, copies in plan.copies.items():
             why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
@@ -55,6 +58,8 @@ class Bufferize(Pass):
         info.workspace_bytes, info.workspace_lower_bound = plan.workspace_bytes, plan.lower_bound
         if plan.layout:
             info.layout = plan.layout
+        if plan.segments:
+            info.segments = plan.segments
         for name in set(kernels) - plan.aliased_kernels:
             _promise_no_alias(kernels[name])
         state.count("in-place results", plan.in_place)
@@ -92,8 +97,14 @@ class _MainBuilder:
         self.module, self.main, self.kernels, self.plan, self.shapes, self.state = module, main, kernels, plan, shapes, state
         self.views: dict[tuple[Any, int | Size, str, tuple[Dim, ...]], ir.Value] = {}
         self.symbols = ModuleInfo(module).symbols
+        self.entries = len(self.symbols) + len(plan.layout) + sum(late.count for late in plan.late)  # of the table
+        self.places = {name: place for place, name in enumerate(self.symbols)}  # in the table, of the symbols
+        for new in new_symbols(plan.segments, self.symbols):
+            self.places |= new
         self.numbers: dict[int, ir.Value] = {}  # read from the table of sizes and offsets, by index
         self.arguments: list[ir.Value] = []
+        self.block: ir.Block  # that is being built
+        self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
         self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
         self.inputs = [a for a in main.arguments if isinstance(a.type, ir.RankedTensorType)]
 
@@ -103,15 +114,16 @@ class _MainBuilder:
         arena = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8)
         returned = list(self.main.regions[0].blocks[0].operations)[-1].operation
         types = [as_memref(a.type) for a in self.inputs] + [as_memref(v.type) for v in returned.operands] + [arena, arena]
-        if self.symbols:
-            types.append(ir.MemRefType.get([len(self.symbols) + len(self.plan.layout)], ir.IntegerType.get_signless(64)))
+        if self.entries:
+            types.append(ir.MemRefType.get([self.entries], ir.IntegerType.get_signless(64)))
         with ip, old.location:
             new = func.FuncOp("main", ir.FunctionType.get(types, []))
             ValueInfo.set_arguments(new, self._argument_info())
             block = new.add_entry_block([old.location] * len(types))
             self.arguments = list(block.arguments)
-            with ir.InsertionPoint(block):
-                for op in self.main.regions[0].blocks[0].operations:
+            self.block = block
+            for op in self.main.regions[0].blocks[0].operations:
+                with ir.InsertionPoint(self.block):
                     self._emit(op.operation)
 
     def _argument_info(self) -> list[ValueInfo]:
@@ -119,7 +131,7 @@ class _MainBuilder:
         arguments, results = ValueInfo.arguments(self.main), ValueInfo.results(self.main)
         named = [ValueInfo(name=value.name) for value in [*arguments[: len(self.inputs)], *results]]
         sizes = (ModuleInfo(self.module).weights_bytes, self.plan.workspace_bytes)
-        table = [ValueInfo(symbols=self.symbols)] if self.symbols else []
+        table = [ValueInfo(symbols=self.symbols)] if self.entries else []
         return [*named, *(ValueInfo(byte_count=size) for size in sizes), *table]
 
     def _emit(self, op: ir.Operation) -> None:
@@ -133,8 +145,26 @@ class _MainBuilder:
                     buffer = self.plan.scratch[op]
                     operands.append(self._view(buffer, 0, scratch[len(scratch) - 1].type, [buffer.size]))
                 func.CallOp([], callee(op), operands)
+            elif op.name == BINDS:
+                self._bind(op)
             elif op.name == "func.return":
                 func.ReturnOp([])
+
+    def _bind(self, op: ir.Operation) -> None:
+        """Write the numbers to the table; behind the last of some ops in a row, have the runtime look at them and give memory."""
+        number, late = next((i, late) for i, late in enumerate(self.plan.late) if op in late.ops)
+        place = late.start + sum(len(before.results) for before in late.ops[: late.ops.index(op)])
+        values = self._operand(op.operands[0])
+        for index in range(len(op.results)):
+            memref.StoreOp(memref.LoadOp(values, [constant(index)]).result, self.arguments[-1], [constant(place + index)])
+        if op == late.ops[-1]:
+            rest = self.block.create_after()
+            if self.end is None:
+                self.end = rest.create_after()
+                with ir.InsertionPoint(self.end):
+                    func.ReturnOp([])
+            runtime.enter(self.module, self.arguments[-1], number, rest, self.end)
+            self.block = rest
 
     def _operand(self, value: ir.Value) -> ir.Value:
         """What a kernel is called with for a tensor, or for a size."""
@@ -170,18 +200,18 @@ class _MainBuilder:
         """A memref of that type and shape on a buffer, `extra` bytes into it."""
         root, inner = buffer.root()
         offset = inner + extra + (root.offset if root.place in ("workspace", "weights") else 0)
-        place = root.place if root.slot is None else ("slot", root.slot)
+        place = root.place if root.slot is None else ("entry", self._entry(root))
         key = (place, offset, str(memref_type), tuple(shape))
         if key not in self.views:
             self.views[key] = self._new_view(place, offset, memref_type, [self._size(s) for s in shape if not isinstance(s, int)])
         return self.views[key]
 
     def _new_view(self, place: Any, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
-        if place in ("workspace", "weights") or place[0] == "slot":
-            base = self.arguments[len(self.arguments) - 1 - bool(self.symbols) - (place == "weights")]
+        if place in ("workspace", "weights") or place[0] == "entry":
+            base = self.arguments[len(self.arguments) - 1 - bool(self.entries) - (place == "weights")]
             start = self._size(offset)
-            if place[0] == "slot":
-                lies = self._number(len(self.symbols) + place[1])
+            if place[0] == "entry":  # also what lies elsewhere: the table says how far from the workspace
+                lies = self._number(place[1])
                 start = lies if offset == 0 else arith.AddIOp(lies, start).result
             view: ir.Value = memref.ViewOp(memref_type, base, start, free).result
             return view
@@ -189,7 +219,7 @@ class _MainBuilder:
         argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
         if offset != 0 and kind == "input":
             raise PassError(f"@main's input {index} cannot be read {offset} bytes in")
-        if self.symbols and not argument.type.has_static_shape:
+        if self.entries and not argument.type.has_static_shape:
             if argument.type == memref_type and offset == 0:
                 kind, sizes = argument.type, iter(free)
                 return reshaped_pointer(argument, kind, [next(sizes) if size < 0 else None for size in kind.shape])  # which says its sizes
@@ -207,6 +237,11 @@ class _MainBuilder:
             self.parted[argument] = reinterpreted(argument, ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8))
         return self.parted[argument]
 
+    def _entry(self, root: Buffer) -> int:
+        """The entry of the table that says where a buffer lies."""
+        assert root.slot is not None
+        return root.slot + (len(self.symbols) if root.late is None else root.late.start + len(root.late.sizes))
+
     def _size(self, size: Dim) -> ir.Value:
         """A size as a value of type index."""
         assert size is not None  # or it would have no buffer
@@ -214,7 +249,7 @@ class _MainBuilder:
             return constant(size)
 
         def leaf(part: Size) -> ir.Value | None:
-            return self._number(self.symbols.index(str(part))) if part.is_symbol else None
+            return self._number(self.places[str(part)]) if part.is_symbol else None
 
         return size.fold(leaf, constant, index_arithmetic())
 

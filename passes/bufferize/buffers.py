@@ -4,6 +4,7 @@ It works like XLA's, on whole launches: aliases first (views, concatenations in 
 lifetimes, then offsets in one workspace.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -11,9 +12,11 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
 
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
@@ -31,7 +34,8 @@ class Buffer:
     first: int = 1 << 60
     last: int = -1
     members: list[tuple["Buffer", int | Size]] = field(default_factory=list)  # each with its offset
-    slot: int | None = None  # of a root in the workspace whose offset is known only at run time: its number in the layout
+    slot: int | None = None  # of a root whose place is known only at run time: its number in the layout, or among those of its `late` sizes
+    late: LateSizes | None = None  # of a root: the sizes that it waits for
     written: int = -1  # the launch from which on it holds data itself, whatever its members do
 
     def root(self) -> "tuple[Buffer, int | Size]":
@@ -94,18 +98,23 @@ class Assignment:
     copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int | Size]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
     layout: list[Slot] = field(default_factory=list)
     """How offsets follow from sizes that are known only at run time; empty if they are numbers."""
+    late: list[LateSizes] = field(default_factory=list)
+    """Where sizes become known, in order."""
+    segments: list[Segment] = field(default_factory=list)
+    """What the runtime does there."""
     workspace_bytes: int = 0
     lower_bound: int = 0
     in_place: int = 0
     aliased_kernels: set[str] = field(default_factory=set)
 
 
-def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes) -> Assignment:
+def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = ()) -> Assignment:
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
     `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite; `shapes` are those of @main's
-    values. The workspace is laid
-    out by lifetimes; `lower_bound` is the bytes that live at the busiest launch. Raises PassError for an op that has no place in @main.
+    values, and `symbols` the sizes that are known when it begins. The workspace is laid out by lifetimes; `lower_bound` is the bytes that
+    live at the busiest launch. Buffers whose sizes become known later lie in blocks of their own. Raises PassError for an op that has no
+    place in @main.
     """
     block = main.regions[0].blocks[0]
     plan = Assignment()
@@ -127,18 +136,20 @@ def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes) -> Assign
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
-        elif op.name not in ("memref.view", "func.return", "tensor.dim") and not op.name.startswith("arith."):
+        elif op.name not in ("memref.view", "func.return", "tensor.dim", BINDS) and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
+    plan.late = late_sizes(ops)
+    waits = Waits(plan.late, symbols)
     _find_lifetimes(plan, ops, position)
     for op in concats:
-        _join(plan, op, position[op], shapes)
+        _join(plan, op, position[op], shapes, waits)
     _place_outputs(plan, ops[-1], shapes)
     _reuse_in_place(plan, ops, position, kernels)
     for op in ops:
         scratch = _scratch_bytes(op, kernels)
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan)
+    _lay_out(plan, waits, len(symbols))
     return plan
 
 
@@ -154,7 +165,7 @@ def _weight_offset(op: ir.Operation) -> int:
 
 def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int]) -> None:
     for op in ops:
-        if op.name in ("func.call", "func.return", "tensor.concat"):
+        if op.name in ("func.call", "func.return", "tensor.concat", BINDS):
             for value in [*op.operands, *op.results]:
                 if value in plan.values:
                     buffer = plan.values[value]
@@ -163,14 +174,14 @@ def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir
         buffer.written = buffer.first
 
 
-def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShapes) -> None:
+def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShapes, waits: Waits) -> None:
     """Place a concatenation's operands in its result, so that their producers write there; copy those that cannot move."""
     result = plan.values[op.results[0]]
     offset: int | Size = 0
     for value in op.operands:
         buffer, inner = plan.values[value].root()
         size = shapes.bytes(value)
-        if buffer.is_free_root and buffer is not result and inner == 0 and buffer.size == size:
+        if buffer.is_free_root and buffer is not result and inner == 0 and buffer.size == size and waits.until(result.size) < buffer.first:
             buffer.put_into(result, offset)
         else:
             plan.copies.setdefault(op, []).append((value, result, offset))
@@ -228,17 +239,38 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
     return 0 if size is None else size
 
 
-def _lay_out(plan: Assignment) -> None:
+def _lay_out(plan: Assignment, waits: Waits, symbols: int) -> None:
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
-    roots = [root for root in found if root.place == "workspace" and root.last >= 0]
+    used = [root for root in found if root.last >= 0]
+    for buffer in used:
+        late = waits.of(buffer.size)
+        if late is not None and (buffer.place == "workspace" or buffer.place[0] == "output"):
+            buffer.late, buffer.slot = late, len(late.buffers)
+            late.buffers.append(buffer)
+    roots = [root for root in used if root.place == "workspace" and root.late is None]
     lifetimes = [Lifetime(likely_size(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
     if known(b.size for b in roots):
         for buffer, offset in zip(roots, offsets, strict=True):
             buffer.offset = offset
-        return
-    # The order in which they lie on top of each other for likely sizes is kept for all.
-    plan.layout = slots([b.size for b in roots], [Lifetime(e.size, e.first, e.last) for e in lifetimes], offsets)
-    for number, buffer in enumerate(roots):
-        buffer.slot = number
+    else:
+        # The order in which they lie on top of each other for likely sizes is kept for all.
+        plan.layout = _slots(roots, offsets)
+        for number, buffer in enumerate(roots):
+            buffer.slot = number
+    start = symbols + len(plan.layout)
+    for late in plan.late:
+        late.start = start
+        offsets, _ = pack([_likely_lifetime(buffer) for buffer in late.buffers])
+        plan.segments.append(late.segment(_slots(late.buffers, offsets)))
+        start += late.count
+
+
+def _likely_lifetime(buffer: Buffer) -> Lifetime:
+    """How long a buffer of about that size lives. An output lies elsewhere: no other buffer meets it."""
+    return Lifetime(likely_size(buffer.size), buffer.first, buffer.last) if buffer.place == "workspace" else Lifetime(0, -1, -1)
+
+
+def _slots(buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[Slot]:
+    return slots([b.size for b in buffers], [_likely_lifetime(b) for b in buffers], offsets)

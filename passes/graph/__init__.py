@@ -2,6 +2,7 @@
 
 from stepwell.passes.graph import (
     attach_target,
+    bind_sizes,
     check_indices,
     limit_concats,
     make_padding_explicit,
@@ -14,7 +15,7 @@ from stepwell.passes.graph.layout import convert_layout, pack_matmul, skip_paddi
 from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants, remove_identities, simplify_algebra, use_products, use_sub_pixels
 
 __all__ = [
-    "attach_target", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
+    "attach_target", "bind_sizes", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
     "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "pack_matmul", "remove_identities",
     "separate_zero_points", "simplify_algebra", "skip_padding", "unfold_convolutions", "use_products", "use_sub_pixels", "use_winograd",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 
 SHOWN = 40  # problems spelled out in the message
-_STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield")
+_STRUCTURAL = ("graph.parameter", "graph.constant", "graph.fused", "graph.yield", "graph.bind_sizes")
 
 
 @register_pass("check-lowerable", level="graph")
@@ -31,6 +31,8 @@ class CheckLowerable(Pass):
         known = {c.root for c in conversions()}
         dialects = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
         symbols = {str(s) for a in find_function(op, "main").arguments for s in type_of(a).shape if isinstance(s, Size) and s.is_symbol}
+        bound = [size for inner in ops_below(op, "graph.bind_sizes") for size in inner.opview.attribute_values()["sizes"]]
+        symbols |= {str(size) for size in bound if isinstance(size, Size) and size.is_symbol}
         problems = []
         for inner in ops_below(op):
             reason = None

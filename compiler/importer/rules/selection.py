@@ -4,7 +4,8 @@ from typing import cast as typed
 
 import numpy as np
 
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.graph import UniqueOp
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
@@ -17,6 +18,12 @@ def unique(b: ImportBuilder, x: Value, *, axis: int | None = None, sorted: int =
     axis = normalized_axis(axis, type_of(x).rank)
     if type_of(x).shape[axis] == 1:  # a single slice is different from all others
         return x, *(b.literal(np.array([number])) for number in (0, 0, 1))
+    types = typed(tuple[TensorType, ...], UniqueOp.infer(type_of(x), axis=axis, sorted=bool(sorted)))
+    count = types[1].shape[0]
+    if count is None and b.constant_value(x) is None:
+        count = b.symbols.fresh(f"{b.node.output_names[0]}_{axis}")
+        types = tuple(kind.with_shape([count if size is None else size for size in kind.shape]) for kind in types)
+        return typed(tuple[Value, ...], b.unique(x, axis=axis, sorted=bool(sorted), result_types=list(types)))
     return typed(tuple[Value, ...], b.unique(x, axis=axis, sorted=bool(sorted)))
 
 

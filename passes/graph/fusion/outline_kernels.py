@@ -4,11 +4,12 @@ import hashlib
 from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.mlir import create_operation, func, ir
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import GraphBuilder, GraphOp
+from stepwell.dialects.flow import dialect as flow
+from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
@@ -97,6 +98,8 @@ class OutlineKernels(Pass):
                         _call(inner, kernels[text], shapes)
                     inner.erase()
                     state.count(f"{self.name}.calls")
+                elif isinstance(bound := inner.opview, BindSizesOp):
+                    _bind(bound)
                 elif isinstance(constant := inner.opview, ConstantOp):
                     with ir.InsertionPoint(inner), inner.location:
                         constant.result.replace_all_uses_with(builder.weight("constant", constant_array(constant)))
@@ -130,6 +133,15 @@ def _call(fused: ir.Operation, name: str, shapes: SymbolicShapes) -> None:
         call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *sizes, *destinations])
     for old, new in zip(fused.results, call.results, strict=True):
         old.replace_all_uses_with(new)
+
+
+def _bind(bound: BindSizesOp) -> None:
+    """Make values of type index of sizes that become known, for the destinations of the kernels behind."""
+    sizes = bound.attribute_values()["sizes"]
+    op = bound.operation
+    with ir.InsertionPoint(op), op.location:
+        create_operation(flow.BindSizesOp, [bound.values], [[ir.IndexType.get()] * len(sizes)], {"sizes": op.attributes["sizes"]})
+    op.erase()
 
 
 def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> None:

@@ -1,0 +1,43 @@
+"""The segments of a program: what follows when sizes become known while it runs."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.sizes import Size
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What a program does before it goes on with sizes that it has just computed: it checks them, and gets memory for them.
+
+    Its table holds, from entry `start` on, first the numbers that were computed, then the address of each slot.
+    """
+
+    nodes: str
+    """The ONNX nodes that ask for the sizes, for messages."""
+    start: int
+    sizes: tuple[int | Size, ...]
+    """What the numbers are: a symbol that is new, or else something that they must be equal to."""
+    slots: tuple[Slot, ...]
+    """Buffers, one on top of others; those of `outputs` lie by themselves."""
+    outputs: tuple[tuple[int, int], ...] = ()
+    """Pairs of a slot and the output of the model that it is."""
+
+    @property
+    def end(self) -> int:
+        """The entry of the table behind those of the segment."""
+        return self.start + len(self.sizes) + len(self.slots)
+
+
+def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[str, int]]:
+    """For each segment the symbols that become known with it, each with its entry in the table; `known` are those before the first."""
+    seen, found = set(known), []
+    for segment in segments:
+        new: dict[str, int] = {}
+        for place, size in enumerate(segment.sizes):
+            if isinstance(size, Size) and size.is_symbol and str(size) not in seen:
+                seen.add(str(size))
+                new[str(size)] = segment.start + place
+        found.append(new)
+    return found

@@ -1,0 +1,1 @@
+"""The `flow` dialect: what `@main` does between kernel launches."""

@@ -1,0 +1,37 @@
+"""The `flow` dialect: what a program does between kernel launches, from the level `graph-opt` to `scheduled`."""
+
+from stepwell.dialects.core.attributes import Sizes, sizes_value
+from stepwell.dialects.core.mlir import Dialect, Operand, Operation, VariadicResult, ir, register_dialect
+from stepwell.dialects.support.errors import InferenceError
+
+
+@register_dialect
+class Flow(Dialect, name="flow"):
+    """Sizes that become known while a program runs."""
+
+
+class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
+    """As `graph.bind_sizes`; its results are the numbers, as values of type index."""
+
+    values: Operand
+    numbers: VariadicResult
+    sizes: Sizes
+
+    def verify_invariants(self) -> bool:
+        """Whether `values` is a vector of i64 with an element for each of the sizes, which are as many as the results."""
+        operands, results = list(self.operation.operands), list(self.operation.results)
+        kind = operands[0].type if operands else None
+        try:
+            count = len(sizes_value(self.operation.attributes["sizes"]))
+        except (KeyError, InferenceError) as error:
+            return self._wrong(f"attribute 'sizes' must list sizes: {error}")
+        vector = isinstance(kind, ir.RankedTensorType) and list(kind.shape) == [count] and str(kind.element_type) == "i64"
+        if len(operands) != 1 or not vector:
+            return self._wrong(f"takes a tensor<{count}xi64>, as attribute 'sizes' says, got {kind}")
+        if [str(result.type) for result in results] != ["index"] * count:
+            return self._wrong(f"must have {count} results of type index, as attribute 'sizes' says")
+        return True
+
+    def _wrong(self, problem: str) -> bool:
+        self.location.emit_error(f"'{self.OPERATION_NAME}' {problem}")
+        return False

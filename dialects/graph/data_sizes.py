@@ -1,0 +1,154 @@
+"""Operations around sizes that only data tell: the numbers in a tensor become sizes, and results of the largest size are cut to theirs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, holds
+from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
+from stepwell.dialects.graph.inference import (
+    expect_at_least,
+    expect_dtype,
+    expect_length,
+    expect_rank,
+    no_arithmetic,
+)
+from stepwell.dialects.graph.numerics import wide
+from stepwell.dialects.graph.selection import NonMaxSuppressionOp
+from stepwell.dialects.graph.traits import Fusion
+from stepwell.dialects.support.errors import InferenceError
+
+
+class BindSizesOp(GraphOp, name="bind_sizes"):
+    """From here on the symbols in `sizes` are the numbers that the vector `values` holds, which must be whole numbers from 0.
+
+    An entry that is a number, or an expression of symbols that are known by then, must be what `values` holds there: otherwise the run
+    ends with an error that names the node. No pass may move an op whose types or attributes have the symbols before this one; it is not
+    pure, so that none removes it.
+    """
+
+    fusion = Fusion.FREE
+
+    values: Operand
+    sizes: Sizes
+
+    @staticmethod
+    def infer(values: TensorType, *, sizes: Sequence[int | Size]) -> InferredTypes:
+        expect_dtype("values", values, ("i64",))
+        expect_rank("values", values, 1)
+        if values.shape[0] != len(sizes):
+            raise InferenceError(f"attribute 'sizes' {list(sizes)} must have an entry for each element of operand 'values' ({values})")
+        return ()
+
+    flops = staticmethod(no_arithmetic)
+
+
+class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
+    """The first `sizes[i]` elements of `x` along each dimension `i`; -1 means all."""
+
+    x: Operand
+    result: Result
+    sizes: Sizes
+
+    @staticmethod
+    def infer(x: TensorType, *, sizes: Sequence[int | Size]) -> InferredTypes:
+        expect_length("sizes", sizes, x.rank, "one for each dimension")
+        expect_at_least("sizes", [size for size in sizes if isinstance(size, int)], -1)
+        for have, size in zip(x.shape, sizes, strict=True):
+            if size != -1 and not holds(size, "<=", have):
+                raise InferenceError(f"attribute 'sizes' {list(sizes)} has more than operand 'x' ({x})")
+        return x.with_shape([have if size == -1 else size for have, size in zip(x.shape, sizes, strict=True)])
+
+    @staticmethod
+    def reference(x: np.ndarray, *, sizes: Sequence[int]) -> np.ndarray:
+        return x[tuple(slice(None if size == -1 else size) for size in sizes)]
+
+    flops = staticmethod(no_arithmetic)
+
+
+class NonZeroPlacesOp(GraphOp, name="non_zero_places", traits=[Pure]):
+    """As `non_zero`, with a column for each element of `x`: those behind the first `count` (a vector of one number) mean nothing."""
+
+    x: Operand
+    places: Result
+    count: Result
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        expect_dtype("x", x, (BOOL, *NUMERIC))
+        return TensorType("i64", (x.rank, x.size)), TensorType("i64", (1,))
+
+    @staticmethod
+    def reference(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        found = np.argwhere(wide(x)).T
+        return _padded(found, 1, x.size), np.array([found.shape[1]])
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType) -> int:
+        return x.elements
+
+
+class OrderRowsOp(GraphOp, name="order_rows", traits=[Pure]):
+    """The numbers of the rows of the matrix `x` in ascending order, element by element from the first column on, equal ones as they come.
+
+    `starts` says of each row in that order whether it differs from the one before. NaN comes last and equals itself.
+    """
+
+    x: Operand
+    order: Result
+    starts: Result
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        expect_dtype("x", x, (BOOL, *NUMERIC))
+        expect_rank("x", x, 2)
+        return TensorType("i64", x.shape[:1]), TensorType(BOOL, x.shape[:1])
+
+    @staticmethod
+    def reference(x: np.ndarray) -> tuple[np.ndarray, ...]:
+        rows = wide(x)
+        order = np.lexsort(rows.T[::-1]) if rows.shape[1] else np.arange(len(rows))  # stable
+        ranked = rows[order]
+        same = (ranked[1:] == ranked[:-1]) | ((ranked[1:] != ranked[1:]) & (ranked[:-1] != ranked[:-1]))
+        return order.astype(np.int64), np.concatenate([np.ones(min(len(rows), 1), bool), ~same.all(axis=1)])
+
+    @staticmethod
+    def flops(x: TensorType, *, result: TensorType) -> int:
+        return x.elements
+
+
+class KeptBoxesOp(GraphOp, name="kept_boxes", traits=[Pure]):
+    """As `non_max_suppression`, with as many rows as there are scores: those behind the first `count` (a vector of one number) mean nothing."""
+
+    boxes: Operand
+    scores: Operand
+    most: Operand
+    iou_threshold: Operand
+    score_threshold: Operand
+    rows: Result
+    count: Result
+    centred: ir.BoolAttr
+
+    @staticmethod
+    def infer(
+        boxes: TensorType, scores: TensorType, most: TensorType, iou_threshold: TensorType, score_threshold: TensorType, *, centred: bool
+    ) -> InferredTypes:
+        NonMaxSuppressionOp.infer(boxes, scores, most, iou_threshold, score_threshold, centred=centred)
+        return TensorType("i64", (scores.size, 3)), TensorType("i64", (1,))
+
+    @staticmethod
+    def reference(boxes: np.ndarray, scores: np.ndarray, *operands: np.ndarray, centred: bool) -> tuple[np.ndarray, ...]:
+        kept = NonMaxSuppressionOp.reference(boxes, scores, *operands, centred=centred)
+        return _padded(kept, 0, scores.size), np.array([len(kept)])
+
+    @staticmethod
+    def flops(boxes: TensorType, scores: TensorType, *operands: TensorType, result: TensorType, centred: bool) -> int:
+        return scores.elements
+
+
+def _padded(array: np.ndarray, axis: int, size: int) -> np.ndarray:
+    """An array of whole numbers with zeros behind it along an axis."""
+    missing = [(0, size - array.shape[i] if i == axis else 0) for i in range(array.ndim)]
+    return np.pad(array, missing).astype(np.int64)

@@ -1,0 +1,204 @@
+"""The pass that computes the sizes that depend on data, and makes them sizes of the program."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, product
+from stepwell.dialects.core.types import is_float, type_of
+from stepwell.dialects.graph import (
+    BindSizesOp,
+    DynamicExpandOp,
+    DynamicReshapeOp,
+    DynamicSliceOp,
+    GraphBuilder,
+    GraphOp,
+    NonMaxSuppressionOp,
+    NonZeroOp,
+    RangeOp,
+    UniqueOp,
+)
+from stepwell.dialects.support.extensions import extension
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.graph.asked_sizes import asked_sizes
+
+Rule: TypeAlias = Callable[[Any, GraphBuilder], "Sequence[ir.Value] | None"]
+R = TypeVar("R", bound=Rule)
+_RULES: dict[str, Rule] = {}
+
+
+def sized_by(*classes: type[GraphOp]) -> Callable[[R], R]:
+    """Register how sizes of these ops' results that depend on data become known.
+
+    The function takes the op and a builder in front of it. It binds the symbols in the types of the results (`bind`), and returns what
+    replaces the results, or None where the op can stay as it is.
+    """
+
+    def add(function: R) -> R:
+        for cls in classes:
+            _RULES[cls.OPERATION_NAME] = function
+        extension(function)
+        return function
+
+    return add
+
+
+@register_pass("bind-sizes", level="graph")
+@dataclass
+class BindSizes(Pass):
+    """Compute the sizes that depend on data in front of the ops whose results have them.
+
+    rewrite: non_zero(x) : tensor<2x?xi64, "n">  ->  places, count = non_zero_places(x); bind_sizes(count) {sizes = ["n"]}; first(places)
+    rewrite: range(a, b, c) : tensor<?xi64, "n"> ->  bind_sizes(how many) {sizes = ["n"]}; range(a, b, c)
+
+    From `bind_sizes` on, a symbol is as good as one of the inputs' sizes. What the number of results is known for only when all of them are
+    (NonZero, Unique, NonMaxSuppression) is computed into a tensor of the largest size, of which the first ones are taken.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            known_symbols = {name for argument in function.arguments for size in type_of(argument).shape for name in symbols_of(size)}
+            for inner in [o.operation for o in function.regions[0].blocks[0].operations]:
+                view = inner.opview
+                if isinstance(view, BindSizesOp):
+                    known_symbols |= {name for size in view.attribute_values()["sizes"] for name in symbols_of(size)}
+                elif isinstance(view, GraphOp) and inner.name in _RULES:
+                    new = {name for kind in view.result_types() for size in kind.shape for name in symbols_of(size)} - known_symbols
+                    if new:
+                        self._bind(inner, state)
+                        known_symbols |= new
+
+    def _bind(self, op: ir.Operation, state: PassState) -> None:
+        with ir.InsertionPoint(op), op.location:
+            replaced = _RULES[op.name](op.opview, GraphBuilder(state.weights))
+        state.count(self.name)
+        state.did(self.name, op, "its size is computed in front of it")
+        if replaced is not None:
+            for old, new in zip(op.results, replaced, strict=True):
+                old.replace_all_uses_with(new)
+            op.erase()
+
+
+def symbols_of(size: Any) -> tuple[str, ...]:
+    """The symbols in a dimension of a type."""
+    return size.symbols if isinstance(size, Size) else ()
+
+
+def bind(b: GraphBuilder, values: ir.Value, sizes: Sequence[int | Size]) -> None:
+    """Make the elements of a vector of i64 these sizes."""
+    b.build(BindSizesOp, values, sizes=tuple(sizes))
+
+
+def _sizes(op: Any, result: int = 0) -> tuple[int | Size, ...]:
+    return tuple(op.result_types()[result].shape)
+
+
+def first_along(b: GraphBuilder, x: ir.Value, axis: int, size: int | Size) -> ir.Value:
+    """The first `size` elements of `x` along an axis."""
+    value: ir.Value = b.first(x, sizes=tuple(size if i == axis else -1 for i in range(type_of(x).rank)))
+    return value
+
+
+@sized_by(NonZeroOp)
+def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
+    """The places of all elements, of which the first count."""
+    places, count = b.non_zero_places(op.x)
+    size = _sizes(op)[1]
+    bind(b, count, [size])
+    return [first_along(b, places, 1, size)]
+
+
+@sized_by(NonMaxSuppressionOp)
+def non_max_suppression(op: NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Value]:
+    """As many rows as there are scores, of which the first count."""
+    rows, count = b.kept_boxes(*op.operation.operands, **op.attribute_values())
+    size = _sizes(op)[0]
+    bind(b, count, [size])
+    return [first_along(b, rows, 0, size)]
+
+
+@sized_by(RangeOp)
+def range_(op: RangeOp, b: GraphBuilder) -> None:
+    """The number of steps; the op itself stays."""
+    bind(b, steps_between(b, *op.operation.operands), _sizes(op))
+
+
+def steps_between(b: GraphBuilder, start: ir.Value, limit: ir.Value, step: ir.Value) -> ir.Value:
+    """How many steps lead from `start` to below `limit`, as a vector of one i64; none for a step of 0."""
+    dtype = type_of(start).dtype
+    zero = b.cast(b.literal(np.array(0)), to=dtype, saturate=True)
+    if is_float(dtype):
+        wide = [b.cast(v, to="f32" if dtype in ("f16", "bf16") else dtype, saturate=True) for v in (start, limit, step)]
+        steps = b.ceil(b.div(b.sub(wide[1], wide[0]), wide[2]))
+        count = b.cast(b.maximum(steps, b.sub(wide[0], wide[0])), to="i64", saturate=True)
+    else:
+        # In i64, in which no difference of narrower integers leaves the range; one of i64 that does is more than any memory holds.
+        first, last, by = (v if dtype == "i64" else b.cast(v, to="i64", saturate=True) for v in (start, limit, step))
+        none, one = b.literal(np.array(0)), b.literal(np.array(1))
+        down = b.less(by, none)
+        span = b.select(down, b.sub(first, last), b.sub(last, first))
+        length = b.maximum(b.abs(by), one)
+        ahead = b.select(down, b.less(last, first), b.less(first, last))
+        count = b.select(ahead, b.add(b.div(b.sub(span, one), length), one), none)
+    moves = b.not_(b.equal(step, zero))
+    return b.reshape(b.select(moves, count, b.literal(np.array(0))), shape=(1,))
+
+
+@sized_by(DynamicReshapeOp, DynamicExpandOp, DynamicSliceOp)
+def as_asked(op: Any, b: GraphBuilder) -> list[ir.Value] | None:
+    """What the operands ask for; then a reshape knows its shape, the others stay."""
+    sizes = _sizes(op)
+    bind(b, asked_sizes(op.operation, b), sizes)
+    if isinstance(op, DynamicReshapeOp):
+        return [b.reshape(op.x, shape=sizes)]
+    return None
+
+
+@sized_by(UniqueOp)
+def unique(op: UniqueOp, b: GraphBuilder) -> list[ir.Value]:
+    """By the order of all slices: those that differ from the one before them in it are the different ones, numbered in that order.
+
+    Unsorted, they are numbered in the order of `x`, by where each comes first.
+    """
+    attributes, x = op.attribute_values(), op.operation.operands[0]
+    axis, shape = attributes["axis"], type_of(x).shape
+    length = shape[axis]
+    sizes = [_sizes(op)[axis], _sizes(op, 1)[0], _sizes(op, 3)[0]]  # of values, indices and counts
+    others = tuple(i for i in range(len(shape)) if i != axis)
+    along = b.transpose(x, perm=(axis, *others)) if axis else x
+    order, starts = b.order_rows(b.reshape(along, shape=(length, product(shape[i] for i in others))))
+    places, count = b.non_zero_places(starts)
+    bind(b, b.concat([count] * 3, axis=0), sizes)
+    firsts = [b.gather(order, _vector(b, places, size), axis=0) for size in sizes]
+    group = _running(b, starts)
+    if not attributes["sorted"]:
+        shown = _placed(b, order, starts)
+        group = b.gather(_running(b, shown), b.gather(firsts[0], group, axis=0), axis=0)
+        firsts = [_vector(b, b.non_zero_places(shown)[0], size) for size in sizes]
+    inverse = _placed(b, order, group)
+    zeros = b.expand(b.literal(np.array(0)), shape=sizes[2:])
+    ones = b.expand(b.literal(np.array(1)), shape=(length,))
+    counts = b.scatter_elements(zeros, inverse, ones, axis=0, reduction="add", from_start=True)
+    return [b.gather(x, firsts[0], axis=axis), firsts[1], inverse, counts]
+
+
+def _vector(b: GraphBuilder, places: ir.Value, size: int | Size) -> ir.Value:
+    """The first columns of a matrix of one row, as a vector."""
+    vector: ir.Value = b.reshape(first_along(b, places, 1, size), shape=(size,))
+    return vector
+
+
+def _running(b: GraphBuilder, flags: ir.Value) -> ir.Value:
+    """For each flag how many before it are set."""
+    number: ir.Value = b.sub(b.cumsum(b.cast(flags, to="i64", saturate=True), axis=0, exclusive=False, reverse=False), b.literal(np.array(1)))
+    return number
+
+
+def _placed(b: GraphBuilder, order: ir.Value, values: ir.Value) -> ir.Value:
+    """`values`, which are in that order, each in its place."""
+    place: ir.Value = b.scatter_elements(values, order, values, axis=0, reduction="none", from_start=True)
+    return place

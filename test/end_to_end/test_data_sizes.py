@@ -1,0 +1,227 @@
+"""Sizes that depend on data: results are those of ONNX's evaluator, of their own shapes, whatever came before; absurd sizes are errors."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import stepwell
+
+FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def model(nodes: list[NodeProto], inputs: dict[str, list[Any]], outputs: Sequence[str], *, ints: Sequence[str] = (), **weights: np.ndarray) -> ModelProto:
+    graph = helper.make_graph(
+        nodes, "data_sizes",
+        [helper.make_tensor_value_info(name, INT if name in ints else FLOAT, shape) for name, shape in inputs.items()],
+        [helper.make_empty_tensor_value_info(name) for name in outputs],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    bare = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    from onnx.shape_inference import infer_shapes
+
+    inferred = infer_shapes(bare)
+    types = {value.name: value.type.tensor_type.elem_type for value in (*inferred.graph.output, *inferred.graph.value_info)}
+    for value in bare.graph.output:
+        value.CopyFrom(helper.make_tensor_value_info(value.name, types[value.name], None))
+    return bare
+
+
+def few(rng: np.random.Generator, *shape: int, share: float) -> np.ndarray:
+    """Random numbers of which about that share is not 0."""
+    return np.where(rng.random(shape) < share, rng.standard_normal(shape), 0).astype(np.float32)
+
+
+ONE = np.array([1], np.int64)
+CASES: dict[str, tuple[ModelProto, Sequence[str]]] = {
+    # the model, and the symbols of its inputs
+    "places": (model([node("NonZero", ["x"], ["i"]), node("Transpose", ["i"], ["y"])], {"x": ["n", 5]}, ["y", "i"]), ["n"]),
+    "chosen": (
+        model(
+            [
+                node("ReduceSum", ["x", "one"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"]), node("Compress", ["x", "c"], ["k"], axis=0),
+                node("MatMul", ["k", "w"], ["m"]), node("Softmax", ["m"], ["y"], axis=-1), node("Shape", ["k"], ["count"]),
+                node("Mul", ["x", "x"], ["early"]),
+            ],
+            {"x": ["n", 8]}, ["y", "count", "early"], one=ONE, zero=np.array(0, np.float32), w=np.random.default_rng(3).standard_normal((8, 11), np.float32),
+        ), ["n"],
+    ),
+    "twice": (
+        model(
+            [
+                node("NonZero", ["x"], ["i"]), node("Squeeze", ["i", "axis"], ["flat"]), node("Gather", ["z", "flat"], ["g"], axis=0),
+                node("NonZero", ["g"], ["j"]), node("Concat", ["j", "j"], ["y"], axis=1), node("Exp", ["g"], ["e"]), node("Add", ["e", "g"], ["k"]),
+            ],
+            {"x": ["n"], "z": ["n", 3]}, ["y", "k"], axis=np.array([0]),
+        ), ["n"],
+    ),
+    "joined": (
+        model(
+            [node("NonZero", ["x"], ["i"]), node("Cast", ["i"], ["f"], to=FLOAT), node("Neg", ["z"], ["m"]), node("Concat", ["m", "f"], ["y"], axis=1)],
+            {"x": ["n", 4], "z": [2, 3]}, ["y"],
+        ), ["n"],
+    ),
+    "different": (
+        model([node("Round", ["x"], ["r"]), node("Unique", ["r"], ["y", "i", "v", "c"])], {"x": ["n", 4]}, ["y", "i", "v", "c"]), ["n"],
+    ),
+    "as_they_come": (
+        model([node("Round", ["x"], ["r"]), node("Unique", ["r"], ["y", "i", "v", "c"], sorted=0)], {"x": ["n", 4]}, ["y", "i", "v", "c"]), ["n"],
+    ),
+    "different_rows": (
+        model([node("Round", ["x"], ["r"]), node("Unique", ["r"], ["y", "i", "v", "c"], axis=0)], {"x": ["n", 2]}, ["y", "i", "v", "c"]), ["n"],
+    ),
+    "counting": (
+        model(
+            [
+                node("ReduceMax", ["x"], ["m"], keepdims=0), node("Abs", ["m"], ["a"]), node("Mul", ["a", "ten"], ["limit"]),
+                node("Range", ["zero", "limit", "step"], ["y"]), node("Reshape", ["y", "column"], ["c"]), node("Mul", ["c", "y"], ["square"]),
+            ],
+            {"x": ["n"]}, ["y", "square"], zero=np.array(0.5, np.float32), ten=np.array(10, np.float32), step=np.array(0.75, np.float32),
+            column=np.array([-1, 1]),
+        ), ["n"],
+    ),
+    "shaped": (
+        model(
+            [
+                node("NonZero", ["x"], ["i"]), node("Shape", ["i"], ["s"]), node("ReduceProd", ["s"], ["p"], keepdims=1), node("Add", ["p", "one"], ["q"]),
+                node("Concat", ["q", "three"], ["shape"], axis=0), node("Expand", ["z", "shape"], ["y"]),
+                node("ConstantOfShape", ["shape"], ["k"]),
+            ],
+            {"x": ["n"], "z": [3]}, ["y", "k"], one=ONE, three=np.array([3]),
+        ), ["n"],
+    ),
+}  # fmt: skip
+
+
+def inputs_of(source: ModelProto, n: int, rng: np.random.Generator, share: float) -> dict[str, np.ndarray]:
+    shapes = {v.name: [d.dim_value or n for d in v.type.tensor_type.shape.dim] for v in source.graph.input}
+    return {name: few(rng, *shape, share=share) for name, shape in shapes.items()}
+
+
+def close(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> None:
+    for one, other in zip(got, want, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        if one.dtype.kind == "f":
+            np.testing.assert_allclose(one, other, rtol=64 * 2**-23, atol=64 * 2**-23 * np.abs(other).max(initial=1))
+        else:
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_for_many_data_in_turn(name: str) -> None:
+    source, _ = CASES[name]
+    right, rng = ReferenceEvaluator(source), np.random.default_rng(7)
+    general = stepwell.compile(source, specialise="never")
+    fixed = stepwell.compile(source, shapes={v.name: [d.dim_value or 9 for d in v.type.tensor_type.shape.dim] for v in source.graph.input})
+    for n in (9, 1, 30, 4, 9):
+        for share in (0.5, 1.0, 0.1, 0.9):
+            given = inputs_of(source, n, rng, share)
+            want = right.run(None, given)
+            close(list(general.run(given).values()), want)
+            if n == 9:
+                close(list(fixed.run(given).values()), want)
+
+
+@pytest.mark.parametrize("name", ["chosen", "twice", "different_rows"])
+def test_runs_at_the_same_time_do_not_meet(name: str) -> None:
+    source, _ = CASES[name]
+    compiled, right = stepwell.compile(source, specialise="never"), ReferenceEvaluator(source)
+    rng = np.random.default_rng(1)
+    work = []
+    for n in (3, 12, 40):
+        given = inputs_of(source, n, rng, 0.5)
+        work.append((given, right.run(None, given)))
+    wrong: list[BaseException] = []
+
+    def go(given: dict[str, np.ndarray], want: list[np.ndarray]) -> None:
+        try:
+            for _ in range(40):
+                close(list(compiled.run(given).values()), want)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=go, args=job) for job in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_result_is_not_written_to_by_a_later_run() -> None:
+    source, _ = CASES["twice"]
+    compiled, rng = stepwell.compile(source, specialise="never"), np.random.default_rng(5)
+    given = inputs_of(source, 20, rng, 0.7)
+    first = compiled.run(given)
+    kept = {name: array.copy() for name, array in first.items()}
+    for _ in range(5):
+        compiled.run(inputs_of(source, 20, rng, 1.0))
+    assert all(np.array_equal(first[name], kept[name]) for name in kept)
+
+
+def test_the_cache_keeps_what_waits_for_sizes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STEPWELL_CACHE_DIR", str(tmp_path))
+    source, _ = CASES["chosen"]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(source.SerializeToString())
+    shapes = {"x": (9, 8)}
+    given = inputs_of(source, 9, np.random.default_rng(2), 0.3)
+    want = stepwell.compile(path, shapes=shapes).run(given)
+    again = stepwell.compile(path, shapes=shapes)
+    close(list(again.run(given).values()), list(want.values()))
+
+
+ASKING = model(
+    [node("Concat", ["a", "b"], ["shape"], axis=0), node("Cast", ["shape"], ["s"], to=INT), node("Abs", ["x"], ["y"]),
+     node("Cast", ["y"], ["z"], to=FLOAT), node("Expand", ["z", "s"], ["r"])],
+    {"a": [1], "b": [1], "x": [1, 1]}, ["r"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "message"),
+    [
+        (-3.0, 2.0, "ask for the size -3; expected a number from 0"),
+        (3e9, 3e9, "would take .* bytes of memory, more than"),
+        (9e18, 9e18, "would take .* bytes of memory, more than"),
+    ],
+)
+def test_absurd_sizes_are_one_error_that_names_the_node(a: float, b: float, message: str) -> None:
+    ASKING.graph.node[-1].name = "wide"
+    compiled = stepwell.compile(ASKING)
+    given = {"a": np.array([a], np.float32), "b": np.array([b], np.float32), "x": np.full((1, 1), -2, np.float32)}
+    with pytest.raises(stepwell.StepwellError, match=f"wide.*{message}"):
+        compiled.run(given)
+    good = compiled.run({**given, "a": np.array([2], np.float32), "b": np.array([3], np.float32)})
+    np.testing.assert_array_equal(good["r"], np.full((2, 3), 2, np.float32))
+
+
+def test_no_array_can_be_given_for_an_output_of_unknown_size() -> None:
+    source, _ = CASES["chosen"]
+    compiled = stepwell.compile(source, shapes={"x": (4, 8)})
+    given = inputs_of(source, 4, np.random.default_rng(0), 1.0)
+    with pytest.raises(stepwell.InputError, match="only the run tells its size"):
+        compiled.run(given, out={"y": np.empty((4, 11), np.float32)})
+    early = np.empty((4, 8), np.float32)
+    compiled.run(given, out={"early": early})
+    np.testing.assert_allclose(early, given["x"] ** 2, rtol=2**-22)
+
+
+def test_sizes_that_have_to_be_equal_are_compared() -> None:
+    source = model(
+        [node("NonZero", ["x"], ["i"]), node("NonZero", ["z"], ["j"]), node("Add", ["i", "j"], ["y"])], {"x": [6], "z": [6]}, ["y"],
+    )
+    compiled = stepwell.compile(source)
+    x = np.array([1, 0, 1, 0, 0, 1], np.float32)
+    np.testing.assert_array_equal(compiled.run({"x": x, "z": x})["y"], 2 * np.flatnonzero(x)[None])
+    with pytest.raises(stepwell.StepwellError, match="expected .* == "):
+        compiled.run({"x": x, "z": np.ones(6, np.float32)})
