@@ -11,6 +11,8 @@ from stepwell.analysis.compare import OutputCheck, compare
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.evaluate import Observer, checked_inputs, evaluate
 from stepwell.dialects.interpreter import interpret as run_module
 from stepwell.dialects.interpreter import signless
@@ -54,10 +56,17 @@ def interpret_module(module: Any, lowered: Lowered, inputs: Arrays, observe: Obs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
         results = run_module(module, [*map(signless, arrays), arena], observe)
-        checks = IndexChecks(info.checks)
+        sizes = _symbol_values([kind for _, kind in taken], arrays)
+        checks = IndexChecks([check.at(sizes) for check in info.checks])
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))
     return {name: array.view(to_numpy(kind.dtype)) for (name, kind), array in zip(given, results, strict=False)}
+
+
+def _symbol_values(types: Sequence[TensorType], arrays: Sequence[np.ndarray]) -> dict[str, int]:
+    """The numbers that the symbols of inputs are."""
+    sizes = [pair for kind, array in zip(types, arrays, strict=True) for pair in zip(kind.shape, array.shape, strict=True)]
+    return {str(size): number for size, number in sizes if isinstance(size, Size) and size.is_symbol}
 
 
 def is_packed(module: Any) -> bool:

@@ -85,7 +85,7 @@ def assemble_general(
     if sized is None or artifact.general is None:
         return None
     make = _maker(artifact, weights, snapshots, timings, time.perf_counter() - begin)
-    return GeneralProgram(artifact.inputs, artifact.outputs, artifact.general, sized, make)
+    return GeneralProgram(artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, make)
 
 
 def _weights_of(artifact: Artifact) -> np.ndarray:
@@ -112,7 +112,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             return
         record["code"] = {
             "objects": made.object_keys, "weights": made.weights_key, "workspace_bytes": made.workspace_bytes, "nodes": made.nodes,
-            "kernels": made.kernels, "backend": made.backend, "checks": [vars(check) for check in made.checks],
+            "kernels": made.kernels, "backend": made.backend, "checks": [_check_to_json(check) for check in made.checks],
             "lines": made.lines,
         }  # fmt: skip
         if made.late is not None:
@@ -156,7 +156,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     weights = store.read("weights", code["weights"])
     if weights is None:
         return None
-    checks = [IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": tuple(entry["sizes"])}) for entry in code["checks"]]
+    checks = [_check_from_json(entry) for entry in code["checks"]]
     return Artifact(
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
         code["backend"], code["lines"], record["warnings"], _general(code["general"]) if "general" in code else None,
@@ -178,6 +178,15 @@ def _record(store: Cache, key: str) -> dict[str, Any] | None:
 def _key_with(key: str, files: Mapping[str, bytes]) -> str:
     """The key of a model combined with digests of files."""
     return key_of(key, *(part for file in files.items() for part in file))
+
+
+def _check_to_json(check: IndexCheck) -> dict[str, Any]:
+    return {**vars(check), "sizes": [size if isinstance(size, int) else str(size) for size in check.sizes]}
+
+
+def _check_from_json(entry: Mapping[str, Any]) -> IndexCheck:
+    sizes = tuple(parse(size) if isinstance(size, str) else size for size in entry["sizes"])
+    return IndexCheck(**{**entry, "dims": tuple(entry["dims"]), "sizes": sizes})
 
 
 def _to_json(infos: Infos) -> list[Any]:

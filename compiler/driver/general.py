@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Layout, Slot
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.errors import LimitError
@@ -35,10 +36,11 @@ class GeneralProgram:
     """Gives a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
 
     def __init__(
-        self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, sized: Sized, make: Callable[..., CompiledModel]
-    ) -> None:
-        """`make` makes a CompiledModel of infos, an executable and the bytes of its workspace."""
-        self.inputs, self.outputs, self.general = inputs, outputs, general
+        self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, checks: Sequence[IndexCheck], sized: Sized,
+        make: Callable[..., CompiledModel],
+    ) -> None:  # fmt: skip
+        """`checks` are for any sizes. `make` makes a CompiledModel of infos, checks, an executable and the bytes of its workspace."""
+        self.inputs, self.outputs, self.general, self.checks = inputs, outputs, general, checks
         self._sized, self._make = sized, make
         self._layout = Layout(general.layout, general.symbols)
 
@@ -62,7 +64,8 @@ class GeneralProgram:
             raise LimitError(f"intermediate results for {sizes} would take {total} bytes of memory, {most}")
         table = np.array([*(values[name] for name in self.general.symbols), *offsets], dtype=np.int64)
         inputs, outputs = ([_numbered(info, values) for info in side] for side in (self.inputs, self.outputs))
-        return self._make(inputs=inputs, outputs=outputs, executable=self._sized(table, total), workspace_bytes=total)
+        checks = [check.at(values) for check in self.checks]
+        return self._make(inputs=inputs, outputs=outputs, checks=checks, executable=self._sized(table, total), workspace_bytes=total)
 
 
 def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from stepwell.dialects.core.attributes import to_attribute, to_python
+from stepwell.dialects.core.attributes import sizes_value, to_attribute, to_python
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, parse, parse_all, size_text
 from stepwell.dialects.core.types import TensorType
@@ -121,16 +121,31 @@ SIZE: Kind[int | Size] = Kind(
 SIZES: Kind[list[tuple[Dim, ...]]] = Kind('lists of sizes as text, such as ["n, 2*s + 1", ""]', _sizes, _from_sizes)
 TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
 
-_FIELD_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
-    int: (lambda value: type(value) is int, "a whole number"),
-    str: (is_text, "a string"),
-    bool: (lambda value: isinstance(value, bool), "true or false"),
-    tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(type(n) is int for n in value), "integers as array<i64: ...>"),
-}
+def _numbers_or_sizes(attribute: ir.Attribute) -> tuple[int | Size, ...]:
+    """Sizes as `array<i64: ...>`, or as a list of numbers and text where one is known only at run time."""
+    try:
+        return sizes_value(attribute)
+    except InferenceError:
+        raise ValueError from None
+
+
+def _plain_field(accepted: Callable[[Any], bool]) -> Callable[[ir.Attribute], Any]:
+    return lambda attribute: python_value(attribute, accepted)
+
+
+_FIELD_TYPES: Mapping[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
+    int: (_plain_field(lambda value: type(value) is int), "a whole number"),
+    str: (_plain_field(is_text), "a string"),
+    bool: (_plain_field(lambda value: isinstance(value, bool)), "true or false"),
+    tuple[int, ...]: (
+        _plain_field(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value)), "integers as array<i64: ...>"
+    ),
+    tuple[int | Size, ...]: (_numbers_or_sizes, 'integers as array<i64: ...>, or sizes such as ["2*n", 3]'),
+}  # fmt: skip
 
 
 def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
-    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool or tuple[int, ...].
+    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool, tuple[int, ...] or tuple[int | Size, ...].
 
     Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
     """
@@ -145,9 +160,9 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
     values = {}
     for field in known:
         if field.name in given:
-            accepted, expected = _FIELD_TYPES[field.type]
+            decode, expected = _FIELD_TYPES[field.type]
             try:
-                values[field.name] = python_value(given[field.name], accepted)
+                values[field.name] = decode(given[field.name])
             except ValueError:
                 raise ValueError(f"{word} '{field.name}' must be {expected}, got {given[field.name]}") from None
         elif field.default is dataclasses.MISSING:

@@ -5,10 +5,14 @@ column of index vectors. The code of an index i is 2i, of a negative one -2i - 1
 whose codes are those below 2n. Where indices count from the start only, the code is the index in two's complement, read as unsigned:
 those below n are right. If the model declares the sizes of a result and the data ask for others, the result is the zigzag code of the
 difference: 0 is right. A module lists its checks in `ModuleInfo.checks`.
+
+In a program for all sizes the limits are expressions of symbols: `IndexCheck.at` gives the check for the sizes of a run.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from stepwell.dialects.core.sizes import Size, evaluated, known_sizes
 
 
 @dataclass(frozen=True)
@@ -22,21 +26,25 @@ class IndexCheck:
     """Which of the hidden results it is about; several checks may be about the same."""
     dims: tuple[int, ...]
     """The dimensions that the indices, or the columns of index vectors, go along."""
-    sizes: tuple[int, ...]
+    sizes: tuple[int | Size, ...]
     """Of these dimensions: as many as the hidden result has elements."""
     exact: bool = False
     """Whether it is about the sizes themselves."""
     from_start: bool = False
     """Whether indices below 0 are out of range."""
 
+    def at(self, values: Mapping[str, int]) -> "IndexCheck":
+        """The check where symbols stand for these numbers."""
+        return replace(self, sizes=tuple(evaluated(size, values) for size in self.sizes))
+
     @property
     def limits(self) -> tuple[int, ...]:
-        """The codes from which on something is wrong."""
-        return tuple(1 if self.exact else size if self.from_start else 2 * size for size in self.sizes)
+        """The codes from which on something is wrong. All sizes must be numbers."""
+        return tuple(1 if self.exact else size if self.from_start else 2 * size for size in known_sizes(self.sizes))
 
     def problem(self, codes: Sequence[int]) -> str | None:
-        """What is wrong, given the elements of the hidden result; None if nothing is."""
-        for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
+        """What is wrong, given the elements of the hidden result; None if nothing is. All sizes must be numbers."""
+        for code, limit, dim, size in zip(codes, self.limits, self.dims, known_sizes(self.sizes), strict=True):
             if code >= limit:
                 if self.exact:
                     asked = size + decoded(code)

@@ -1,7 +1,6 @@
 """The attributes of a module about the whole model, and of @main about each argument and result."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
@@ -27,7 +26,7 @@ def _checks(attribute: ir.Attribute) -> list[IndexCheck]:
 
 
 def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
-    return ir.ArrayAttr.get([to_attribute({name: v for name, v in asdict(check).items() if v is not False}) for check in checks])
+    return ir.ArrayAttr.get([to_attribute({name: v for name, v in vars(check).items() if v is not False}) for check in checks])
 
 
 def _slots(attribute: ir.Attribute) -> list[Slot]:

@@ -1,26 +1,40 @@
 """The sizes that operands ask of a result whose type was declared: what the op's own inference would give, computed at run time."""
 
+import math
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, known, known_sizes
-from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 
 SIZED = ("graph.dynamic_reshape", "graph.dynamic_expand", "graph.dynamic_slice")
 
 
 def asked_sizes(op: ir.Operation, b: GraphBuilder) -> ir.Value:
-    """The sizes as a vector of i64, built at the insertion point, for an op of `SIZED`."""
-    name, result = op.name, type_of(op.results[0])
-    x, vectors = type_of(op.operands[0]), [_wide(b, v) for v in list(op.operands)[1:]]
+    """The sizes as a vector of i64, built at the insertion point, for an op of `SIZED` whose operand and result have known sizes."""
+    name, result = op.name, declared_shape(op.results[0])
+    x, vectors = declared_shape(op.operands[0]), [_wide(b, v) for v in list(op.operands)[1:]]
     if name == "graph.dynamic_reshape":
         return _reshaped(b, x, vectors[0], result)
     if name == "graph.dynamic_expand":
-        return _expanded(b, x, vectors[0], result.rank)
+        return _expanded(b, x, vectors[0], len(result))
     return _sliced(b, x, *vectors)
+
+
+def declared_shape(value: ir.Value) -> tuple[int | Size, ...]:
+    """The shape of a value all of whose sizes are numbers or expressions of symbols."""
+    shape = type_of(value).shape
+    assert None not in shape, f"{type_of(value)} has a size of which nothing is known"
+    return cast("tuple[int | Size, ...]", shape)
+
+
+def size_vector(b: GraphBuilder, sizes: Sequence[int | Size]) -> ir.Value:
+    """Sizes as a vector of i64."""
+    return b.literal(np.array(sizes, np.int64)) if known(sizes) else b.sizes(values=tuple(sizes))
 
 
 def _wide(b: GraphBuilder, vector: ir.Value) -> ir.Value:
@@ -31,36 +45,31 @@ def _ints(b: GraphBuilder, *numbers: int) -> ir.Value:
     return b.literal(np.array(numbers, np.int64))
 
 
-def _shape(b: GraphBuilder, sizes: Sequence[Dim]) -> ir.Value:
-    """Sizes, of which something is known of each, as a vector."""
-    return _ints(b, *known_sizes(sizes)) if known(sizes) else b.sizes(values=tuple(sizes))
-
-
-def _reshaped(b: GraphBuilder, x: TensorType, shape: ir.Value, result: TensorType) -> ir.Value:
+def _reshaped(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, result: Sequence[int | Size]) -> ir.Value:
     """The shape, with one -1 standing for whatever the result has there: what the others leave of the elements."""
     left_out = b.equal(shape, _ints(b, -1))
     count = b.reduce_sum(b.cast(left_out, to="i64", saturate=True), axes=[0], keepdims=True)
     clear = b.and_(left_out, b.equal(count, _ints(b, 1)))
-    if result.is_static:
-        return b.select(clear, _ints(b, *result.static_shape), shape)
+    if known(result):
+        return b.select(clear, size_vector(b, result), shape)
     others = b.reduce_prod(b.select(clear, _ints(b, 1), shape), axes=[0], keepdims=True)
-    elements = _shape(b, [x.size])
+    elements = size_vector(b, [math.prod(x)])
     rest = b.div(elements, b.select(b.equal(others, _ints(b, 0)), _ints(b, 1), others))
     fits = b.equal(b.mul(rest, others), elements)  # else no size is right, as -1 is not
     return b.select(clear, b.select(fits, rest, _ints(b, -1)), shape)
 
 
-def _expanded(b: GraphBuilder, x: TensorType, shape: ir.Value, rank: int) -> ir.Value:
+def _expanded(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, rank: int) -> ir.Value:
     """The shape, or the size of `x` where it is 1; sizes of `x` alone before it."""
-    sizes = (1,) * (rank - x.rank) + x.shape
+    sizes = (*[1] * (rank - len(x)), *x)
     first = rank - (type_of(shape).shape[0] or 0)
-    asked = b.select(b.equal(shape, _ints(b, 1)), _shape(b, sizes[first:]), shape) if first < rank else shape
-    return b.concat([_shape(b, sizes[:first]), asked], axis=0) if first else asked
+    asked = b.select(b.equal(shape, _ints(b, 1)), size_vector(b, sizes[first:]), shape) if first < rank else shape
+    return b.concat([size_vector(b, sizes[:first]), asked], axis=0) if first else asked
 
 
-def _sliced(b: GraphBuilder, x: TensorType, starts: ir.Value, ends: ir.Value, axes: ir.Value, steps: ir.Value) -> ir.Value:
+def _sliced(b: GraphBuilder, x: Sequence[int | Size], starts: ir.Value, ends: ir.Value, axes: ir.Value, steps: ir.Value) -> ir.Value:
     """The sizes of `x`, and along `axes` how many steps lead from start to end, by the rules of `slice_bounds`; -1 for a step of 0."""
-    sizes, zero, one = _shape(b, x.shape), _ints(b, 0), _ints(b, 1)
+    sizes, zero, one = size_vector(b, x), _ints(b, 0), _ints(b, 1)
     have = b.gather(sizes, axes, axis=0)
     back = b.less(steps, zero)
     high = b.select(back, b.sub(have, one), have)

@@ -11,17 +11,17 @@ from stepwell.dialects.core.index_checks import IndexCheck, out_of_range, widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import Dim, Size, always, holds
+from stepwell.dialects.core.sizes import Dim, Size, always, holds, known_sizes, product
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
 from stepwell.dialects.graph.numerics import first_out_of_range
 from stepwell.dialects.graph.value_range import ANY, Range
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function
-from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes
+from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes, declared_shape, size_vector
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ranges
 
@@ -78,10 +78,6 @@ class CheckIndices(Pass):
             known = ranges(ops, state.weights)
             doubtful = {o for o, asked in unknown.items() if not _is_proven(o, asked, known)}
             for inner, asked in unknown.items():
-                free = [size for size in reach(inner, asked).values() if isinstance(size, Size)]
-                if inner in doubtful and free:
-                    what = f"indices along a dimension of {free[0]} elements, a number known only at run time, which could not be checked"
-                    raise UnsupportedError(f"{inner.name} of {nodes_text(inner.location)}: {what}, are not supported")
                 if inner in doubtful:
                     state.did(self.name, inner, "its indices are looked at when the model has run")
                     checks.add_indices(inner, asked)
@@ -93,9 +89,9 @@ class CheckIndices(Pass):
 
 
 def _is_declared(op: ir.Operation) -> bool:
-    """Whether the sizes of an op of `SIZED` depend on operands and yet are known."""
+    """Whether the sizes of an op of `SIZED` depend on operands and yet are known, as numbers or expressions of the sizes of inputs."""
     x, result = type_of(op.operands[0]), type_of(op.results[0])
-    return x.is_static and result.is_static and result.rank > 0
+    return None not in (*x.shape, *result.shape) and result.rank > 0
 
 
 def index_operand(op: ir.Operation) -> IndexOperand | None:
@@ -150,7 +146,7 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
     last = type_of(vectors).rank - 1
     joined = producer(vectors, "concat")
     parts = list(joined.operation.operands) if joined is not None and joined.attribute_values()["axis"] == last else [vectors]
-    return [known.get(part, ANY) for part in parts for _ in range(type_of(part).static_shape[last])]
+    return [known.get(part, ANY) for part in parts for _ in range(known_sizes([type_of(part).shape[last]])[0])]
 
 
 class _Checks:
@@ -166,7 +162,7 @@ class _Checks:
 
     def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
-        sizes = {dim: size for dim, size in reach(op, asked).items() if isinstance(size, int)}
+        sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
         by_column = len(sizes) > 1
         source = asked.indices if by_column else same_elements(asked.indices)
         key = (source, by_column, asked.from_start)
@@ -181,9 +177,9 @@ class _Checks:
 
     def add_sizes(self, op: ir.Operation) -> None:
         """Check that the operands of an op ask for the sizes that its result has."""
-        sizes = type_of(op.results[0]).static_shape
+        sizes = declared_shape(op.results[0])
         with ir.InsertionPoint(self.end), op.location:
-            more = self.b.sub(asked_sizes(op, self.b), self.b.literal(np.array(sizes, np.int64)))
+            more = self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))
             place = self._hide(zigzag(self.b, more), f"sizes of {nodes_text(op.location)}")
         self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True))
 
@@ -222,7 +218,10 @@ def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
 
 
 def same_elements(value: ir.Value) -> ir.Value:
-    """A value, perhaps smaller, with the same elements as `value`, which is not empty."""
+    """A value, perhaps smaller, with the same elements as `value`, which is not empty if its size is a number."""
     while (op := producer(value, *_SAME_ELEMENTS)) is not None:
-        value = op.operation.operands[0]
+        source = op.operation.operands[0]
+        if not type_of(value).is_static and product(type_of(value).shape) != product(type_of(source).shape):
+            break  # it may be empty where its operand is not
+        value = source
     return value

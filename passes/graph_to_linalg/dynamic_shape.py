@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math, tensor
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import type_of
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.casts import cast
@@ -95,6 +96,9 @@ def lower_dynamic_expand(op: graph.DynamicExpandOp, operands: Operands, b: Linal
     (x, shape), result = operands, op.result_types()[0]
     one, zero = b.index(1), b.index(0)
     length, rank = shape.type.shape[0], x.type.rank
+    for size, declared in zip(op.operand_types()[0].shape, result.shape[result.rank - rank :], strict=True):
+        if isinstance(declared, int) and size != 1:
+            holds(size, "==", declared)
     own = [b.index_of(s) for s in b.sizes(x)]
     single = [arith.CmpIOp(_CMP.eq, s, one).result for s in own]
     sizes: list[OpFoldResult] = []
@@ -122,6 +126,8 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
     If the result's size is declared, the data may ask for a smaller one: reads beyond the operand's end give its last element.
     """
     (x, starts, ends, axes, steps), result = operands, op.result_types()[0]
+    if 0 in x.type.shape and result.is_static:
+        return b.filled(0, result.dtype, result.static_shape)  # nothing to read: the model declares what the data cannot ask for
     named = b.known(axes)
     count = type_of(op.operation.operands[3]).shape[0]
     if not isinstance(count, int):
@@ -155,6 +161,7 @@ def lower_dynamic_slice(op: graph.DynamicSliceOp, operands: Operands, b: LinalgB
             if place is not None:
                 loop = arith.AddIOp(place[0], arith.MulIOp(loop, place[1]).result).result
                 if isinstance(result.shape[i], int):
+                    holds(op.operand_types()[0].shape[i], ">", 0)  # there is a last element to read
                     last = arith.SubIOp(dims[i], one).result
                     loop = arith.MaxSIOp(arith.MinSIOp(loop, last).result, zero).result
             where.append(loop)

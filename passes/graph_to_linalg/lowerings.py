@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, tensor
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, element_type, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
@@ -48,6 +49,7 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         types = op.result_types()
         if len(operands) and all(0 in t.shape and t.is_static for t in types):  # nothing to compute; and linalg rejects some maps into no elements
             return [tensor.EmptyOp(t.shape, element_type(t.dtype)).result for t in types]
+        _assume_elements(op)
         answer = function(op, [_without_sign(v) for v in operands], LinalgBuilder(state))
         if isinstance(answer, NoMatch):
             return answer
@@ -58,6 +60,14 @@ def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState],
         return [_with_sign(op, function, v, r.type) for v, r in zip(values, results, strict=True)]
 
     return lower
+
+
+def _assume_elements(op: Any) -> None:
+    """An index out of range means some element of its dimension (`LinalgBuilder.place`): so there is to be one, or code made for that size."""
+    asked = op.index_operand() if isinstance(op, GraphOp) else None
+    if asked is not None and 0 not in type_of(asked.indices).shape:
+        for dim in asked.dims:
+            holds(type_of(op.operation.operands[0]).shape[dim], ">", 0)
 
 
 def _where(function: Lowering, op: Any) -> str:

@@ -197,16 +197,6 @@ def test_indices_that_are_known_are_assumed_to_fit() -> None:
         compiled.run(given(source, {"n": 3}))
 
 
-def test_indices_that_could_not_be_checked_are_refused() -> None:
-    nodes = [node("Cast", ["z"], ["i"], to=TensorProto.INT64), node("Gather", ["x", "i"], ["y"], axis=0)]
-    source = model(nodes, {"x": ["n", 3], "z": [2]})
-    with pytest.raises(stepwell.UnsupportedError, match=r"indices along a dimension of n elements, a number known only at run time"):
-        general(source)
-    right = ReferenceEvaluator(source)
-    x = {"x": floats(4, 3), "z": np.array([2, 3], np.float32)}
-    close(list(stepwell.compile(source).run(x).values()), right.run(None, x))  # type: ignore[arg-type]
-
-
 def test_other_values_are_one_error() -> None:
     with pytest.raises(stepwell.InputError, match="specialise: expected one of always, never, got 'sometimes'"):
         stepwell.compile(CASES["rows"], specialise="sometimes")

@@ -34,6 +34,8 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
     wanted = b.known_sizes(shape, "the shape")
     if wanted is None:
         types = inferred_reshape(b, type_of(x), type_of(shape).shape)
+        if not holds(types[0].size, "==", type_of(x).size):
+            raise ModelError(f"the model declares {types[0]}, which has another number of elements than the operand {type_of(x)}")
         return b.dynamic_reshape(x, shape if allowzero else with_kept_sizes(b, x, shape), result_types=types)
     have = dims_of(x)
     sizes: list[int | Size] = []

@@ -132,3 +132,27 @@ func.func @main(%x: tensor<9xf32>, %i: tensor<5xi64>, %u: tensor<5xf32>) -> tens
   %a = "graph.scatter_elements"(%x, %i, %u) {axis = 0 : i64, from_start = true, reduction = "none"} : (tensor<9xf32>, tensor<5xi64>, tensor<5xf32>) -> tensor<9xf32> loc("unpool")
   return %a : tensor<9xf32>
 }
+
+// -----
+
+// Along dimensions that are known only at run time, the limits are expressions of symbols. What is expanded may be empty where its operand is not.
+// CHECK: stepwell.checks = [
+// CHECK-SAME: exact = true, node = "sized"{{.*}} sizes = ["n", 8]}
+// CHECK-SAME: node = "of_any"{{.*}} sizes = ["n"]}
+// CHECK-SAME: node = "of_two"{{.*}} sizes = ["n", 4]}
+// CHECK-SAME: node = "expanded"{{.*}} sizes = ["2*n"]}
+// CHECK-LABEL: func.func @main
+// CHECK: %[[J:.*]] = "graph.expand"
+// CHECK: "graph.sizes"() {values = ["n", 8]}
+// CHECK: "graph.add"(%[[J]], %[[J]])
+func.func @main(%x: tensor<?x4xf32, "n">, %z: tensor<?xf32, "2*n">, %i: tensor<?xi64, "k">, %v: tensor<?x2xi64, "k">, %one: tensor<1xi64>,
+                %s: tensor<2xi64>)
+    -> (tensor<?x4xf32, "k">, tensor<?xf32, "k">, tensor<?xf32, "k">, tensor<?x8xf32, "n">) {
+  %j = "graph.expand"(%one) {shape = ["k"]} : (tensor<1xi64>) -> tensor<?xi64, "k">
+  %a = "graph.gather"(%x, %i) {axis = 0 : i64} : (tensor<?x4xf32, "n">, tensor<?xi64, "k">) -> tensor<?x4xf32, "k"> loc("of_any")
+  %b = "graph.gather_nd"(%x, %v) {batch_dims = 0 : i64} : (tensor<?x4xf32, "n">, tensor<?x2xi64, "k">) -> tensor<?xf32, "k"> loc("of_two")
+  %c = "graph.gather"(%z, %j) {axis = 0 : i64} : (tensor<?xf32, "2*n">, tensor<?xi64, "k">) -> tensor<?xf32, "k"> loc("expanded")
+  %d = "graph.concat"(%x, %x) {axis = 0 : i64} : (tensor<?x4xf32, "n">, tensor<?x4xf32, "n">) -> tensor<?x4xf32, "2*n">
+  %e = "graph.dynamic_reshape"(%d, %s) : (tensor<?x4xf32, "2*n">, tensor<2xi64>) -> tensor<?x8xf32, "n"> loc("sized")
+  return %a, %b, %c, %e : tensor<?x4xf32, "k">, tensor<?xf32, "k">, tensor<?xf32, "k">, tensor<?x8xf32, "n">
+}
