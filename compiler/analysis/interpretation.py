@@ -55,8 +55,8 @@ def interpret_module(module: Any, lowered: Lowered, inputs: Arrays, observe: Obs
         taken, given = info.inputs, info.outputs
         arrays = checked_inputs([name for name, _ in taken], [kind for _, kind in taken], inputs)
         arena = pack_arena(lowered.weights, info.arena, info.weights_bytes)
-        results = run_module(module, [*map(signless, arrays), arena], observe)
         sizes = _symbol_values([kind for _, kind in taken], arrays)
+        results = run_module(module, [*map(signless, arrays), arena], observe, sizes)
         checks = IndexChecks([check.at(sizes) for check in info.checks])
     if checks.checks:
         checks.raise_any(np.concatenate([hidden.reshape(-1) for hidden in results[len(given) :]]).view(np.uint64))

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Layout, Slot
-from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
+from stepwell.dialects.core.sizes import Assumption, evaluated_if_known, parse
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.model import CompiledModel, TensorInfo
@@ -70,6 +70,5 @@ class GeneralProgram:
 
 def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:
     """An input or output with numbers for its sizes, as far as they are known before the run."""
-    sizes = [parse(size) if isinstance(size, str) else size for size in info.shape]
-    known = (evaluated(s, values) if isinstance(s, Size) and values.keys() >= set(s.symbols) else s if s is None or isinstance(s, int) else str(s) for s in sizes)
-    return replace(info, shape=tuple(known))
+    found = (evaluated_if_known(parse(size), values) if isinstance(size, str) else size for size in info.shape)
+    return replace(info, shape=tuple(size if size is None or isinstance(size, int) else str(size) for size in found))

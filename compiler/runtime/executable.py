@@ -1,7 +1,7 @@
 """The interface of loaded code, and its implementation for native code."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,12 +18,12 @@ class Executable(Protocol):
     threads: int
     """The maximal number of cores for a run; can be set between runs."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> Mapping[str, int] | None:
         """Compute `outputs`, which are arrays to write to, from `inputs`; both are contiguous, aligned, and of the types the model declares.
 
         An output whose size only the run tells is None, and replaced by an array of the right one. After the model's outputs come hidden
         results that say how far indices reach, if there are any (`IndexCheck`). May raise MemoryError, IndexRangeError for data that ask
-        for sizes that do not fit, LimitError for some that are too large.
+        for sizes that do not fit, LimitError for some that are too large. Gives the sizes that only the run has told, if there are any.
         """
 
 
@@ -51,7 +51,7 @@ class NativeExecutable:
         self.workspaces: collections.deque[np.ndarray] = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
-    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> None:
+    def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> Mapping[str, int] | None:
         """See `Executable`."""
         try:
             workspace = self.workspaces.pop()
@@ -61,13 +61,13 @@ class NativeExecutable:
             workspace = self._new_workspace()
         try:
             if self._late is not None:
-                self._run_late(self._late, inputs, outputs, workspace)
-            else:
-                self._call([*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address])
+                return self._run_late(self._late, inputs, outputs, workspace)
+            self._call([*map(address, inputs), *map(address, outputs), self._weights_address, address(workspace), *self._table_address])
+            return None
         finally:
             self.workspaces.append(workspace)
 
-    def _run_late(self, late: LateSizes, inputs: Sequence[np.ndarray], outputs: list[Any], workspace: np.ndarray) -> None:
+    def _run_late(self, late: LateSizes, inputs: Sequence[np.ndarray], outputs: list[Any], workspace: np.ndarray) -> Mapping[str, int]:
         """A run in which sizes become known."""
         assert self._table is not None
         begin = address(workspace)
@@ -76,6 +76,7 @@ class NativeExecutable:
             self._call([*map(address, inputs), *places, self._weights_address, begin, address(run.table)])
         if run.error is not None:
             raise run.error
+        return run.values
 
     def _call(self, addresses: Sequence[int]) -> None:
         if self._openmp is None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.layout import Layout, Slot
-from stepwell.dialects.core.segments import Segment, new_symbols
+from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
 from stepwell.runtime.buffers import address, aligned_empty
@@ -27,7 +27,6 @@ class LateSizes:
     ) -> None:  # fmt: skip
         """`symbols` are known before, as the first entries of the table; `outputs` has the shape and the type of each output."""
         self.segments, self.most_bytes, self.symbols = tuple(segments), most_bytes, tuple(symbols)
-        self.new = new_symbols(segments, symbols)
         self.entries = segments[-1].end
         self.outputs: list[tuple[list[int | Size], np.dtype]] = [
             ([parse(size) if isinstance(size, str) else size for size in shape if size is not None], dtype) for shape, dtype in outputs
@@ -36,7 +35,7 @@ class LateSizes:
         self.layouts: list[Layout] = []
         self.assumptions: list[list[Assumption]] = []
         waiting = [a for a in assumptions if not set(names).issuperset(a.symbols)]
-        for segment, new in zip(segments, self.new, strict=True):
+        for segment, new in zip(segments, new_symbols(segments, symbols), strict=True):
             names += new
             self.layouts.append(Layout(segment.slots, names))
             ready = [a for a in waiting if set(names).issuperset(a.symbols)]
@@ -83,21 +82,14 @@ class Run:
     def enter(self, number: int) -> None:
         """Check the numbers of a segment and take memory. Raises IndexRangeError, LimitError or MemoryError."""
         late, segment = self.late, self.late.segments[number]
-        numbers = self.table[segment.start : segment.start + len(segment.sizes)].tolist()
-        new = late.new[number]
-        for place, (size, value) in enumerate(zip(segment.sizes, numbers, strict=True)):
-            if value < 0:
-                raise IndexRangeError(f"{segment.nodes}: its data ask for the size {value}; expected a number from 0")
-            if new.get(str(size)) == segment.start + place:
-                self.values[str(size)] = value
-        for size, value in zip(segment.sizes, numbers, strict=True):
-            expected = evaluated(size, self.values)
-            if expected != value:
-                raise IndexRangeError(f"{segment.nodes}: its data ask for the size {value}, where {size} is {expected}")
+        try:
+            bind_all(segment.sizes, self.table[segment.start : segment.start + len(segment.sizes)].tolist(), self.values)
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{segment.nodes}: {error.args[0]}") from None
         for assumption in late.assumptions[number]:
             if not assumption.holds(self.values):
                 given = ", ".join(f"{name} = {self.values[name]}" for name in sorted(assumption.symbols))
-                raise IndexRangeError(f"{segment.nodes}: its data ask for sizes that do not fit: expected {assumption}, got {given}")
+                raise IndexRangeError(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
         self._take(segment, late.layouts[number])
 
     def _take(self, segment: Segment, layout: Layout) -> None:

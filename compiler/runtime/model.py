@@ -12,6 +12,7 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck, widths
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
@@ -154,12 +155,12 @@ class CompiledModel:
                 return results
             hidden = self.checks.buffer()
             every = [*results, *self.checks.parts(hidden)]
-            self._execute(given, every)
+            told = self._execute(given, every)
             results = every[: len(results)]
         except MemoryError as error:
             sizes = f"{sum(binding.nbytes for binding in self._outs)} bytes of outputs and {self.memory.workspace_bytes} of workspace"
             raise ResourceError(f"the run: out of memory, for {sizes}") from error
-        self.checks.raise_any(hidden)
+        self.checks.raise_any(hidden, told)
         return results
 
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -185,7 +186,8 @@ class IndexChecks:
         self.widths = widths(checks)
         """The number of 64-bit integers in each hidden result of the native code."""
         self._starts = list(itertools.accumulate(self.widths, initial=0))
-        shared = [[check.limits for check in checks if check.result == result] for result in range(len(self.widths))]
+        self._is_late = not all(known(check.sizes) for check in checks)
+        shared = [[check.limits for check in checks if check.result == result] for result in range(0 if self._is_late else len(self.widths))]
         self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
 
     def buffer(self) -> np.ndarray:
@@ -196,8 +198,11 @@ class IndexChecks:
         """The memory of each hidden result."""
         return [buffer[start:end] for start, end in itertools.pairwise(self._starts)]
 
-    def raise_any(self, buffer: np.ndarray) -> None:
-        """Raise IndexRangeError, for the first node that has one, if an index was out of range."""
+    def raise_any(self, buffer: np.ndarray, sizes: Mapping[str, int] | None = None) -> None:
+        """Raise IndexRangeError, for the first node that has one, if an index was out of range; `sizes` are those that only the run has told."""
+        if self._is_late:
+            IndexChecks([check.at(sizes or {}) for check in self.checks]).raise_any(buffer)
+            return
         codes = buffer.tolist()
         if any(map(operator.ge, codes, self._limits)):
             problems = (c.problem(codes[self._starts[c.result] : self._starts[c.result + 1]]) for c in self.checks)

@@ -12,7 +12,7 @@ In a program for all sizes the limits are expressions of symbols: `IndexCheck.at
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepwell.dialects.core.sizes import Size, evaluated, known_sizes
+from stepwell.dialects.core.sizes import Size, evaluated_if_known, known_sizes
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class IndexCheck:
     """Whether indices below 0 are out of range."""
 
     def at(self, values: Mapping[str, int]) -> "IndexCheck":
-        """The check where symbols stand for these numbers."""
-        return replace(self, sizes=tuple(evaluated(size, values) for size in self.sizes))
+        """The check where symbols stand for these numbers; others stay."""
+        return replace(self, sizes=tuple(evaluated_if_known(size, values) for size in self.sizes))
 
     @property
     def limits(self) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.layout import Slot
-from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.sizes import Size, evaluated
+from stepwell.dialects.support.errors import IndexRangeError
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,19 @@ class Segment:
     def end(self) -> int:
         """The entry of the table behind those of the segment."""
         return self.start + len(self.sizes) + len(self.slots)
+
+
+def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int]) -> None:
+    """Give the symbols among `sizes` that `values` does not know their numbers. Raises IndexRangeError where a number is not what it must be."""
+    for size, number in zip(sizes, numbers, strict=True):
+        if number < 0:
+            raise IndexRangeError(f"the data ask for the size {number}; expected a number from 0")
+        if isinstance(size, Size) and size.is_symbol:
+            values.setdefault(str(size), number)
+    for size, number in zip(sizes, numbers, strict=True):
+        expected = evaluated(size, values)
+        if expected != number:
+            raise IndexRangeError(f"the data ask for the size {number}, where {size} is {expected}")
 
 
 def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[str, int]]:

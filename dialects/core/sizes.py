@@ -275,6 +275,11 @@ def evaluated(size: "int | Size", values: Mapping[str, int]) -> int:
     return size if isinstance(size, int) else size.value(values)
 
 
+def evaluated_if_known(size: "int | Size", values: Mapping[str, int]) -> "int | Size":
+    """As `evaluated`, but the size itself where one of its symbols has no number."""
+    return size if isinstance(size, int) or not values.keys() >= set(size.symbols) else size.value(values)
+
+
 @cache
 def _algebra() -> ModuleType:
     from stepwell.dialects.core import size_algebra  # here, because it takes long to load

@@ -6,16 +6,19 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.index_checks import widths
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.segments import bind_all
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType, from_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
-from stepwell.dialects.support.errors import InputError, ModelError, StepwellError
+from stepwell.dialects.graph.data_sizes import BindSizesOp
+from stepwell.dialects.support.errors import IndexRangeError, InputError, ModelError, StepwellError
 
 Values = MutableMapping[ir.Value, Any]
 Observer = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
@@ -100,6 +103,9 @@ class Evaluator:
             return [None]  # a kernel's destination, which at this level nothing writes
         if name == "tensor.cast":
             return [values[op.operands[0]]]
+        if name == "flow.bind_sizes":
+            self.bind_sizes(op, values[op.operands[0]])
+            return [None] * len(op.operation.results)  # sizes of kernels' destinations
         if not isinstance(op, GraphOp):
             raise NoMeaningError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
         groups = map_groups(values.__getitem__, op.operand_groups())
@@ -107,6 +113,8 @@ class Evaluator:
             return self.run(op.regions[0].blocks[0], groups[0], {})
         if isinstance(op, IfOp):
             return self.run(op.regions[0 if bool(groups[0]) else 1].blocks[0], [], values)
+        if isinstance(op, BindSizesOp):
+            return self.bind_sizes(op, groups[0])
         if isinstance(op, LoopOp):
             trip_count, condition, carried = groups
             return self.loop(op.regions[0].blocks[0], int(trip_count), condition, carried, values)
@@ -114,6 +122,14 @@ class Evaluator:
             return op.evaluate(groups, self.sizes)
         except StepwellError as error:
             raise type(error)(f"{name} of {nodes_text(op.location)}: {error.args[0]}") from error
+
+    def bind_sizes(self, op: Any, numbers: np.ndarray) -> list[Any]:
+        """Give symbols the numbers that a vector holds."""
+        try:
+            bind_all(sizes_value(op.attributes["sizes"]), numbers.tolist(), self.sizes)
+        except IndexRangeError as error:
+            raise IndexRangeError(f"{nodes_text(op.location)}: {error.args[0]}") from None
+        return []
 
     def bind(self, values: Iterable[ir.Value], arrays: Sequence[Any]) -> None:
         """Note what symbols stand for: each is a dimension of some value by itself."""

@@ -13,16 +13,19 @@ from stepwell.dialects.support.errors import IRError
 __all__ = ["MEANINGS", "Interpreter", "interpret", "meaning", "plain_types"]
 
 
-def interpret(module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None) -> list[np.ndarray]:
+def interpret(
+    module: ir.Module, arguments: Sequence[np.ndarray], observe: Observer | None = None, sizes: dict[str, int] | None = None
+) -> list[np.ndarray]:
     """What `@main` of a module returns for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
 
-    It ignores schedules: they say how to compute, not what. `observe` is called for each op. Raises StepwellError, naming op and
+    It ignores schedules: they say how to compute, not what. `observe` is called for each op; `sizes` gets the symbols that become known.
+    Raises StepwellError, naming op and
     node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for a module without @main.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
         raise IRError("the module has no function @main")
-    return Interpreter(functions, observe).call("main", arguments)
+    return Interpreter(functions, observe, sizes).call("main", arguments)
 
 
 def signless(array: np.ndarray) -> np.ndarray:

@@ -43,9 +43,11 @@ class Interpreter:
     In the body of a structured op a scalar is an array with an element for each point of (a part of) its iteration space.
     """
 
-    def __init__(self, functions: Mapping[str, ir.Operation], observe: Observer | None = None) -> None:
+    def __init__(self, functions: Mapping[str, ir.Operation], observe: Observer | None = None, sizes: dict[str, int] | None = None) -> None:
         self.functions = functions
         self.observe = observe
+        self.sizes: dict[str, int] = {} if sizes is None else sizes
+        """The symbols that have become known, and what is known of the inputs'."""
         self.places: list[np.ndarray] = []
         """The index of each loop of the structured op whose body is being run, each along a dimension of its own."""
         self._blocks: dict[tuple[ir.Operation, int], list[tuple[Any, list[ir.Value]]]] = {}

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.segments import bind_all
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
 from stepwell.dialects.interpreter.tensors import owned, undefined
 
@@ -56,6 +58,13 @@ def branch(machine: Interpreter, op: ir.Operation, operands: list[Any], values: 
     if not operands[0] and not op.regions[1].blocks:
         return []
     return machine.run(op, 0 if operands[0] else 1, [], values)
+
+
+@meaning("flow.bind_sizes")
+def bind_sizes(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
+    """The numbers, which must be what is known of them."""
+    bind_all(sizes_value(op.attributes["sizes"]), operands[0].tolist(), machine.sizes)
+    return [np.asarray(number) for number in operands[0]]
 
 
 @meaning("memref.view")
