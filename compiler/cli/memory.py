@@ -54,7 +54,7 @@ def drawing(plan: "MemoryPlan", rows: int, columns: int) -> list[str]:
 
 
 def _show_totals(plan: "MemoryPlan") -> None:
-    from stepwell.passes.bufferize.bufferize import COPY
+    from stepwell.passes.bufferize.program import COPY
 
     busiest = max(range(len(plan.live)), key=plan.live.__getitem__, default=None)
     where = f" (launch {busiest}, {plan.launches[busiest].kernel})" if busiest is not None else ""

@@ -96,9 +96,10 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         backend=lowered.options.backend,
     )  # fmt: skip
     most = lowered.options.limits.workspace_bytes
-    if info.segments:
+    if info.table_entries:
         shapes = [(output.shape, output.dtype) for output in artifact.outputs]
-        artifact.late = LateSizes(info.segments, lowered.assumptions, info.symbols, most, shapes)
+        limits = (most, lowered.options.limits.loop_rounds)
+        artifact.late = LateSizes(info.segments, info.table_entries, lowered.assumptions, info.symbols, limits, shapes)
     if info.symbols:
         early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
         artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early)

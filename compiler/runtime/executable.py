@@ -74,8 +74,7 @@ class NativeExecutable:
         with Running(Run(late, self._table.copy(), begin, outputs)) as run:
             places = [0 if output is None else address(output) for output in outputs]
             self._call([*map(address, inputs), *places, self._weights_address, begin, address(run.table)])
-        if run.error is not None:
-            raise run.error
+        run.raise_any()
         return run.values
 
     def _call(self, addresses: Sequence[int]) -> None:

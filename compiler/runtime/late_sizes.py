@@ -1,11 +1,12 @@
 """The runtime's part in sizes that become known while a model runs: compiled code calls back, and gets memory for them.
 
-`main` writes the numbers that it has computed to its table and calls `stepwell_enter`. That checks them, takes memory for the buffers
-and outputs that have waited for them, and writes to the table how far from the workspace they lie. An error is kept, and raised when
-`main` has returned.
+`main` writes the numbers that it has computed to its table and calls `stepwell_enter`. That checks them, takes memory for the buffers and
+outputs that have waited for them, and writes to the table how far from the workspace they lie. Loops call `stepwell_poll` from time to
+time. The answer is the last entry of the table. An error is kept, and raised when `main` has returned.
 """
 
 import ctypes
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,29 +16,38 @@ from stepwell.dialects.core.layout import Layout, Slot
 from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
+from stepwell.dialects.support.limits import how_to
 from stepwell.runtime.buffers import address, aligned_empty
+
+_POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt
+_POLL_ROUNDS = 1 << 20
 
 
 class LateSizes:
     """What of a program waits for sizes that it computes: shared by its runs."""
 
     def __init__(
-        self, segments: Sequence[Segment], assumptions: Sequence[Assumption], symbols: Sequence[str], most_bytes: int,
+        self, segments: Sequence[Segment], entries: int, assumptions: Sequence[Assumption], symbols: Sequence[str], most: tuple[int, int],
         outputs: Sequence[tuple[Sequence[int | str | None], np.dtype]],
     ) -> None:  # fmt: skip
-        """`symbols` are known before, as the first entries of the table; `outputs` has the shape and the type of each output."""
-        self.segments, self.most_bytes, self.symbols = tuple(segments), most_bytes, tuple(symbols)
-        self.entries = segments[-1].end
+        """`entries` is the length of the table, of which `symbols` are the first ones, known before.
+
+        `most` are the bytes that a segment may take, and the rounds that a loop may do; `outputs` has the shape and the type of each output.
+        """
+        self.segments, self.symbols, self.entries = tuple(segments), tuple(symbols), entries
+        self.most_bytes, self.most_rounds = most
         self.outputs: list[tuple[list[int | Size], np.dtype]] = [
             ([parse(size) if isinstance(size, str) else size for size in shape if size is not None], dtype) for shape, dtype in outputs
         ]
         names = list(symbols)
+        self.new = new_symbols(segments, symbols)
         self.layouts: list[Layout] = []
         self.assumptions: list[list[Assumption]] = []
         waiting = [a for a in assumptions if not set(names).issuperset(a.symbols)]
-        for segment, new in zip(segments, new_symbols(segments, symbols), strict=True):
+        for segment, new in zip(segments, self.new, strict=True):
             names += new
-            self.layouts.append(Layout(segment.slots, names))
+            used = {name for slot in segment.slots if isinstance(slot.size, Size) for name in slot.size.symbols}
+            self.layouts.append(Layout(segment.slots, sorted(used)))
             ready = [a for a in waiting if set(names).issuperset(a.symbols)]
             self.assumptions.append(ready)
             waiting = [a for a in waiting if a not in ready]
@@ -53,7 +63,8 @@ class LateSizes:
             for s in self.segments
         ]  # fmt: skip
         assumed = [[str(a.left), a.relation, str(a.right)] for group in self.assumptions for a in group]
-        return {"segments": segments, "assumptions": assumed, "symbols": list(self.symbols), "most_bytes": self.most_bytes}
+        return {"segments": segments, "assumptions": assumed, "symbols": list(self.symbols), "entries": self.entries,
+                "most": [self.most_bytes, self.most_rounds]}  # fmt: skip
 
     @staticmethod
     def from_json(record: Mapping[str, Any], outputs: Sequence[tuple[Sequence[int | str | None], np.dtype]]) -> "LateSizes":
@@ -66,7 +77,7 @@ class LateSizes:
             for s in record["segments"]
         ]  # fmt: skip
         assumed = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
-        return LateSizes(segments, assumed, record["symbols"], record["most_bytes"], outputs)
+        return LateSizes(segments, record["entries"], assumed, record["symbols"], tuple(record["most"]), outputs)
 
 
 class Run:
@@ -75,34 +86,61 @@ class Run:
     def __init__(self, late: LateSizes, table: np.ndarray, workspace: int, outputs: "list[Any]") -> None:
         """`workspace` is an address; `outputs` holds None for each output that waits for a size, which the run replaces."""
         self.late, self.table, self.workspace, self.outputs = late, table, workspace, outputs
+        table[-1] = 1
         self.error: BaseException | None = None
-        self.blocks: list[np.ndarray] = []
+        self.blocks: dict[int, np.ndarray] = {}
+        """Of each segment what it took last; in a loop it is taken again."""
+        self._asked = time.monotonic()
+        self._round = 0
         self.values: dict[str, int] = {name: int(table[place]) for place, name in enumerate(late.symbols)}
+
+    def raise_any(self) -> None:
+        """Raise what ended the run early, if it did. Without an answer, an interrupt came before there could be one."""
+        if self.error is not None:
+            raise self.error
+        if not self.table[-1]:
+            raise KeyboardInterrupt
 
     def enter(self, number: int) -> None:
         """Check the numbers of a segment and take memory. Raises IndexRangeError, LimitError or MemoryError."""
         late, segment = self.late, self.late.segments[number]
         try:
-            bind_all(segment.sizes, self.table[segment.start : segment.start + len(segment.sizes)].tolist(), self.values)
+            numbers = self.table[segment.start : segment.start + len(segment.sizes)].tolist()
+            bind_all(segment.sizes, numbers, self.values, late.new[number])
         except IndexRangeError as error:
             raise IndexRangeError(f"{segment.nodes}: {error.args[0]}") from None
         for assumption in late.assumptions[number]:
             if not assumption.holds(self.values):
                 given = ", ".join(f"{name} = {self.values[name]}" for name in sorted(assumption.symbols))
                 raise IndexRangeError(f"{segment.nodes}: the data ask for sizes that do not fit: expected {assumption}, got {given}")
-        self._take(segment, late.layouts[number])
+        self._take(number, segment, late.layouts[number])
 
-    def _take(self, segment: Segment, layout: Layout) -> None:
+    def poll(self, number: int) -> int:
+        """The round of a loop before which compiled code should ask again: about then when an interrupt has waited long enough.
+
+        Raises LimitError for too many rounds; Python raises an interrupt that came here.
+        """
+        if number >= self.late.most_rounds:
+            raise LimitError(f"a loop goes on after {number} rounds, more than it may ({how_to('loop_rounds')})")
+        now = time.monotonic()
+        rounds = number - self._round if number > self._round else number
+        quick = max(now - self._asked, 1e-6)
+        self._asked, self._round = now, number
+        ahead = min(max(int(rounds * _POLL_SECONDS / quick), 1), _POLL_ROUNDS)
+        return min(number + ahead, max(self.late.most_rounds, number + 1))
+
+    def _take(self, number: int, segment: Segment, layout: Layout) -> None:
         places = dict(segment.outputs)
-        offsets, sizes, total = layout.placed(self.values, apart=places)
+        offsets, sizes, total = layout.placed({name: self.values[name] for name in layout.symbols}, apart=places)
         needed = total + sum(sizes[slot] for slot in places)
         if needed > self.late.most_bytes:
-            shown = ", ".join(f"{name} = {self.values[name]}" for name in layout.symbols if name in self.values)
+            shown = ", ".join(f"{name} = {self.values[name]}" for name in layout.symbols)
             most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
             raise LimitError(f"{segment.nodes}: results for {shown} would take {needed} bytes of memory, {most}")
         first = segment.start + len(segment.sizes)
-        block = aligned_empty(total)
-        self.blocks.append(block)
+        block = self.blocks.get(number)
+        if block is None or block.nbytes < total:
+            block = self.blocks[number] = aligned_empty(total)
         begin = address(block)
         for slot, offset in enumerate(offsets):
             if slot in places:
@@ -132,16 +170,24 @@ class Running:
         del _running[self.key]
 
 
-def _enter(table: int, segment: int) -> int:
+def _enter(table: int, segment: int) -> None:
     run = _running[table]
     try:
         run.enter(segment)
+        run.table[-1] = 1
     except BaseException as error:  # Python cannot raise it through compiled code; an interrupt may be among them
         run.error = error
-        return 0
-    return 1
 
 
-_ENTER = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(_enter)
-CALLBACKS: Mapping[str, int] = {"stepwell_enter": ctypes.cast(_ENTER, ctypes.c_void_p).value or 0}
+def _poll(table: int, number: int) -> None:
+    run = _running[table]
+    try:
+        run.table[-1] = run.poll(number)
+    except BaseException as error:  # as above
+        run.error = error
+
+
+_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_FUNCTIONS = {"stepwell_enter": _TYPE(_enter), "stepwell_poll": _TYPE(_poll)}
+CALLBACKS: Mapping[str, int] = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in _FUNCTIONS.items()}
 """The addresses of what compiled code calls."""

@@ -30,6 +30,9 @@ class KernelInfo(Carrier):
     scratch_bytes: Carried[int | Size | None] = Carried("stepwell.scratch_bytes", SIZE, None)
     """The size of its scratch, which is its last argument, perhaps an expression of symbols; None if it has none."""
 
+    is_region: Carried[bool] = Carried("stepwell.region", FLAG, False)
+    """Whether it is a branch of a conditional or the body of a loop, which `@main` or another such function calls."""
+
     def make_kernel(self) -> None:
         """Mark a function as a kernel, which is never inlined."""
         self.is_kernel = True
@@ -40,9 +43,9 @@ class KernelInfo(Carrier):
         return arguments - self.results - int(self.scratch_bytes is not None)
 
     def problems(self) -> Iterator[str]:
-        of_kernels = [field.name for name, field in vars(KernelInfo).items() if isinstance(field, Carried) and name != "is_kernel"]
+        of_kernels = [field.name for name, field in vars(KernelInfo).items() if isinstance(field, Carried) and name not in ("is_kernel", "is_region")]
         for name in of_kernels:
-            if name in self.attributes and not self.is_kernel:
+            if name in self.attributes and not self.is_kernel and not (self.is_region and name == KernelInfo.sizes.name):
                 yield f"attribute '{name}' is for a kernel, which has the attribute '{KernelInfo.is_kernel.name}'"
         for _, result in self.in_place:
             if result >= self.results:

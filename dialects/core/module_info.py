@@ -106,6 +106,9 @@ class ModuleInfo(Carrier):
     segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
     """What follows when sizes become known while it runs, in order."""
 
+    table_entries: Carried[int] = Carried("stepwell.table_entries", COUNT, 0)
+    """How many numbers the table of a run has in which code calls the runtime; 0 if it does not."""
+
     @property
     def symbols(self) -> list[str]:
         """The symbols that are sizes of the model's inputs by themselves, in the order of the inputs."""

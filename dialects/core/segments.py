@@ -1,6 +1,6 @@
 """The segments of a program: what follows when sizes become known while it runs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from stepwell.dialects.core.layout import Slot
@@ -31,12 +31,14 @@ class Segment:
         return self.start + len(self.sizes) + len(self.slots)
 
 
-def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int]) -> None:
-    """Give the symbols among `sizes` that `values` does not know their numbers. Raises IndexRangeError where a number is not what it must be."""
+def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[str, int], new: Collection[str]) -> None:
+    """Give the symbols among `sizes` that are `new` here their numbers. Raises IndexRangeError where a number is not what it must be."""
+    for name in new:
+        values.pop(name, None)  # from the round before
     for size, number in zip(sizes, numbers, strict=True):
         if number < 0:
             raise IndexRangeError(f"the data ask for the size {number}; expected a number from 0")
-        if isinstance(size, Size) and size.is_symbol:
+        if str(size) in new:
             values.setdefault(str(size), number)
     for size, number in zip(sizes, numbers, strict=True):
         expected = evaluated(size, values)

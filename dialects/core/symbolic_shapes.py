@@ -68,6 +68,8 @@ class SymbolicShapes:
         op = defining_op(value)
         if op is None:
             return next((size for size, argument in self.symbols.items() if argument == value), None)
+        if op.name == "flow.size":
+            return symbol(ir.StringAttr(op.attributes["size"]).value)
         if op.name == "flow.bind_sizes":
             return sizes_value(op.attributes["sizes"])[ir.OpResult(value).result_number]
         if op.name in ("tensor.dim", "memref.dim"):
@@ -88,7 +90,7 @@ class SymbolicShapes:
             return self.index(op.operands[2 + nth])
         if op.name in _AS_OPERAND:
             return self.dim(op.operands[0], dim)
-        if op.name.startswith("linalg.") or op.name == "func.call":  # the last operands are the destinations
+        if op.name.startswith("linalg.") or op.name in ("func.call", "flow.if", "flow.loop"):  # the last operands are the destinations
             return self.dim(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number], dim)
         if op.name == "tensor.insert_slice":
             return self.dim(op.operands[1], dim)
@@ -126,11 +128,13 @@ class SymbolicShapes:
 
     @property
     def bound(self) -> dict[Size, ir.Value]:
-        """For each symbol that becomes known in the function what it is then."""
+        """For each symbol that becomes known in the function, or is known when it begins, what it is."""
         found: dict[Size, ir.Value] = {}
         for inner in self.block.operations:
             op = inner.operation
-            if op.name == "flow.bind_sizes":
+            if op.name == "flow.size":
+                found[symbol(ir.StringAttr(op.attributes["size"]).value)] = op.results[0]
+            elif op.name == "flow.bind_sizes":
                 for size, number in zip(sizes_value(op.attributes["sizes"]), op.results, strict=True):
                     if isinstance(size, Size) and size.is_symbol:
                         found.setdefault(size, number)

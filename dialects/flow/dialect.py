@@ -1,13 +1,13 @@
 """The `flow` dialect: what a program does between kernel launches, from the level `graph-opt` to `scheduled`."""
 
 from stepwell.dialects.core.attributes import Sizes, sizes_value
-from stepwell.dialects.core.mlir import Dialect, Operand, Operation, VariadicResult, ir, register_dialect
+from stepwell.dialects.core.mlir import Dialect, Operand, Operation, Pure, Result, VariadicResult, ir, register_dialect
 from stepwell.dialects.support.errors import InferenceError
 
 
 @register_dialect
 class Flow(Dialect, name="flow"):
-    """Sizes that become known while a program runs."""
+    """Sizes that become known while a program runs, conditionals and loops."""
 
 
 class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
@@ -34,4 +34,18 @@ class BindSizesOp(Operation, dialect=Flow, name="bind_sizes"):
 
     def _wrong(self, problem: str) -> bool:
         self.location.emit_error(f"'{self.OPERATION_NAME}' {problem}")
+        return False
+
+
+class SizeOp(Operation, dialect=Flow, name="size", traits=[Pure]):
+    """A size that is known when a function of a region begins, as a value of type index."""
+
+    number: Result
+    size: ir.StringAttr
+
+    def verify_invariants(self) -> bool:
+        """Whether the result is an index."""
+        if [str(result.type) for result in self.operation.results] == ["index"]:
+            return True
+        self.location.emit_error(f"'{self.OPERATION_NAME}' must have one result of type index")
         return False

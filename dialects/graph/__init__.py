@@ -31,6 +31,7 @@ from stepwell.dialects.graph.elementwise import (
     SubOp,
 )
 from stepwell.dialects.graph.indexing import (
+    AtRoundOp,
     DynamicSliceOp,
     GatherElementsOp,
     GatherNdOp,
@@ -139,7 +140,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "MaxPoolOp", "AvgPoolOp",
     "BatchNormOp", "LrnOp",
     "ReshapeOp", "DynamicReshapeOp", "TransposeOp", "ExpandOp", "DynamicExpandOp", "TileOp", "ConcatOp", "PadOp", "ShapeOfOp", "SizesOp", "RangeOp",
-    "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp",
+    "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp", "AtRoundOp",
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
     "BindSizesOp", "FirstOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp",

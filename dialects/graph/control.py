@@ -60,10 +60,12 @@ class IfOp(GraphOp, name="if", traits=[Pure]):
 
 
 class LoopOp(GraphOp, name="loop", traits=[Pure]):
-    """ONNX's Loop without scan outputs: at most `trip_count` rounds while the condition holds.
+    """ONNX's Loop: at most `trip_count` rounds while the condition holds.
 
     The body's block arguments are the round (tensor<i64>), the condition (tensor<i1>) and the carried values; it yields the next
-    condition and the next carried values. A carried value whose shape changes from round to round has dynamic dimensions there.
+    condition, the next carried values and what is collected. The results are the carried values after the last round, and the collected
+    parts of all rounds along a new first dimension. A size of a carried value that changes from round to round is a symbol of its own in
+    the body, and another one in the result.
     """
 
     fusion = Fusion.FREE
@@ -80,14 +82,16 @@ class LoopOp(GraphOp, name="loop", traits=[Pure]):
         for name, value, expected in (("trip_count", self.trip_count, count), ("condition", self.condition, condition)):
             if type_of(value) != expected:
                 return report(self, f"operand '{name}' must be {expected}, got {type_of(value)}")
-        carried, results = [type_of(v) for v in self.carried], list(self.result_types())
-        if not fit(carried, results):
+        carried, results = [unnamed(type_of(v)) for v in self.carried], [unnamed(t) for t in self.result_types()]
+        if not fit(carried, results[: len(carried)]) or not all(kind.rank for kind in results[len(carried) :]):
             return report(self, f"carries {spell(carried)}, but its results are {spell(results)}")
-        problem = region_problem(self.operation, 0, [count, condition, *results], [condition, *results])
+        parts = [kind.with_shape(kind.shape[1:]) for kind in results[len(carried) :]]
+        inside = [condition, *results[: len(carried)], *parts]
+        problem = region_problem(self.operation, 0, [count, condition, *results[: len(carried)]], inside)
         if problem is None:
-            inside = [type_of(a) for a in self.body.blocks[0].arguments][2:]
-            if inside != results:  # a size that only one of them knows may change from round to round
-                problem = f"carries {spell(inside)} through its body, but its results are {spell(results)}"
+            own = [unnamed(type_of(a)) for a in self.body.blocks[0].arguments][2:]
+            if own != results[: len(carried)]:  # a size that only one of them knows may change from round to round
+                problem = f"carries {spell(own)} through its body, but its results are {spell(results)}"
         return report(self, problem)
 
 

@@ -12,9 +12,10 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.segments import bind_all
-from stepwell.dialects.core.sizes import Size
-from stepwell.dialects.core.types import TensorType, from_numpy, type_of
+from stepwell.dialects.core.sizes import Size, evaluated
+from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.flow import control as flow
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.graph.data_sizes import BindSizesOp
@@ -71,6 +72,8 @@ class Evaluator:
         self.observe = observe
         self.sizes: dict[str, int] = {}
         """The numbers that symbols stand for, as far as values of types with them are known."""
+        self.bound_by: dict[str, Any] = {}
+        """The op that gives a symbol its number, perhaps another one in each round of a loop."""
 
     def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
         """What the block's terminator yields for these arguments; `captured` holds the values of enclosing blocks."""
@@ -97,9 +100,8 @@ class Evaluator:
         if name == "graph.parameter":
             return [self.parameter(ir.StringAttr(op.attributes["id"]).value)]
         if name == "func.call":
-            callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-            return self.run(self.functions[callee].regions[0].blocks[0], [values[v] for v in op.operands], {})
-        if name == "tensor.empty":
+            return self.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, [values[v] for v in op.operands])
+        if name in ("tensor.empty", "flow.size"):
             return [None]  # a kernel's destination, which at this level nothing writes
         if name == "tensor.cast":
             return [values[op.operands[0]]]
@@ -117,7 +119,16 @@ class Evaluator:
             return self.bind_sizes(op, groups[0])
         if isinstance(op, LoopOp):
             trip_count, condition, carried = groups
-            return self.loop(op.regions[0].blocks[0], int(trip_count), condition, carried, values)
+            body = op.regions[0].blocks[0]
+            return self.loop(lambda *state: self.run(body, state, values), int(trip_count), condition, carried, op.result_types())[:-1]
+        if isinstance(op, flow.IfOp):
+            function = ir.StringAttr(op.attributes["then" if bool(groups[0]) else "otherwise"]).value
+            return self.call(function, [values[v] for v in flow.passed_on(op)])
+        if isinstance(op, flow.LoopOp):
+            name, carried = ir.StringAttr(op.attributes["body"]).value, op.attribute_values()["carried"]
+            inputs = [values[v] for v in flow.passed_on(op)]
+            rest = inputs[carried:]
+            return self.loop(lambda *state: self.call(name, [*state, *rest]), int(groups[0]), groups[1], inputs[:carried], op.result_types()[:-1])
         try:
             return op.evaluate(groups, self.sizes)
         except StepwellError as error:
@@ -126,7 +137,9 @@ class Evaluator:
     def bind_sizes(self, op: Any, numbers: np.ndarray) -> list[Any]:
         """Give symbols the numbers that a vector holds."""
         try:
-            bind_all(sizes_value(op.attributes["sizes"]), numbers.tolist(), self.sizes)
+            sizes = sizes_value(op.attributes["sizes"])
+            new = [str(size) for size in sizes if isinstance(size, Size) and size.is_symbol and self.bound_by.setdefault(str(size), op) == op]
+            bind_all(sizes, numbers.tolist(), self.sizes, new)
         except IndexRangeError as error:
             raise IndexRangeError(f"{nodes_text(op.location)}: {error.args[0]}") from None
         return []
@@ -139,13 +152,29 @@ class Evaluator:
                     if isinstance(size, Size) and size.is_symbol:
                         self.sizes[str(size)] = number
 
-    def loop(self, body: ir.Block, rounds: int, condition: np.ndarray, carried: list[np.ndarray], values: Values) -> list[np.ndarray]:
-        """The carried values after the last round."""
-        for i in range(rounds):
-            if not condition:
-                break
-            condition, *carried = self.run(body, [np.array(i, dtype=np.int64), condition, *carried], values)
-        return carried
+    def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """The results of one of the functions."""
+        return self.run(self.functions[name].regions[0].blocks[0], arguments, {})
+
+    def loop(
+        self, body: Callable[..., list[Any]], rounds: int, condition: Any, carried: list[np.ndarray], types: Sequence[TensorType]
+    ) -> list[np.ndarray]:
+        """The carried values after the last round, what was collected along the way, of these types, and the number of rounds as a vector."""
+        count = len(carried)
+        parts: list[list[np.ndarray]] = [[] for _ in types[count:]]
+        done = 0
+        while done < rounds and condition:
+            condition, *results = body(np.array(done, dtype=np.int64), condition, *carried)
+            carried = results[:count]
+            for found, part in zip(parts, results[count:], strict=True):
+                found.append(part)
+            done += 1
+        collected = [
+            np.stack(found) if found else np.empty([0, *(evaluated(n, self.sizes) if isinstance(n, Size) else n or 0 for n in kind.shape[1:])],
+                                                   to_numpy(kind.dtype))
+            for found, kind in zip(parts, types[count:], strict=True)
+        ]  # fmt: skip
+        return [*carried, *collected, np.array([done])]
 
     def parameter(self, entry: str) -> np.ndarray:
         """An entry of the weight table."""

@@ -20,6 +20,7 @@ from stepwell.dialects.graph.inference import (
     expect_rank,
     expect_rank_at_least,
     expect_same_dtype,
+    expect_scalar,
     no_arithmetic,
 )
 from stepwell.dialects.graph.numerics import checked_indices, narrow, wide
@@ -250,6 +251,28 @@ class ScatterNdOp(GraphOp, name="scatter_nd", traits=[Pure]):
     def reference(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, *, reduction: str) -> np.ndarray:
         places = tuple(checked_indices(indices[..., i], x.shape[i]) for i in range(indices.shape[-1]))
         return scatter(x, places, updates, reduction)
+
+
+class AtRoundOp(GraphOp, name="at_round", traits=[Pure, MovesData]):
+    """The slice of `x` along `axis` that belongs to a `round` of a loop, whose number is within `x`: from the end on, if `backwards`."""
+
+    x: Operand
+    round: Operand
+    result: Result
+    axis: ir.IntegerAttr
+    backwards: ir.BoolAttr
+
+    @staticmethod
+    def infer(x: TensorType, round: TensorType, *, axis: int, backwards: bool) -> InferredTypes:
+        expect_axis("axis", axis, x.rank)
+        expect_scalar("round", round, ("i64",))
+        return x.with_shape([size for i, size in enumerate(x.shape) if i != axis])
+
+    @staticmethod
+    def reference(x: np.ndarray, round: np.ndarray, *, axis: int, backwards: bool) -> np.ndarray:
+        return np.take(x, x.shape[axis] - 1 - int(round) if backwards else int(round), axis)
+
+    flops = staticmethod(no_arithmetic)
 
 
 class NonZeroOp(GraphOp, name="non_zero", traits=[Pure]):

@@ -25,7 +25,9 @@ def interpret(
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
         raise IRError("the module has no function @main")
-    return Interpreter(functions, observe, sizes).call("main", arguments)
+    machine = Interpreter(functions, observe, sizes)
+    machine.arena = arguments[-1]
+    return machine.call("main", arguments)
 
 
 def signless(array: np.ndarray) -> np.ndarray:

@@ -48,6 +48,10 @@ class Interpreter:
         self.observe = observe
         self.sizes: dict[str, int] = {} if sizes is None else sizes
         """The symbols that have become known, and what is known of the inputs'."""
+        self.arena: Any = None
+        """The last argument of `@main`."""
+        self.bound_by: dict[str, Any] = {}
+        """The op that gives a symbol its number, perhaps another one in each round of a loop."""
         self.places: list[np.ndarray] = []
         """The index of each loop of the structured op whose body is being run, each along a dimension of its own."""
         self._blocks: dict[tuple[ir.Operation, int], list[tuple[Any, list[ir.Value]]]] = {}
@@ -57,6 +61,10 @@ class Interpreter:
         if name not in self.functions:
             raise IRError(f"the module has no function @{name}")
         return self.run(self.functions[name], 0, arguments, {})
+
+    def call_region(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """The results of the function of a region, which takes the arena of weights as `@main` does."""
+        return self.call(name, [*arguments, self.arena])
 
     def run(self, owner: ir.Operation, region: int, arguments: Sequence[Any], values: Values) -> list[Any]:
         """What the terminator of an op's region hands over, for these arguments; `values` are those of the blocks around it."""

@@ -8,6 +8,7 @@ import numpy as np
 from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import bind_all
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
 from stepwell.dialects.interpreter.tensors import owned, undefined
 
@@ -63,8 +64,39 @@ def branch(machine: Interpreter, op: ir.Operation, operands: list[Any], values: 
 @meaning("flow.bind_sizes")
 def bind_sizes(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
     """The numbers, which must be what is known of them."""
-    bind_all(sizes_value(op.attributes["sizes"]), operands[0].tolist(), machine.sizes)
+    sizes = sizes_value(op.attributes["sizes"])
+    new = [str(size) for size in sizes if isinstance(size, Size) and size.is_symbol and machine.bound_by.setdefault(str(size), op) == op]
+    bind_all(sizes, operands[0].tolist(), machine.sizes, new)
     return [np.asarray(number) for number in operands[0]]
+
+
+@meaning("flow.size")
+def size(machine: Interpreter, op: ir.Operation, _: list[Any], __: Values) -> Sequence[Any]:
+    """A size that is known when the function begins."""
+    return [np.asarray(machine.sizes[ir.StringAttr(op.attributes["size"]).value])]
+
+
+@meaning("flow.if")
+def branch_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
+    """What one of two functions gives."""
+    count = len(operands) - ir.IntegerAttr(op.attributes["destinations"]).value
+    return machine.call_region(ir.StringAttr(op.attributes["then" if operands[0] else "otherwise"]).value, operands[1:count])
+
+
+@meaning("flow.loop")
+def loop_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
+    """One round after the other: the carried values after the last, what was collected, and the number of rounds."""
+    carried, places = (ir.IntegerAttr(op.attributes[name]).value for name in ("carried", "destinations"))
+    trip_count, condition, *inputs = operands[: len(operands) - places]
+    collected = [np.array(destination) for destination in operands[len(operands) - places + carried : -1]]
+    state, rest, done = inputs[:carried], inputs[carried:], 0
+    while done < trip_count and condition:
+        results = machine.call_region(ir.StringAttr(op.attributes["body"]).value, [np.array(done), condition, *state, *rest])
+        condition, state = results[0], results[1 : carried + 1]
+        for whole, part in zip(collected, results[carried + 1 :], strict=True):
+            whole[done] = part
+        done += 1
+    return [*state, *collected, np.array([done])]
 
 
 @meaning("memref.view")

@@ -25,6 +25,8 @@ class Limits:
     """How many bytes a value may have: a weight, an input, an intermediate or final result."""
     workspace_bytes: int = 1 << 35
     """How many bytes of memory a run may take for intermediate results."""
+    loop_rounds: int = 1 << 40
+    """How many rounds a loop may go on for while a model runs."""
     seconds: float = float("inf")
     """How long compiling may take. Looked at between nodes and passes, so that it may take a pass longer."""
 

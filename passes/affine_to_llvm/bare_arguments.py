@@ -41,8 +41,7 @@ class BareArguments(Pass):
             gone = dropped.get(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, set())
             if gone:
                 with ir.InsertionPoint(call), call.location:
-                    func.CallOp([], call.attributes["callee"], [v for i, v in enumerate(call.operands) if i not in gone])
-                call.erase()
+                    _replace(call, [v for i, v in enumerate(call.operands) if i not in gone])
         _remove_empty_views(op)
         declared = ValueInfo.arguments(main)
         for index, argument in enumerate(main.arguments):
@@ -107,7 +106,14 @@ def _pass_sizes(call: ir.Operation, places: Sequence[Place]) -> None:
     """Call a kernel whose sizes are arguments of their own."""
     with ir.InsertionPoint(call), call.location:
         sizes = [_size_of(call.operands[number], dim) for number, dim in places]
-        func.CallOp([], call.attributes["callee"], [*map(_pointer, call.operands), *sizes])
+        _replace(call, [*map(_pointer, call.operands), *sizes])
+
+
+def _replace(call: ir.Operation, operands: Sequence[ir.Value]) -> None:
+    """Call the same function with other operands."""
+    made = func.CallOp([result.type for result in call.results], call.attributes["callee"], list(operands))
+    for old, new in zip(call.results, made.results, strict=True):
+        old.replace_all_uses_with(new)
     call.erase()
 
 
@@ -177,4 +183,4 @@ def _remove_empty_views(op: ir.Operation) -> None:
 def _retype(function: Any) -> None:
     """Make a function's type that of its block's arguments."""
     types = [a.type for a in function.regions[0].blocks[0].arguments]
-    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, function.type.results))

@@ -6,35 +6,34 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
-from stepwell.dialects.core.mlir import arith, defining_op, func, ir, memref
-from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.segments import new_symbols
-from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, likely_size, reshaped_pointer
-from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.module_info import ModuleInfo
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size, shapes_around
+from stepwell.dialects.flow import control as flow
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
-from stepwell.passes.bufferize import runtime
-from stepwell.passes.bufferize.buffers import Assignment, Buffer, assign, callee
-from stepwell.passes.bufferize.kernels import bufferise_kernels, copy_generic, memref_bytes
-from stepwell.passes.bufferize.late_sizes import BINDS
+from stepwell.passes.bufferize.buffers import Assignment, assign
+from stepwell.passes.bufferize.control_memory import CONTROL, called_by
+from stepwell.passes.bufferize.kernels import bufferise_kernels
+from stepwell.passes.bufferize.late_sizes import number_all
+from stepwell.passes.bufferize.program import Program, ProgramBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, functions, reinterpreted
-from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.schedulers import choose
-
-COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
+from stepwell.passes.framework.rewriting import find_function, functions, program_functions
 
 
-@register_pass("bufferize", level="scheduled")
+@register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp])
 @dataclass
 class Bufferize(Pass):
-    """Bufferise the kernels' bodies and assign the buffers of @main.
+    """Bufferise the kernels' bodies and assign the buffers of @main and of the functions of its regions.
 
     @main becomes `@main(inputs…, outputs…, %weights: memref<?xi8>, %workspace: memref<?xi8>)`: each tensor is a view at a constant
     offset. Concatenations are written in place by their producers, element-wise results overwrite inputs that die, results go
     straight to the caller's buffers; whatever must still be copied is a kernel of its own.
+
+    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Conditionals and loops become
+    branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of its
+    caller.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -42,28 +41,58 @@ class Bufferize(Pass):
         if not len(main.regions[0].blocks):
             raise PassError("@main has no body")
         block = op.regions[0].blocks[0]
-        main.operation.detach_from_parent()
+        found = {f.sym_name.value: f for f in program_functions(op)}
+        for function in found.values():
+            function.operation.detach_from_parent()
         bufferise_kernels(op, state)
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
-        named = [kind.shape for _, kind in ModuleInfo(op).inputs] if ModuleInfo(op).has_signature else []
-        shapes = SymbolicShapes(main.operation, named)
-        plan = assign(main, kernels, shapes, ModuleInfo(op).symbols)
-        _check_workspace(plan, state.budget.limits)
-        for call, copies in plan.copies.items():
-            why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
-            if copies:
-                state.decline(self.name, call, why)
         info = ModuleInfo(op)
-        _MainBuilder(op, main, kernels, plan, shapes, state).build(ir.InsertionPoint(block))
+        shapes = {name: self._shapes(function, info) for name, function in found.items()}
+        plans: dict[str, Assignment] = {}
+        for name in innermost_first(found):
+            plans[name] = assign(found[name], kernels, shapes[name], info.symbols if name == "main" else (), plans)
+        plan = plans["main"]
+        _check_workspace(plan, state.budget.limits)
+        for own in plans.values():
+            for call, copies in own.copies.items():
+                why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
+                if copies:
+                    state.decline(self.name, call, why)
+        late = [place for own in reversed(plans.values()) for place in own.late]  # @main's first
+        number_all(late, len(info.symbols) + len(plan.layout))
+        program = Program(op, kernels, plans, [place.segment for place in late], state)
+        for name, function in found.items():
+            ProgramBuilder(program, function, shapes[name]).build(ir.InsertionPoint(block))
         info.workspace_bytes, info.workspace_lower_bound = plan.workspace_bytes, plan.lower_bound
         if plan.layout:
             info.layout = plan.layout
-        if plan.segments:
-            info.segments = plan.segments
-        for name in set(kernels) - plan.aliased_kernels:
+        if program.calls_back:
+            info.segments, info.table_entries = program.segments, program.entries
+        aliased = {name for own in plans.values() for name in own.aliased_kernels}
+        for name in set(kernels) - aliased:
             _promise_no_alias(kernels[name])
-        state.count("in-place results", plan.in_place)
-        state.count("copies", sum(len(c) for c in plan.copies.values()))
+        state.count("in-place results", sum(own.in_place for own in plans.values()))
+        state.count("copies", sum(len(c) for own in plans.values() for c in own.copies.values()))
+
+    @staticmethod
+    def _shapes(function: Any, info: ModuleInfo) -> SymbolicShapes:
+        if KernelInfo(function).is_region:
+            return shapes_around(function.operation)
+        return SymbolicShapes(function.operation, [kind.shape for _, kind in info.inputs] if info.has_signature else [])
+
+
+def innermost_first(found: dict[str, Any]) -> Sequence[str]:
+    """The functions of a program such that each comes after those that it calls."""
+    done: dict[str, None] = {}
+    waiting = ["main"]
+    while waiting:
+        ops = [o.operation for o in found[waiting[-1]].regions[0].blocks[0].operations if o.operation.name in CONTROL]
+        missing = [name for op in ops for name in called_by(op) if name not in done]
+        if missing:
+            waiting += missing
+        else:
+            done.setdefault(waiting.pop())
+    return list(done)
 
 
 def _check_workspace(plan: Assignment, limits: Limits) -> None:
@@ -86,206 +115,3 @@ def _promise_no_alias(kernel: Any) -> None:
     first = KernelInfo(kernel).first_destination(count)
     attributes = [ir.DictAttr.get({"llvm.noalias": ir.UnitAttr.get()} if i >= first else {}) for i in range(count)]
     kernel.attributes["arg_attrs"] = ir.ArrayAttr.get(attributes)
-
-
-class _MainBuilder:
-    """Builds the @main on memory beside the old one on tensors."""
-
-    def __init__(
-        self, module: ir.Operation, main: Any, kernels: dict[str, Any], plan: Assignment, shapes: SymbolicShapes, state: PassState
-    ) -> None:
-        self.module, self.main, self.kernels, self.plan, self.shapes, self.state = module, main, kernels, plan, shapes, state
-        self.views: dict[tuple[Any, int | Size, str, tuple[Dim, ...]], ir.Value] = {}
-        self.symbols = ModuleInfo(module).symbols
-        self.entries = len(self.symbols) + len(plan.layout) + sum(late.count for late in plan.late)  # of the table
-        self.places = {name: place for place, name in enumerate(self.symbols)}  # in the table, of the symbols
-        for new in new_symbols(plan.segments, self.symbols):
-            self.places |= new
-        self.numbers: dict[int, ir.Value] = {}  # read from the table of sizes and offsets, by index
-        self.arguments: list[ir.Value] = []
-        self.block: ir.Block  # that is being built
-        self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
-        self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
-        self.inputs = [a for a in main.arguments if isinstance(a.type, ir.RankedTensorType)]
-
-    def build(self, ip: ir.InsertionPoint) -> None:
-        old = self.main.operation
-        i8 = ir.IntegerType.get_signless(8)
-        arena = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8)
-        returned = list(self.main.regions[0].blocks[0].operations)[-1].operation
-        types = [as_memref(a.type) for a in self.inputs] + [as_memref(v.type) for v in returned.operands] + [arena, arena]
-        if self.entries:
-            types.append(ir.MemRefType.get([self.entries], ir.IntegerType.get_signless(64)))
-        with ip, old.location:
-            new = func.FuncOp("main", ir.FunctionType.get(types, []))
-            ValueInfo.set_arguments(new, self._argument_info())
-            block = new.add_entry_block([old.location] * len(types))
-            self.arguments = list(block.arguments)
-            self.block = block
-            for op in self.main.regions[0].blocks[0].operations:
-                with ir.InsertionPoint(self.block):
-                    self._emit(op.operation)
-
-    def _argument_info(self) -> list[ValueInfo]:
-        """Inputs and outputs by their names, then weights and workspace with their sizes."""
-        arguments, results = ValueInfo.arguments(self.main), ValueInfo.results(self.main)
-        named = [ValueInfo(name=value.name) for value in [*arguments[: len(self.inputs)], *results]]
-        sizes = (ModuleInfo(self.module).weights_bytes, self.plan.workspace_bytes)
-        table = [ValueInfo(symbols=self.symbols)] if self.entries else []
-        return [*named, *(ValueInfo(byte_count=size) for size in sizes), *table]
-
-    def _emit(self, op: ir.Operation) -> None:
-        with op.location:
-            for value, buffer, offset in self.plan.copies.get(op, []):
-                self._copy(value, buffer, offset)
-            if op.name == "func.call":
-                operands = [self._operand(v) for v in op.operands]
-                if op in self.plan.scratch:
-                    scratch = self.kernels[callee(op)].arguments
-                    buffer = self.plan.scratch[op]
-                    operands.append(self._view(buffer, 0, scratch[len(scratch) - 1].type, [buffer.size]))
-                func.CallOp([], callee(op), operands)
-            elif op.name == BINDS:
-                self._bind(op)
-            elif op.name == "func.return":
-                func.ReturnOp([])
-
-    def _bind(self, op: ir.Operation) -> None:
-        """Write the numbers to the table; behind the last of some ops in a row, have the runtime look at them and give memory."""
-        number, late = next((i, late) for i, late in enumerate(self.plan.late) if op in late.ops)
-        place = late.start + sum(len(before.results) for before in late.ops[: late.ops.index(op)])
-        values = self._operand(op.operands[0])
-        for index in range(len(op.results)):
-            memref.StoreOp(memref.LoadOp(values, [constant(index)]).result, self.arguments[-1], [constant(place + index)])
-        if op == late.ops[-1]:
-            rest = self.block.create_after()
-            if self.end is None:
-                self.end = rest.create_after()
-                with ir.InsertionPoint(self.end):
-                    func.ReturnOp([])
-            runtime.enter(self.module, self.arguments[-1], number, rest, self.end)
-            self.block = rest
-
-    def _operand(self, value: ir.Value) -> ir.Value:
-        """What a kernel is called with for a tensor, or for a size."""
-        if isinstance(value.type, ir.IndexType):
-            return self._size(self.shapes.index(value))
-        return self._view(self.plan.values[value], 0, as_memref(value.type), self.shapes.shape(value))
-
-    def _copy(self, value: ir.Value, buffer: Buffer, offset: int | Size) -> None:
-        """A call of a kernel that copies a contiguous stretch of elements."""
-        count = product(self.shapes.shape(value))
-        flat = ir.MemRefType.get([count if isinstance(count, int) else ir.ShapedType.get_dynamic_size()], value.type.element_type)
-        source, target = self._view(self.plan.values[value], 0, flat, [count]), self._view(buffer, offset, flat, [count])
-        func.CallOp([], self._copy_kernel(flat), [source, target])
-
-    def _copy_kernel(self, flat: ir.MemRefType) -> str:
-        name = f"{COPY}{size_text(flat.shape[0]).replace('?', 'any')}x{flat.element_type}"
-        if name in self.kernels:
-            return name
-        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]):
-            kernel = func.FuncOp(name, ir.FunctionType.get([flat, flat], []), visibility="private")
-            KernelInfo(kernel).make_kernel()
-            if not flat.has_static_shape:
-                KernelInfo(kernel).sizes = [(symbol("count"),)] * 2
-            block = kernel.add_entry_block([self.main.location] * 2)
-            with ir.InsertionPoint(block):
-                copied = copy_generic(*block.arguments)
-                ScheduleInfo(copied).nest = choose(Structured(copied), self.state.target)
-                func.ReturnOp([])
-        self.kernels[name] = kernel
-        return name
-
-    def _view(self, buffer: Buffer, extra: int | Size, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
-        """A memref of that type and shape on a buffer, `extra` bytes into it."""
-        root, inner = buffer.root()
-        offset = inner + extra + (root.offset if root.place in ("workspace", "weights") else 0)
-        place = root.place if root.slot is None else ("entry", self._entry(root))
-        key = (place, offset, str(memref_type), tuple(shape))
-        if key not in self.views:
-            self.views[key] = self._new_view(place, offset, memref_type, [self._size(s) for s in shape if not isinstance(s, int)])
-        return self.views[key]
-
-    def _new_view(self, place: Any, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
-        if place in ("workspace", "weights") or place[0] == "entry":
-            base = self.arguments[len(self.arguments) - 1 - bool(self.entries) - (place == "weights")]
-            start = self._size(offset)
-            if place[0] == "entry":  # also what lies elsewhere: the table says how far from the workspace
-                lies = self._number(place[1])
-                start = lies if offset == 0 else arith.AddIOp(lies, start).result
-            view: ir.Value = memref.ViewOp(memref_type, base, start, free).result
-            return view
-        kind, index = place
-        argument = self.arguments[index if kind == "input" else len(self.inputs) + index]
-        if offset != 0 and kind == "input":
-            raise PassError(f"@main's input {index} cannot be read {offset} bytes in")
-        if self.entries and not argument.type.has_static_shape:
-            if argument.type == memref_type and offset == 0:
-                kind, sizes = argument.type, iter(free)
-                return reshaped_pointer(argument, kind, [next(sizes) if size < 0 else None for size in kind.shape])  # which says its sizes
-            return memref.ViewOp(memref_type, self._bytes(argument), self._size(offset), free).result
-        if offset != 0 or free or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
-            if argument not in self.parted:
-                self.parted[argument] = as_bytes(argument)
-            return memref.ViewOp(memref_type, self.parted[argument], self._size(offset), free).result
-        return argument if argument.type == memref_type else reshaped(argument, memref_type)
-
-    def _bytes(self, argument: ir.Value) -> ir.Value:
-        """The bytes of an argument of dynamic shape."""
-        if argument not in self.parted:
-            i8 = ir.IntegerType.get_signless(8)
-            self.parted[argument] = reinterpreted(argument, ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8))
-        return self.parted[argument]
-
-    def _entry(self, root: Buffer) -> int:
-        """The entry of the table that says where a buffer lies."""
-        assert root.slot is not None
-        return root.slot + (len(self.symbols) if root.late is None else root.late.start + len(root.late.sizes))
-
-    def _size(self, size: Dim) -> ir.Value:
-        """A size as a value of type index."""
-        assert size is not None  # or it would have no buffer
-        if isinstance(size, int):
-            return constant(size)
-
-        def leaf(part: Size) -> ir.Value | None:
-            return self._number(self.places[str(part)]) if part.is_symbol else None
-
-        return size.fold(leaf, constant, index_arithmetic())
-
-    def _number(self, index: int) -> ir.Value:
-        """An entry of the table of sizes and offsets."""
-        if index not in self.numbers:
-            kind = ir.IndexType.get()
-            self.numbers[index] = arith.IndexCastOp(kind, memref.LoadOp(self.arguments[-1], [constant(index)]).result).result
-        return self.numbers[index]
-
-
-def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
-    """A contiguous memref seen in another shape of as many elements."""
-    shape = list(memref_type.shape)
-    strides = [1] * len(shape)
-    for i in range(len(shape) - 2, -1, -1):
-        strides[i] = strides[i + 1] * shape[i + 1]
-    return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, strides).result
-
-
-def as_bytes(value: ir.Value) -> ir.Value:
-    """The bytes of a contiguous memref."""
-    kind = value.type
-    flat = reshaped(value, ir.MemRefType.get([element_count(kind)], kind.element_type))
-    bytes_ = ir.MemRefType.get([memref_bytes(kind)], ir.IntegerType.get_signless(8))
-    return reinterpreted(flat, bytes_)
-
-
-def element_count(tensor_type: Any) -> int:
-    """The number of elements of a statically shaped type."""
-    count = 1
-    for size in tensor_type.shape:
-        count *= size
-    return count
-
-
-def as_memref(tensor_type: Any) -> ir.MemRefType:
-    """The contiguous memref type of a ranked tensor type."""
-    return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)

@@ -4,18 +4,20 @@ It works like XLA's, on whole launches: aliases first (views, concatenations in 
 lifetimes, then offsets in one workspace.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size
+from stepwell.dialects.flow.control import destinations_of
 from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize.control_memory import CONTROL, control_memory
 from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
 
@@ -100,21 +102,22 @@ class Assignment:
     """How offsets follow from sizes that are known only at run time; empty if they are numbers."""
     late: list[LateSizes] = field(default_factory=list)
     """Where sizes become known, in order."""
-    segments: list[Segment] = field(default_factory=list)
-    """What the runtime does there."""
     workspace_bytes: int = 0
     lower_bound: int = 0
     in_place: int = 0
     aliased_kernels: set[str] = field(default_factory=set)
 
 
-def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = ()) -> Assignment:
+def assign(
+    main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = (), regions: "Mapping[str, Assignment] | None" = None
+) -> Assignment:
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
     `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite; `shapes` are those of @main's
-    values, and `symbols` the sizes that are known when it begins. The workspace is laid out by lifetimes; `lower_bound` is the bytes that
-    live at the busiest launch. Buffers whose sizes become known later lie in blocks of their own. Raises PassError for an op that has no
-    place in @main.
+    values, and `symbols` the sizes that are known when it begins; `regions` are the assignments of the functions that it calls by name. A
+    function of a region, too, is given a workspace by what calls it, but only of a size in numbers. The workspace is laid out by
+    lifetimes; `lower_bound` is the bytes that live at the busiest launch. Buffers whose sizes become known later lie in blocks of their
+    own. Raises PassError for an op that has no place in @main.
     """
     block = main.regions[0].blocks[0]
     plan = Assignment()
@@ -131,25 +134,29 @@ def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: 
             plan.values[op.results[0]] = plan.values[op.operands[0]]
         elif op.name == "bufferization.to_tensor":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), "weights", offset=_weight_offset(op))
+        elif op.name in CONTROL:
+            view: Any = op.opview
+            plan.values |= {result: plan.values[out] for result, out in zip(op.results, destinations_of(view), strict=True)}
         elif op.name == "func.call":
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
-        elif op.name not in ("memref.view", "func.return", "tensor.dim", BINDS) and not op.name.startswith("arith."):
+        elif op.name not in ("memref.view", "func.return", "tensor.dim", "flow.size", BINDS) and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
     plan.late = late_sizes(ops)
-    waits = Waits(plan.late, symbols)
+    beginning = LateSizes([], -1, nodes_text(main.location)) if KernelInfo(main).is_region else None
+    waits = Waits(plan.late, symbols, beginning)
     _find_lifetimes(plan, ops, position)
     for op in concats:
         _join(plan, op, position[op], shapes, waits)
     _place_outputs(plan, ops[-1], shapes)
     _reuse_in_place(plan, ops, position, kernels)
     for op in ops:
-        scratch = _scratch_bytes(op, kernels)
+        scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan, waits, len(symbols))
+    _lay_out(plan, waits)
     return plan
 
 
@@ -165,7 +172,7 @@ def _weight_offset(op: ir.Operation) -> int:
 
 def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int]) -> None:
     for op in ops:
-        if op.name in ("func.call", "func.return", "tensor.concat", BINDS):
+        if op.name in ("func.call", "func.return", "tensor.concat", BINDS, *CONTROL):
             for value in [*op.operands, *op.results]:
                 if value in plan.values:
                     buffer = plan.values[value]
@@ -239,12 +246,13 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
     return 0 if size is None else size
 
 
-def _lay_out(plan: Assignment, waits: Waits, symbols: int) -> None:
+def _lay_out(plan: Assignment, waits: Waits) -> None:
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
     used = [root for root in found if root.last >= 0]
     for buffer in used:
         late = waits.of(buffer.size)
-        if late is not None and (buffer.place == "workspace" or buffer.place[0] == "output"):
+        given = buffer.place != "workspace" and (buffer.place[0] != "output" or waits.beginning is not None)  # by whoever calls the function
+        if late is not None and not given:
             buffer.late, buffer.slot = late, len(late.buffers)
             late.buffers.append(buffer)
     roots = [root for root in used if root.place == "workspace" and root.late is None]
@@ -259,12 +267,11 @@ def _lay_out(plan: Assignment, waits: Waits, symbols: int) -> None:
         plan.layout = _slots(roots, offsets)
         for number, buffer in enumerate(roots):
             buffer.slot = number
-    start = symbols + len(plan.layout)
+    if waits.beginning is not None and waits.beginning.buffers:
+        plan.late.insert(0, waits.beginning)
     for late in plan.late:
-        late.start = start
         offsets, _ = pack([_likely_lifetime(buffer) for buffer in late.buffers])
-        plan.segments.append(late.segment(_slots(late.buffers, offsets)))
-        start += late.count
+        late.slots = _slots(late.buffers, offsets)
 
 
 def _likely_lifetime(buffer: Buffer) -> Lifetime:

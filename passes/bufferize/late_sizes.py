@@ -1,51 +1,70 @@
-"""Sizes that become known while @main runs: which of its buffers have to wait for them, and where these lie then."""
+"""Sizes that become known while a program runs: which buffers have to wait for them, and where these lie then."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.dialects.core.attributes import sizes_value
+from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size
 
 BINDS = "flow.bind_sizes"
-_LAUNCHES = ("func.call", "tensor.concat")
+_LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop")
 
 
 @dataclass(eq=False)
 class LateSizes:
-    """The ops in a row that make sizes known, and the buffers whose own sizes are known from then on."""
+    """A place in a function where sizes become known, or where those that it knows already are asked for memory: its beginning.
+
+    `ops` are those in a row that make them known, none at the beginning; `buffers` those whose own sizes are known from then on.
+    """
 
     ops: list[ir.Operation]
     position: int
-    """Of the last of them in @main."""
+    """Of the last of them in the function."""
+    nodes: str
+    """The ONNX nodes that ask for them."""
     sizes: list[int | Size] = field(default_factory=list)
     buffers: list[Any] = field(default_factory=list)
+    slots: list[Slot] = field(default_factory=list)
+    """How the buffers lie on top of each other."""
+    number: int = 0
+    """Of its segment in the program."""
     start: int = 0
     """Where its numbers begin in the table."""
+
+    @property
+    def segment(self) -> Segment:
+        """What is said of it to the runtime."""
+        outputs = [(slot, buffer.place[1]) for slot, buffer in enumerate(self.buffers) if buffer.place != "workspace"]
+        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(outputs))
 
     @property
     def count(self) -> int:
         """The entries that it takes in the table."""
         return len(self.sizes) + len(self.buffers)
 
-    def segment(self, slots: Sequence[Any]) -> Segment:
-        """What is said of it to the runtime."""
-        nodes = " and ".join(dict.fromkeys(nodes_text(op.location) for op in self.ops))
-        outputs = [(slot, buffer.place[1]) for slot, buffer in enumerate(self.buffers) if buffer.place != "workspace"]
-        return Segment(nodes, self.start, tuple(self.sizes), tuple(slots), tuple(outputs))
+
+def number_all(late: Sequence[LateSizes], start: int) -> None:
+    """Give the places of a program numbers, and entries of the table from `start` on."""
+    for number, place in enumerate(late):
+        place.number, place.start = number, start
+        start += place.count
 
 
 def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:
-    """The places in @main where sizes become known, in order; what stands between two launches is one place."""
+    """The places in a function where sizes become known, in order; what stands between two launches is one place."""
     found: list[LateSizes] = []
     open_ = False
     for position, op in enumerate(ops):
         if op.name == BINDS:
             if not open_:
-                found.append(LateSizes([], position))
+                found.append(LateSizes([], position, nodes_text(op.location)))
+            elif nodes_text(op.location) not in found[-1].nodes:
+                found[-1].nodes += f" and {nodes_text(op.location)}"
             found[-1].ops.append(op)
             found[-1].sizes += sizes_value(op.attributes["sizes"])
             found[-1].position, open_ = position, True
@@ -57,9 +76,9 @@ def late_sizes(ops: Sequence[ir.Operation]) -> list[LateSizes]:
 class Waits:
     """Says which sizes have to be waited for."""
 
-    def __init__(self, late: Sequence[LateSizes], known: Sequence[str]) -> None:
-        """`known` are the symbols that are known from the start."""
-        self.late = late
+    def __init__(self, late: Sequence[LateSizes], known: Sequence[str], beginning: LateSizes | None = None) -> None:
+        """`known` are the symbols that are known from the start. Buffers of such sizes wait for the `beginning`, if there is one."""
+        self.late, self.beginning = late, beginning
         self._number: dict[str, int] = {}
         for number, place in enumerate(late):
             for size in place.sizes:
@@ -67,11 +86,13 @@ class Waits:
                     self._number.setdefault(str(size), number)
 
     def of(self, size: int | Size) -> LateSizes | None:
-        """The place where a size becomes known; None if it is known from the start."""
-        numbers = [self._number[name] for name in size.symbols if name in self._number] if isinstance(size, Size) else []
-        return self.late[max(numbers)] if numbers else None
+        """The place where there is memory for a buffer of a size; None if that is known from the start."""
+        if not isinstance(size, Size):
+            return None
+        numbers = [self._number[name] for name in size.symbols if name in self._number]
+        return self.late[max(numbers)] if numbers else self.beginning
 
     def until(self, size: int | Size) -> int:
-        """The position in @main from which on a size is known."""
+        """The position from which on a size is known."""
         late = self.of(size)
         return -1 if late is None else late.position

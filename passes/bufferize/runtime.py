@@ -2,20 +2,34 @@
 
 from typing import Any
 
-from stepwell.dialects.core.mlir import arith, cf, func, ir
+from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.passes.framework.rewriting import functions
 
-ENTER = "stepwell_enter"
+ENTER, POLL = "stepwell_enter", "stepwell_poll"
 
 
 def enter(module: ir.Operation, table: ir.Value, segment: int, rest: ir.Block, end: ir.Block) -> None:
     """Have the runtime look at the numbers of a segment in the table. Goes on with the block `rest`, or with `end` if it refuses."""
     i64 = ir.IntegerType.get_signless(64)
-    _declare(module, ENTER, [table.type, i64], [i64])
-    number = arith.ConstantOp(i64, ir.IntegerAttr.get(i64, segment)).result
-    answer = func.CallOp([i64], ENTER, [table, number]).results[0]
+    answer = _ask(module, ENTER, table, arith.ConstantOp(i64, ir.IntegerAttr.get(i64, segment)).result)
     refused = arith.ConstantOp(i64, ir.IntegerAttr.get(i64, 0)).result
     cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.ne, answer, refused).result, [], [], rest, end)
+
+
+def poll(module: ir.Operation, table: ir.Value, number: ir.Value) -> ir.Value:
+    """Ask the runtime before round `number` of a loop: the round before which to ask again, or 0 if the run must end."""
+    return _ask(module, POLL, table, number)
+
+
+def _ask(module: ir.Operation, name: str, table: ir.Value, number: ir.Value) -> ir.Value:
+    """The runtime's answer, which it writes to the last entry of the table: where an interrupt comes first, nothing is written."""
+    i64 = ir.IntegerType.get_signless(64)
+    _declare(module, name, [table.type, i64], [])
+    place = constant(table.type.shape[0] - 1)
+    memref.StoreOp(arith.ConstantOp(i64, ir.IntegerAttr.get(i64, 0)).result, table, [place])
+    func.CallOp([], name, [table, number])
+    return memref.LoadOp(table, [place]).result
 
 
 def _declare(module: ir.Operation, name: str, inputs: list[Any], results: list[Any]) -> None:

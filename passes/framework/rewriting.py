@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import UndecidedError
@@ -275,6 +276,12 @@ def drop_unused_weights(op: Any, weights: WeightTable) -> None:
 def functions(module: ir.Operation) -> list[Any]:
     """The functions of a module, in order."""
     return [o.opview for o in module.regions[0].blocks[0].operations if o.operation.name == "func.func"]
+
+
+def program_functions(module: ir.Operation) -> list[Any]:
+    """`@main`, then the functions of regions: those that launch kernels. Declarations are none."""
+    found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel]
+    return sorted(found, key=lambda f: f.sym_name.value != "main")
 
 
 def find_function(module: ir.Operation, name: str) -> Any:

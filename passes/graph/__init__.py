@@ -7,6 +7,7 @@ from stepwell.passes.graph import (
     limit_concats,
     make_padding_explicit,
     narrow_products,
+    outline_regions,
     separate_zero_points,
     unfold_convolutions,
 )
@@ -16,6 +17,6 @@ from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants
 
 __all__ = [
     "attach_target", "bind_sizes", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention", "fuse_operators",
-    "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "pack_matmul", "remove_identities",
+    "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "outline_regions", "pack_matmul", "remove_identities",
     "separate_zero_points", "simplify_algebra", "skip_padding", "unfold_convolutions", "use_products", "use_sub_pixels", "use_winograd",
 ]  # fmt: skip

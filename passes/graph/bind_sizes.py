@@ -61,16 +61,24 @@ class BindSizes(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         for function in functions(op):
-            known_symbols = {name for argument in function.arguments for size in type_of(argument).shape for name in symbols_of(size)}
-            for inner in [o.operation for o in function.regions[0].blocks[0].operations]:
-                view = inner.opview
-                if isinstance(view, BindSizesOp):
-                    known_symbols |= {name for size in view.attribute_values()["sizes"] for name in symbols_of(size)}
-                elif isinstance(view, GraphOp) and inner.name in _RULES:
-                    new = {name for kind in view.result_types() for size in kind.shape for name in symbols_of(size)} - known_symbols
-                    if new:
-                        self._bind(inner, state)
-                        known_symbols |= new
+            self._run_on_block(function.regions[0].blocks[0], set(), state)
+
+    def _run_on_block(self, block: ir.Block, known_symbols: set[str], state: PassState) -> None:
+        """Bind what is new in a block; `known_symbols` are those of the blocks around it."""
+        known_symbols = known_symbols | {name for argument in block.arguments for size in type_of(argument).shape for name in symbols_of(size)}
+        for inner in [o.operation for o in block.operations]:
+            view = inner.opview
+            if isinstance(view, BindSizesOp):
+                known_symbols |= {name for size in view.attribute_values()["sizes"] for name in symbols_of(size)}
+            elif isinstance(view, GraphOp) and inner.name in _RULES:
+                new = {name for kind in view.result_types() for size in kind.shape for name in symbols_of(size)} - known_symbols
+                if new:
+                    self._bind(inner, state)
+                    known_symbols |= new
+            else:
+                for region in inner.regions if inner.name != "graph.fused" else ():
+                    for own in region.blocks:
+                        self._run_on_block(own, known_symbols, state)
 
     def _bind(self, op: ir.Operation, state: PassState) -> None:
         with ir.InsertionPoint(op), op.location:

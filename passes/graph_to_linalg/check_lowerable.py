@@ -11,7 +11,7 @@ from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.passes.framework.registry import Pass, PassState, converting_pass, register_pass
-from stepwell.passes.framework.rewriting import find_function, ops_below
+from stepwell.passes.framework.rewriting import ops_below, program_functions
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 
@@ -30,7 +30,8 @@ class CheckLowerable(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         known = {c.root for c in conversions()}
         dialects = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
-        symbols = {str(s) for a in find_function(op, "main").arguments for s in type_of(a).shape if isinstance(s, Size) and s.is_symbol}
+        arguments = [argument for function in program_functions(op) for argument in function.arguments]
+        symbols = {str(s) for a in arguments for s in type_of(a).shape if isinstance(s, Size) and s.is_symbol}
         bound = [size for inner in ops_below(op, "graph.bind_sizes") for size in inner.opview.attribute_values()["sizes"]]
         symbols |= {str(size) for size in bound if isinstance(size, Size) and size.is_symbol}
         problems = []

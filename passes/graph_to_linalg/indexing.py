@@ -107,6 +107,23 @@ def scatter(b: LinalgBuilder, operands: Sequence[ir.Value], dtype: str, reductio
     return narrowed(b, b.loops(b.sizes(updates), [start], combine)[0], dtype)
 
 
+@lowering(graph.AtRoundOp)
+def lower_at_round(op: graph.AtRoundOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic that reads at that index."""
+    (x, number), attributes = operands, op.attribute_values()
+    axis, last = attributes["axis"], arith.SubIOp(b.index_of(b.size(x, attributes["axis"])), b.index(1)).result
+    at = b.as_index(b.extract(number, []))
+    at = arith.SubIOp(last, at).result if attributes["backwards"] else at
+    at = arith.MaxSIOp(arith.MinSIOp(at, last).result, b.index(0)).result
+    sizes = [size for i, size in enumerate(b.sizes(x)) if i != axis]
+    places = [loop - (loop > axis) for loop in range(x.type.rank)]
+
+    def body() -> ir.Value:
+        return b.extract(x, [at if i == axis else b.here(place) for i, place in enumerate(places)])
+
+    return b.elementwise([], op.result_types()[0].dtype, sizes, body, exact=True)
+
+
 @lowering(graph.NonZeroOp)
 def lower_non_zero(op: graph.NonZeroOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One pass that counts, one that writes the indices."""

@@ -9,33 +9,41 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.types import from_numpy, type_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, reinterpreted
+from stepwell.passes.framework.rewriting import program_functions, reinterpreted
 from stepwell.passes.graph_to_linalg.plain_types import plain_type
 
 
 @register_pass("pack-weights", level="graph-opt")
 @dataclass
 class PackWeights(Pass):
-    """Lay out the weights that `@main` uses in one arena, in order of first use, and read them from it.
+    """Lay out the weights that the program uses in one arena, in order of first use, and read them from it.
 
     rewrite: graph.parameter {id}     -> bufferization.to_tensor (memref.view %weights[offset][])
     rewrite: graph.constant in @main  -> a weight of its own, likewise
 
-    `%weights: memref<?xi8>` becomes the last argument of `@main`; the module gets `stepwell.arena`, the byte offset of each weight, and
-    `stepwell.weights_bytes`.
+    `%weights: memref<?xi8>` becomes the last argument of `@main` and of the functions of its regions; the module gets `stepwell.arena`, the
+    byte offset of each weight, and `stepwell.weights_bytes`.
     """
 
     alignment: int = 64  # of each weight, in bytes
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
-        block = main.regions[0].blocks[0]
-        found = [o.operation for o in block.operations if o.operation.name in ("graph.parameter", "graph.constant")]
-        with main.location:
-            weights = block.add_argument(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), main.location)
         offsets: dict[str, int] = {}
-        views: dict[tuple[str, ir.Type], ir.Value] = {}
         end = 0
+        for function in program_functions(op):
+            end = self._pack(function, offsets, end, state)
+        info = ModuleInfo(op)
+        info.arena, info.weights_bytes = offsets, end
+        state.count("weights", len(offsets))
+        state.count("weight bytes", end)
+
+    def _pack(self, function: Any, offsets: dict[str, int], end: int, state: PassState) -> int:
+        """Give the weights of a function that have none yet their `offsets` from `end` on; the new end."""
+        block = function.regions[0].blocks[0]
+        found = [o.operation for o in block.operations if o.operation.name in ("graph.parameter", "graph.constant")]
+        with function.location:
+            weights = block.add_argument(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), function.location)
+        views: dict[tuple[str, ir.Type], ir.Value] = {}
         for inner in found:
             entry, kind = self._entry(inner, state), inner.results[0].type
             if entry not in offsets:
@@ -47,11 +55,8 @@ class PackWeights(Pass):
                     views[entry, kind] = _read(weights, offsets[entry], kind)
             inner.results[0].replace_all_uses_with(views[entry, kind])
             inner.erase()
-        _add_argument(main, weights.type)
-        info = ModuleInfo(op)
-        info.arena, info.weights_bytes = offsets, end
-        state.count("weights", len(offsets))
-        state.count("weight bytes", end)
+        _add_argument(function, weights.type)
+        return end
 
     def _entry(self, op: ir.Operation, state: PassState) -> str:
         """The entry of the weight table that a parameter names, or a new one for a constant. Raises PassError if it does not fit."""

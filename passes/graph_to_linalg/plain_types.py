@@ -46,8 +46,9 @@ def make_plain(module: ir.Operation) -> None:
         return
     for function in functions(module):
         kind = function.type
-        if KernelInfo(function).is_kernel and any(isinstance(t, ir.RankedTensorType) and t.encoding is not None for t in kind.inputs):
-            KernelInfo(function).sizes = [_free_sizes(t) for t in kind.inputs]
+        info = KernelInfo(function)
+        if (info.is_kernel or info.is_region) and any(isinstance(t, ir.RankedTensorType) and t.encoding is not None for t in kind.inputs):
+            info.sizes = [_free_sizes(t) for t in kind.inputs]
         signature = ir.FunctionType.get([plain_type(t) for t in kind.inputs], [plain_type(t) for t in kind.results])
         function.attributes["function_type"] = ir.TypeAttr.get(signature)
     idle = []

@@ -123,6 +123,17 @@ def free() -> onnx.ModelProto:
     return helper.make_model(graph)
 
 
+def controlled() -> onnx.ModelProto:
+    """A conditional that only a run decides, and a size that only a run tells."""
+    value = helper.make_tensor_value_info
+    branches = [
+        helper.make_graph([helper.make_node(op, ["x"], ["b"])], op, [], [value("b", onnx.TensorProto.FLOAT, [6])]) for op in ("Neg", "Exp")
+    ]
+    nodes = [node("If", ["c"], ["r"], then_branch=branches[0], else_branch=branches[1]), node("NonZero", ["r"], ["y"])]
+    inputs = [value("x", onnx.TensorProto.FLOAT, [6]), value("c", onnx.TensorProto.BOOL, [])]
+    return helper.make_model(helper.make_graph(nodes, "controlled", inputs, [value("y", onnx.TensorProto.INT64, None)]))
+
+
 @cache
 def texts() -> dict[str, list[str]]:
     """IR of each level."""
@@ -130,6 +141,8 @@ def texts() -> dict[str, list[str]]:
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
     general = stepwell.lower(free(), LEVELS[-1], specialise="never")
     for level, snapshot in general.snapshots.items():
+        found[level].append(str(snapshot))
+    for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
         found[level].append(str(snapshot))
     found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
     return found

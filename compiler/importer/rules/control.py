@@ -1,18 +1,18 @@
 """Rules for control flow: branches and trip counts known at compile time are imported in place, the others become graph.if and graph.loop."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import Size, holds, known
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp
-from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
+from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp, unnamed
+from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
@@ -57,18 +57,11 @@ def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | N
     goes = np.array(True) if condition is None else b.constant_value(condition)
     if rounds is not None and goes is not None:
         count = int(rounds.reshape(-1)[0]) if goes.reshape(-1)[0] else 0
-        nodes, collects = sum(1 for _ in nested_nodes(body.node)), len(body.output) > len(initial) + 1
-        objection = b.unroll(count, nodes)
+        objection = b.unroll(count, sum(1 for _ in nested_nodes(body.node)))
         if objection is None:
             unrolled = unrolled_loop(b, count, initial, body)
             if unrolled is not None:
                 return unrolled
-        elif collects:
-            raise LimitError(objection)
-    if len(body.output) > len(initial) + 1:
-        raise UnsupportedError(
-            "values collected over a number of rounds known only at run time are not supported; supported: a known number, few rounds"
-        )
     limit = b.literal(np.array(np.iinfo(np.int64).max)) if trip_count is None else b.with_shape(trip_count, ())
     first = b.literal(np.array(True)) if condition is None else b.with_shape(condition, ())
     results, made = rolled_loop(b, limit, first, initial, body)
@@ -116,28 +109,77 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
 def rolled_loop(
     b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto
 ) -> tuple[tuple[Value, ...], ir.Operation]:
-    """The results of a graph.loop with the body as its region, and the op. Sizes that change from round to round are dynamic."""
-    types = [type_of(v) for v in initial]
-    inferred = [tensor or own for tensor, own in zip((*b.node.output_types, *[None] * len(types)), types, strict=False)]
-    names = [*b.node.output_names, *[""] * len(types)]
-    # A size that is known only at run time may be another one in each round.
-    types = [
-        b.symbols.completed(name or "carried", kind.with_shape([size if isinstance(size, int) else None for size in kind.shape]))
-        for name, kind in zip(names, joined(types, inferred), strict=False)
-    ]
-    made = b.create(LoopOp, [limit, condition, list(initial)], {}, types).operation
-    arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
-    block = made.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[made.location] * len(arguments))
-    with ir.InsertionPoint(block):
-        state = as_declared(b, list(block.arguments)[:2], body)
-        goes, *results = b.node.import_graph(body, (*state, *list(block.arguments)[2:]))
-        if not all(changes_only_sizes(kind, type_of(v)) for kind, v in zip(types, results, strict=False)):
-            shown = ", ".join(str(type_of(v)) for v in results)
+    """The results of a graph.loop with the body as its region, and the op."""
+
+    def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
+        goes, *results = b.node.import_graph(body, (*as_declared(b, [number, going_on], body), *carried))
+        return b.with_shape(goes, ()), *results
+
+    return loop_of(b, limit, condition, initial, rounds)
+
+
+def loop_of(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]]
+) -> tuple[tuple[Value, ...], ir.Operation]:
+    """The results of a graph.loop, and the op. `rounds` builds the body: of round, condition and carried values what the op's body yields."""
+    own = [type_of(v) for v in initial]
+    types = own
+    holder, made = _body(b, limit, condition, initial, types, rounds)
+    if [type_of(v).shape for v in made[1 : len(own) + 1]] != [kind.shape for kind in own]:
+        # A size that changes is another symbol in each round; which one it is after the last, only the run tells.
+        inferred = [tensor or kind for tensor, kind in zip((*b.node.output_types, *[None] * len(own)), own, strict=False)]
+        after = [type_of(v) for v in made[1 : len(own) + 1]]
+        names = [*b.node.output_names, *["carried"] * len(own)]
+        if any((kind.dtype, kind.rank) != (made_kind.dtype, made_kind.rank) for kind, made_kind in zip(own, after, strict=True)):
+            shown = ", ".join(map(str, after))
             raise UnsupportedError(
-                f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
+                f"carried values that change their type ({', '.join(map(str, own))} to {shown}) are not supported; supported: one type each"
             )
-        b.yield_([b.with_shape(goes, ()), *results], result_types=[])
-    return tuple(made.results), made
+        open_ = joined(joined(own, after), inferred)
+        types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, open_, strict=False)]
+        holder.erase()
+        holder, made = _body(b, limit, condition, initial, types, rounds)
+    if not all(changes_only_sizes(kind, type_of(v)) for kind, v in zip(types, made[1:], strict=False)):
+        shown = ", ".join(str(type_of(v)) for v in made[1 : len(own) + 1])
+        raise UnsupportedError(
+            f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
+        )
+    results = types if types is own else [b.symbols.completed("carried", unnamed(kind)) for kind in types]
+    parts = [type_of(v) for v in made[len(own) + 1 :]]
+    count: int | Size | None = _round_count(b, limit, condition, holder, made[0])
+    if count is None and parts:
+        names = list(b.node.output_names)
+        count = b.symbols.fresh(f"{names[len(own)] if len(names) > len(own) else 'rounds'}_0")
+    collected = [kind.with_shape((count, *kind.shape)) for kind in parts]
+    op = b.create(LoopOp, [limit, condition, list(initial)], {}, [*results, *collected]).operation
+    holder.regions[0].blocks[0].append_to(op.regions[0])
+    holder.erase()
+    return tuple(op.results), op
+
+
+def _body(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], types: Sequence[TensorType], rounds: Callable[..., tuple[Value, ...]]
+) -> tuple[ir.Operation, list[Value]]:
+    """An op that holds the body of a loop that carries these types, and what the body yields.
+
+    The op has no results yet, since the body tells their types. It is in the module, as in `if_`.
+    """
+    holder = ir.Operation.create("graph.loop", operands=[limit, condition, *initial], results=[], regions=1)
+    arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
+    block = holder.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[holder.location] * len(arguments))
+    with ir.InsertionPoint(block):
+        made = list(rounds(*block.arguments))
+        b.yield_(made, result_types=[])
+    return holder, made
+
+
+def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | None:
+    """How many rounds there are, if that is known."""
+    count, first = b.constant_value(limit), b.constant_value(condition)
+    goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
+    if count is None or first is None or goes is None or not goes.all() or int(count) == np.iinfo(np.int64).max:
+        return None
+    return max(int(count), 0) if first.all() else 0
 
 
 def changes_only_sizes(kind: TensorType, made: TensorType) -> bool:
@@ -167,12 +209,10 @@ def scan(
     axes = [normalized_axis(a, type_of(v).rank, "scan_input_axes") for a, v in zip(scan_input_axes or [0] * num_scan_inputs, sequences, strict=True)]
     length = type_of(sequences[0]).shape[axes[0]]
     nodes = sum(1 for _ in nested_nodes(body.node))
-    if not isinstance(length, int) or not length:
-        raise UnsupportedError(f"over a sequence of length {length} is not supported; supported: a static length from 1")
-    objection = b.unroll(length, nodes)
-    if objection is not None:
-        raise LimitError(objection)
     backwards = list(scan_input_directions) or [0] * num_scan_inputs
+    out_axes, out_backwards = list(scan_output_axes) or [0] * outputs, list(scan_output_directions) or [0] * outputs
+    if not isinstance(length, int) or not length or b.unroll(length, nodes) is not None:
+        return rolled_scan(b, carried, sequences, body, axes, backwards, out_axes, out_backwards)
     collected: list[list[Value]] = [[] for _ in range(outputs)]
     for i in range(length):
         parts = [
@@ -182,12 +222,39 @@ def scan(
         carried = results[:states]
         for values, value in zip(collected, results[states:], strict=True):
             values.append(value)
-    out_axes, out_backwards = list(scan_output_axes) or [0] * outputs, list(scan_output_directions) or [0] * outputs
     ends = []
     for values, axis, back in zip(collected, out_axes, out_backwards, strict=True):
         axis = normalized_axis(axis, type_of(values[0]).rank + 1, "scan_output_axes")
         ends.append(b.concat([with_new_axes(b, v, [axis]) for v in (reversed(values) if back else values)], axis=axis))
     return *carried, *ends
+
+
+def rolled_scan(
+    b: ImportBuilder, initial: Sequence[Value], sequences: Sequence[Value], body: GraphProto, axes: Sequence[int], backwards: Sequence[int],
+    out_axes: Sequence[int], out_backwards: Sequence[int],
+) -> tuple[Value, ...]:  # fmt: skip
+    """A Scan as a loop over the elements of its sequences."""
+    length = dims_of(sequences[0])[axes[0]]
+    for value, axis in zip(sequences, axes, strict=True):
+        if not holds(dims_of(value)[axis], "==", length):
+            raise ModelError(f"its sequences have different lengths: {', '.join(str(type_of(v)) for v in sequences)}")
+    limit = size_scalar(b, length, like=b.literal(np.array(0, np.int64)))
+
+    def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
+        parts = [b.at_round(v, number, axis=axis, backwards=bool(back)) for v, axis, back in zip(sequences, axes, backwards, strict=True)]
+        return going_on, *b.node.import_graph(body, (*carried, *parts))
+
+    results, _ = loop_of(b, limit, b.literal(np.array(True)), initial, rounds)
+    ends = []
+    for value, axis, back in zip(results[len(initial) :], out_axes, out_backwards, strict=True):
+        rank = type_of(value).rank
+        if back:
+            size = dims_of(value)[0]
+            last = size_scalar(b, size - 1, like=b.literal(np.array(0, np.int64)))
+            value = b.gather(value, b.sub(last, counting(b, size)), axis=0)
+        place = normalized_axis(axis, rank, "scan_output_axes")
+        ends.append(b.transposed(value, [*range(1, place + 1), 0, *range(place + 1, rank)]))
+    return *results[: len(initial)], *ends
 
 
 @onnx_rule("Scan", since=8)

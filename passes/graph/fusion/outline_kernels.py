@@ -2,14 +2,17 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, func, ir
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.flow import dialect as flow
+from stepwell.dialects.flow import control as flow
+from stepwell.dialects.flow import dialect as flow_dialect
 from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
+from stepwell.dialects.graph.base import make_op
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
@@ -85,6 +88,8 @@ class OutlineKernels(Pass):
         for function in functions(op):
             if KernelInfo(function).is_kernel:
                 continue
+            if KernelInfo(function).is_region:
+                _name_sizes(function)
             shapes = SymbolicShapes(function.operation, [type_of(argument).shape for argument in function.arguments])
             # Listed before anything is erased: ops inside a group are erased with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
@@ -98,6 +103,8 @@ class OutlineKernels(Pass):
                         _call(inner, kernels[text], shapes)
                     inner.erase()
                     state.count(f"{self.name}.calls")
+                elif isinstance(inner.opview, (flow.IfOp, flow.LoopOp)):
+                    _add_destinations(inner.opview, shapes)
                 elif isinstance(bound := inner.opview, BindSizesOp):
                     _bind(bound)
                 elif isinstance(constant := inner.opview, ConstantOp):
@@ -120,19 +127,54 @@ def _free_name(root: ir.Operation, text: str, taken: set[str]) -> str:
 def _call(fused: ir.Operation, name: str, shapes: SymbolicShapes) -> None:
     """Put a call of the kernel in front of the group, and use its results."""
     with ir.InsertionPoint(fused), fused.location:
-        destinations = []
-        for result in fused.results:
-            if None in type_of(result).shape:
-                raise PassError(
-                    f"'{root_of(fused).name}' at {fused.location} gives {result.type}, whose size is not known before it runs; "
-                    "kernels need a destination of known size. Give the model's free dimensions a size"
-                )
-            free = [shapes.value(size) for size in type_of(result).shape if isinstance(size, Size)]
-            destinations.append(ir.Operation.create("tensor.empty", results=[result.type], operands=free).results[0])
+        destinations = [_destination(result, root_of(fused), shapes) for result in fused.results]
         sizes = [shapes.value(symbol(name)) for name in missing_symbols(fused)]
         call = func.CallOp([r.type for r in fused.results], name, [*fused.operands, *sizes, *destinations])
     for old, new in zip(fused.results, call.results, strict=True):
         old.replace_all_uses_with(new)
+
+
+def _destination(result: ir.Value, op: ir.Operation, shapes: SymbolicShapes) -> ir.Value:
+    """A tensor for a result of an op to be written to."""
+    if None in type_of(result).shape:
+        raise PassError(
+            f"'{op.name}' at {op.location} gives {result.type}, whose size is not known before it runs; "
+            "kernels need a destination of known size. Give the model's free dimensions a size"
+        )
+    free = [shapes.value(size) for size in type_of(result).shape if isinstance(size, Size)]
+    return ir.Operation.create("tensor.empty", results=[result.type], operands=free).results[0]
+
+
+def _add_destinations(op: "flow.IfOp | flow.LoopOp", shapes: SymbolicShapes) -> None:
+    """Give a conditional or a loop a destination for each of its results."""
+    old = op.operation
+    with ir.InsertionPoint(old), old.location:
+        places = [_destination(result, old, shapes) for result in old.results]
+        first = list(old.operands)[: len(old.operands) - len(op.inputs)]
+        attributes = {**op.attribute_values(), "destinations": len(places)}
+        new = make_op(type(op), [*first, [*op.inputs, *places]], attributes, list(op.result_types())).operation
+    for before, after in zip(old.results, new.results, strict=True):
+        before.replace_all_uses_with(after)
+    old.erase()
+
+
+def _name_sizes(function: Any) -> None:
+    """Make values of type index of the sizes that a function of a region knows from around it."""
+    block = function.regions[0].blocks[0]
+    own = {str(size) for argument in block.arguments for size in type_of(argument).shape if isinstance(size, Size) and size.is_symbol}
+    needed: dict[str, None] = {}
+    for inner in block.operations:
+        op = inner.operation
+        if isinstance(op.opview, BindSizesOp):
+            own |= {str(size) for size in op.opview.attribute_values()["sizes"] if isinstance(size, Size) and size.is_symbol}
+        for result in op.results:
+            needed.update(dict.fromkeys(name for size in type_of(result).shape if isinstance(size, Size) for name in size.symbols))
+        if op.name == "graph.fused":
+            needed.update(dict.fromkeys(missing_symbols(op)))
+    with ir.InsertionPoint.at_block_begin(block), function.location:
+        for name in needed:
+            if name not in own:
+                create_operation(flow_dialect.SizeOp, [], [ir.IndexType.get()], {"size": ir.StringAttr.get(name)})
 
 
 def _bind(bound: BindSizesOp) -> None:
@@ -140,7 +182,7 @@ def _bind(bound: BindSizesOp) -> None:
     sizes = bound.attribute_values()["sizes"]
     op = bound.operation
     with ir.InsertionPoint(op), op.location:
-        create_operation(flow.BindSizesOp, [bound.values], [[ir.IndexType.get()] * len(sizes)], {"sizes": op.attributes["sizes"]})
+        create_operation(flow_dialect.BindSizesOp, [bound.values], [[ir.IndexType.get()] * len(sizes)], {"sizes": op.attributes["sizes"]})
     op.erase()
 
 

@@ -1,13 +1,14 @@
 """The pass that converts images to the channel-blocked layout, and carries it from convolution to convolution."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function
+from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, rule_of
 from stepwell.passes.graph.layout.channel_layouts import FILLING
 from stepwell.passes.graph.layout.channel_readers import readers
@@ -40,7 +41,10 @@ class ConvertLayout(Pass):
     mask: bool = False  # keep lanes that hold no channel at zero, whatever the data
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
+        for function in program_functions(op):
+            self._run_on(function, state)
+
+    def _run_on(self, main: Any, state: PassState) -> None:
         operations = [o.operation for o in main.regions[0].blocks[0].operations]
         found: dict[ir.Value, BlockedValue] = {}
         made: set[ir.Value] = set()

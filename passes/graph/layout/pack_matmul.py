@@ -15,7 +15,7 @@ from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function
+from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
@@ -44,7 +44,10 @@ class PackMatmul(Pass):
     integers: ClassVar[bool] = False
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
+        for function in program_functions(op):
+            self._run_on(function, state)
+
+    def _run_on(self, main: Any, state: PassState) -> None:
         replaced: list[ir.Operation] = []
         layout = _PackedMatmuls(state, self.width, self.integers)
         for operation in [o.operation for o in main.regions[0].blocks[0].operations]:

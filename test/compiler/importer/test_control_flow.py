@@ -151,10 +151,11 @@ def test_carried_values_that_grow() -> None:
     assert check(made, {"x": X}, {"n": np.array(3)}).outputs[0][1].shape == (8, 3)
 
 
-def test_collecting_over_rounds_known_at_run_time_is_not_supported() -> None:
+def test_collecting_over_rounds_known_at_run_time() -> None:
     made = node("Loop", ["n", "", "x"], ["y", "all"], body=doubling(scan=True), name="loop")
-    with pytest.raises(UnsupportedError, match=r'Loop "loop" .*values collected over a number of rounds known only at run time'):
-        import_model(model([made], {"x": X, "n": np.array(3)}, {"y": X, "all": floats(1, 2, 3)}), context())
+    imported = check(made, {"x": X, "n": np.array(3)}, outputs=("y", "all"))
+    assert ops(imported)[-1] == "loop"
+    assert imported.outputs[1][1].shape == (symbol("all_0"), 2, 3)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,82 @@
+"""Control flow between kernel launches: conditionals and loops whose regions are functions of the module."""
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import BOOL, TensorType, type_of
+from stepwell.dialects.flow.dialect import Flow
+from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.graph.control import report, spell
+
+
+class IfOp(GraphOp, dialect=Flow, name="if"):
+    """What the function `then` makes of the inputs where the condition holds, else what the function `otherwise` does.
+
+    The last `destinations` of the inputs are not passed on: they are where the results go, one for each from the level `graph-opt` on.
+    """
+
+    fusion = Fusion.FREE
+
+    condition: Operand
+    inputs: VariadicOperand
+    results_: VariadicResult
+    then: ir.StringAttr
+    otherwise: ir.StringAttr
+    destinations: ir.IntegerAttr
+
+    def verify_region_invariants(self) -> bool:
+        """The condition is a boolean scalar; there is a destination of its type for each result, or none at all."""
+        condition = type_of(self.condition)
+        if condition != TensorType(BOOL, ()):
+            return report(self, f"operand 'condition' must be tensor<i1>, got {condition}")
+        return report(self, destination_problem(self))
+
+
+class LoopOp(GraphOp, dialect=Flow, name="loop"):
+    """Rounds of the function `body`: at most `trip_count`, while the condition holds.
+
+    The body takes the round (tensor<i64>), the condition (tensor<i1>) and the inputs, of which the first `carried` are those of the round
+    before; it gives the next condition, the next carried values, and what is collected: one part for each of the other results but the last.
+    The results are the carried values, the collected parts along a new first dimension, which is as long as there may be rounds (parts of
+    rounds that do not come mean nothing), and the number of rounds (tensor<1xi64>). `destinations` as in `flow.if`.
+    """
+
+    fusion = Fusion.FREE
+
+    trip_count: Operand
+    condition: Operand
+    inputs: VariadicOperand
+    results_: VariadicResult
+    body: ir.StringAttr
+    carried: ir.IntegerAttr
+    destinations: ir.IntegerAttr
+
+    def verify_region_invariants(self) -> bool:
+        """Trip count and condition are scalars; the carried values have the types of the first results."""
+        count, condition = TensorType("i64", ()), TensorType(BOOL, ())
+        for name, value, expected in (("trip_count", self.trip_count, count), ("condition", self.condition, condition)):
+            if type_of(value) != expected:
+                return report(self, f"operand '{name}' must be {expected}, got {type_of(value)}")
+        number = self.attribute_values()["carried"]
+        carried, results = [type_of(v) for v in self.inputs[:number]], list(self.result_types())
+        if len(results) <= number or not all(map(compatible, carried, results)):
+            return report(self, f"carries {spell(carried)}, but its results are {spell(results)}")
+        return report(self, destination_problem(self))
+
+
+def destination_problem(op: "IfOp | LoopOp") -> str | None:
+    """What is wrong with the destinations of an op's results; None if nothing is."""
+    count = op.attribute_values()["destinations"]
+    types = [type_of(v) for v in list(op.inputs)[len(op.inputs) - count :]] if count else []
+    results = list(op.result_types())
+    if count and (len(types) != len(results) or not all(map(compatible, types, results))):
+        return f"has the results {spell(results)}, but destinations {spell(types)}"
+    return None
+
+
+def passed_on(op: "IfOp | LoopOp") -> list[ir.Value]:
+    """The inputs that the functions take."""
+    return list(op.inputs)[: len(op.inputs) - op.attribute_values()["destinations"]]
+
+
+def destinations_of(op: "IfOp | LoopOp") -> list[ir.Value]:
+    """Where the results go."""
+    return list(op.inputs)[len(op.inputs) - op.attribute_values()["destinations"] :]

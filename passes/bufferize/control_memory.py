@@ -1,0 +1,58 @@
+"""The memory that a conditional or a loop needs beside what goes into it and comes out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from stepwell.dialects.core.layout import ALIGNMENT, aligned
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
+
+CONTROL = ("flow.if", "flow.loop")
+
+
+class Planned(Protocol):
+    """What is known of a function that is called."""
+
+    workspace_bytes: int
+
+
+@dataclass(frozen=True)
+class ControlMemory:
+    """Offsets in the scratch of a conditional or a loop, and its size."""
+
+    size: int | Size
+    inner: int = 0
+    """Where the workspace of the functions that it calls lies; all else is a loop's own."""
+    round: int = 0
+    condition: int = 0
+    going_on: int = 0
+    """What the body says of the next round."""
+    spare: tuple[int | Size, ...] = ()
+    """For each carried value a second place: a round reads one and writes the other."""
+
+
+def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[str, Planned]) -> ControlMemory:
+    """The scratch of a `flow.if` or `flow.loop`, whose functions have these plans."""
+    if op.name == "flow.if":
+        return ControlMemory(max(regions[name].workspace_bytes for name in called_by(op)))
+    (body,) = called_by(op)
+    end: int | Size = aligned(regions[body].workspace_bytes)
+    scalars = []
+    for _ in range(3):
+        scalars.append(end)
+        end += ALIGNMENT
+    spare = []
+    for value in list(op.results)[: ir.IntegerAttr(op.attributes["carried"]).value]:
+        spare.append(end)
+        size = shapes.bytes(value)
+        end += aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
+    number, condition, going_on = (int(place) for place in scalars)
+    return ControlMemory(end, 0, number, condition, going_on, tuple(spare))
+
+
+def called_by(op: ir.Operation) -> list[str]:
+    """The functions that a conditional or a loop calls."""
+    names: Any = ("then", "otherwise") if op.name == "flow.if" else ("body",)
+    return [ir.StringAttr(op.attributes[name]).value for name in names]

@@ -1,0 +1,331 @@
+"""Builds the functions of a program on memory: @main and those of regions as calls of kernels on views of workspaces."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import arith, func, ir, memref
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.segments import Segment, new_symbols
+from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.bufferize import control, runtime
+from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
+from stepwell.passes.bufferize.control_memory import CONTROL
+from stepwell.passes.bufferize.kernels import copy_generic, memref_bytes
+from stepwell.passes.bufferize.late_sizes import BINDS
+from stepwell.passes.framework.registry import PassState
+from stepwell.passes.framework.rewriting import reinterpreted
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.schedulers import choose
+
+COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
+
+
+class Program:
+    """What the functions of a program have in common: its kernels, and its table of sizes and of where buffers lie."""
+
+    def __init__(
+        self, module: ir.Operation, kernels: dict[str, Any], plans: dict[str, Assignment], segments: Sequence[Segment], state: PassState
+    ) -> None:
+        self.module, self.kernels, self.plans, self.segments, self.state = module, kernels, plans, segments, state
+        self.symbols = ModuleInfo(module).symbols
+        self.places = {name: place for place, name in enumerate(self.symbols)}
+        """The entry of the table for each symbol."""
+        for new in new_symbols(segments, self.symbols):
+            self.places |= new
+        self.calls_back = bool(segments) or len(plans) > 1
+        """Whether code may call the runtime, which then knows a run by its table."""
+        sizes = [len(self.symbols) + len(plans["main"].layout), *(segment.end for segment in segments)]
+        self.entries = max(sizes) + int(self.calls_back)  # the last one is for the answers of the runtime
+
+    def region_memory(self, name: str) -> list[ir.MemRefType]:
+        """The types of the weights, of its own workspace and of that of @main that a function of a region takes."""
+        sizes = (ModuleInfo(self.module).weights_bytes, self.plans[name].workspace_bytes, 1)
+        return [ir.MemRefType.get([max(size, 1)], ir.IntegerType.get_signless(8)) for size in sizes]
+
+    def copy_kernel(self, flat: ir.MemRefType, location: ir.Location) -> str:
+        """The name of the kernel that copies vectors of this type."""
+        name = f"{COPY}{size_text(flat.shape[0]).replace('?', 'any')}x{flat.element_type}"
+        if name in self.kernels:
+            return name
+        with ir.InsertionPoint.at_block_begin(self.module.regions[0].blocks[0]), location:
+            kernel = func.FuncOp(name, ir.FunctionType.get([flat, flat], []), visibility="private")
+            KernelInfo(kernel).make_kernel()
+            if not flat.has_static_shape:
+                KernelInfo(kernel).sizes = [(symbol("count"),)] * 2
+            block = kernel.add_entry_block([location] * 2)
+            with ir.InsertionPoint(block):
+                copied = copy_generic(*block.arguments)
+                ScheduleInfo(copied).nest = choose(Structured(copied), self.state.target)
+                func.ReturnOp([])
+        self.kernels[name] = kernel
+        return name
+
+
+class ProgramBuilder:
+    """Builds a function on memory beside the old one on tensors."""
+
+    def __init__(self, program: Program, function: Any, shapes: SymbolicShapes) -> None:
+        self.program, self.function, self.shapes = program, function, shapes
+        self.module, self.kernels, self.name = program.module, program.kernels, function.sym_name.value
+        self.plan, self.is_region = program.plans[self.name], KernelInfo(function).is_region
+        self.views: dict[tuple[Any, int | Size, str, tuple[Dim, ...]], ir.Value] = {}
+        self.numbers: dict[int, ir.Value] = {}  # read from the table of sizes and offsets, by index
+        self.arguments: list[ir.Value] = []
+        self.block: ir.Block  # that is being built
+        self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
+        self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
+        self.inputs = [a for a in function.arguments if isinstance(a.type, ir.RankedTensorType)]
+        self.returned = list(list(function.regions[0].blocks[0].operations)[-1].operation.operands)
+
+    def build(self, ip: ir.InsertionPoint) -> None:
+        """Build the function at `ip`."""
+        old = self.function.operation
+        types = [as_memref(v.type) for v in (*self.inputs, *self.returned)]
+        types += self._memory()
+        if self.program.entries:
+            types.append(ir.MemRefType.get([self.program.entries], ir.IntegerType.get_signless(64)))
+        with ip, old.location:
+            results = [ir.IntegerType.get_signless(64)] if self.is_region else []
+            new = func.FuncOp(self.name, ir.FunctionType.get(types, results), visibility="private" if self.is_region else None)
+            self._describe(new)
+            block = new.add_entry_block([old.location] * len(types))
+            self.arguments = list(block.arguments)
+            self.block = block
+            for late in self.plan.late[:1] if self.plan.late and not self.plan.late[0].ops else ():
+                with ir.InsertionPoint(self.block):
+                    self.enter(late.number)
+            for op in self.function.regions[0].blocks[0].operations:
+                with ir.InsertionPoint(self.block):
+                    self._emit(op.operation)
+
+    def _memory(self) -> list[Any]:
+        """The types of weights and workspace; a function of a region takes that of @main as well, from which the table counts."""
+        if not self.is_region:
+            return [ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))] * 2
+        return self.program.region_memory(self.name)
+
+    def _describe(self, new: Any) -> None:
+        """Of @main inputs and outputs by their names, then weights and workspace with their sizes; of others the sizes of arguments."""
+        if self.is_region:
+            KernelInfo(new).is_region = True
+            shapes = [self.shapes.shape(value) for value in (*self.inputs, *self.returned)]
+            if any(isinstance(size, Size) for shape in shapes for size in shape):
+                KernelInfo(new).sizes = [tuple(size for size in shape if not isinstance(size, int)) for shape in shapes]
+            return
+        arguments, results = ValueInfo.arguments(self.function), ValueInfo.results(self.function)
+        named = [ValueInfo(name=value.name) for value in [*arguments[: len(self.inputs)], *results]]
+        sizes = (ModuleInfo(self.module).weights_bytes, self.plan.workspace_bytes)
+        table = [ValueInfo(symbols=self.program.symbols)] if self.program.entries else []
+        ValueInfo.set_arguments(new, [*named, *(ValueInfo(byte_count=size) for size in sizes), *table])
+
+    @property
+    def table(self) -> ir.Value:
+        """The table of sizes and of where buffers lie."""
+        return self.arguments[-1]
+
+    @property
+    def weights(self) -> ir.Value:
+        """The arena of all weights."""
+        return self.arguments[len(self.inputs) + len(self.returned)]
+
+    @property
+    def workspace(self) -> ir.Value:
+        """The function's own workspace."""
+        return self.arguments[len(self.inputs) + len(self.returned) + 1]
+
+    @property
+    def base(self) -> ir.Value:
+        """The workspace of @main, from which the table counts."""
+        return self.arguments[len(self.inputs) + len(self.returned) + (2 if self.is_region else 1)]
+
+    def _emit(self, op: ir.Operation) -> None:
+        with op.location:
+            for value, buffer, offset in self.plan.copies.get(op, []):
+                self._copy(value, buffer, offset)
+            if op.name == "func.call":
+                operands = [self.operand(v) for v in op.operands]
+                if op in self.plan.scratch:
+                    scratch = self.kernels[callee(op)].arguments
+                    buffer = self.plan.scratch[op]
+                    operands.append(self.view(buffer, 0, scratch[len(scratch) - 1].type, [buffer.size]))
+                func.CallOp([], callee(op), operands)
+            elif op.name == BINDS:
+                self._bind(op)
+            elif op.name in CONTROL:
+                control.emit(self, op)
+            elif op.name == "func.return":
+                self.leave(1)
+
+    def leave(self, status: int) -> None:
+        """Return; a function of a region says whether to go on."""
+        i64 = ir.IntegerType.get_signless(64)
+        func.ReturnOp([arith.ConstantOp(i64, ir.IntegerAttr.get(i64, status)).result] if self.is_region else [])
+
+    def new_block(self, *types: ir.Type) -> ir.Block:
+        """A block behind the one that is being built."""
+        return self.block.create_after(*types, arg_locs=[self.function.location] * len(types))
+
+    def failed(self) -> ir.Block:
+        """The block where a run ends that is not to go on."""
+        if self.end is None:
+            self.end = self.new_block()
+            with ir.InsertionPoint(self.end), self.function.location:
+                self.leave(0)
+        return self.end
+
+    def enter(self, segment: int) -> None:
+        """Have the runtime look at the numbers of a segment and give memory; goes on in a new block if it does."""
+        failed, rest = self.failed(), self.new_block()
+        runtime.enter(self.module, self.table, segment, rest, failed)
+        self.block = rest
+
+    def _bind(self, op: ir.Operation) -> None:
+        """Write the numbers to the table; behind the last of some ops in a row, enter their segment."""
+        late = next(late for late in self.plan.late if op in late.ops)
+        place = late.start + sum(len(before.results) for before in late.ops[: late.ops.index(op)])
+        values = self.operand(op.operands[0])
+        for index in range(len(op.results)):
+            memref.StoreOp(memref.LoadOp(values, [constant(index)]).result, self.table, [constant(place + index)])
+        if op == late.ops[-1]:
+            self.enter(late.number)
+
+    def operand(self, value: ir.Value) -> ir.Value:
+        """What a kernel is called with for a tensor, or for a size."""
+        if isinstance(value.type, ir.IndexType):
+            return self.size(self.shapes.index(value))
+        return self.view(self.plan.values[value], 0, as_memref(value.type), self.shapes.shape(value))
+
+    def _copy(self, value: ir.Value, buffer: Buffer, offset: int | Size) -> None:
+        """A call of a kernel that copies a contiguous stretch of elements."""
+        flat, count = self.flat(value)
+        source, target = self.view(self.plan.values[value], 0, flat, [count]), self.view(buffer, offset, flat, [count])
+        func.CallOp([], self.program.copy_kernel(flat, self.function.location), [source, target])
+
+    def flat(self, value: ir.Value) -> tuple[ir.MemRefType, Dim]:
+        """The type of a value's elements in one row, and how many there are."""
+        count = product(self.shapes.shape(value))
+        return ir.MemRefType.get([count if isinstance(count, int) else ir.ShapedType.get_dynamic_size()], value.type.element_type), count
+
+    def view(self, buffer: Buffer, extra: int | Size, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
+        """A memref of that type and shape on a buffer, `extra` bytes into it."""
+        root, inner = buffer.root()
+        offset = inner + extra + (root.offset if root.place in ("workspace", "weights") else 0)
+        place = root.place if root.slot is None else ("entry", self._entry(root))
+        key = (place, offset, str(memref_type), tuple(shape))
+        if key not in self.views:
+            self.views[key] = self._new_view(place, offset, memref_type, [self.size(s) for s in shape if not isinstance(s, int)])
+        return self.views[key]
+
+    def _new_view(self, place: Any, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
+        if place in ("workspace", "weights"):
+            view: ir.Value = memref.ViewOp(memref_type, self.weights if place == "weights" else self.workspace, self.size(offset), free).result
+            return view
+        if place[0] == "entry":  # also what lies elsewhere: the table says how far from the workspace
+            start = self.size(offset)
+            lies = self._number(place[1])
+            return memref.ViewOp(memref_type, self.base, lies if offset == 0 else arith.AddIOp(lies, start).result, free).result
+        argument = self.argument(place)
+        if offset != 0 and place[0] == "input":
+            raise PassError(f"@{self.name}'s input {place[1]} cannot be read {offset} bytes in")
+        if self.program.entries and not argument.type.has_static_shape:
+            if argument.type == memref_type and offset == 0:
+                kind, sizes = argument.type, iter(free)
+                return reshaped_pointer(argument, kind, [next(sizes) if size < 0 else None for size in kind.shape])  # which says its sizes
+            return memref.ViewOp(memref_type, self._bytes(argument), self.size(offset), free).result
+        if offset != 0 or free or memref_bytes(argument.type) != memref_bytes(memref_type):  # a part of it, which another kernel writes
+            if argument not in self.parted:
+                self.parted[argument] = as_bytes(argument)
+            return memref.ViewOp(memref_type, self.parted[argument], self.size(offset), free).result
+        return argument if argument.type == memref_type else reshaped(argument, memref_type)
+
+    def argument(self, place: tuple[str, int]) -> ir.Value:
+        """The argument that an input or an output is."""
+        kind, index = place
+        return self.arguments[index if kind == "input" else len(self.inputs) + index]
+
+    def _bytes(self, argument: ir.Value) -> ir.Value:
+        """The bytes of an argument of dynamic shape."""
+        if argument not in self.parted:
+            i8 = ir.IntegerType.get_signless(8)
+            self.parted[argument] = reinterpreted(argument, ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], i8))
+        return self.parted[argument]
+
+    def address(self, buffer: Buffer, extra: int | Size = 0) -> ir.Value:
+        """The address of a byte in a buffer."""
+        root, inner = buffer.root()
+        if root.slot is not None:
+            start = arith.AddIOp(address_of(self.base), self._number(self._entry(root))).result
+        elif root.place in ("workspace", "weights"):
+            start = address_of(self.weights if root.place == "weights" else self.workspace)
+            inner = inner + root.offset
+        else:
+            start = address_of(self.argument(root.place))
+        offset = inner + extra
+        return start if offset == 0 else arith.AddIOp(start, self.size(offset)).result
+
+    def at(self, address: ir.Value, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
+        """A memref of that type and shape that begins at an address; the caller sees to it that it is used where it was made."""
+        free = [self.size(s) for s in shape if not isinstance(s, int)]
+        return memref.ViewOp(memref_type, self.base, arith.SubIOp(address, address_of(self.base)).result, free).result
+
+    def _entry(self, root: Buffer) -> int:
+        """The entry of the table that says where a buffer lies."""
+        assert root.slot is not None
+        return root.slot + (len(self.program.symbols) if root.late is None else root.late.start + len(root.late.sizes))
+
+    def size(self, size: Dim) -> ir.Value:
+        """A size as a value of type index."""
+        assert size is not None  # or it would have no buffer
+        if isinstance(size, int):
+            return constant(size)
+
+        def leaf(part: Size) -> ir.Value | None:
+            return self._number(self.program.places[str(part)]) if part.is_symbol else None
+
+        return size.fold(leaf, constant, index_arithmetic())
+
+    def _number(self, index: int) -> ir.Value:
+        """An entry of the table of sizes and offsets."""
+        if index not in self.numbers:
+            kind = ir.IndexType.get()
+            self.numbers[index] = arith.IndexCastOp(kind, memref.LoadOp(self.table, [constant(index)]).result).result
+        return self.numbers[index]
+
+
+def address_of(value: ir.Value) -> ir.Value:
+    """The address of a memref's first element, as an index."""
+    return memref.ExtractAlignedPointerAsIndexOp(value).result
+
+
+def reshaped(value: ir.Value, memref_type: ir.MemRefType) -> ir.Value:
+    """A contiguous memref seen in another shape of as many elements."""
+    shape = list(memref_type.shape)
+    strides = [1] * len(shape)
+    for i in range(len(shape) - 2, -1, -1):
+        strides[i] = strides[i + 1] * shape[i + 1]
+    return memref.ReinterpretCastOp(memref_type, value, [], [], [], [0], shape, strides).result
+
+
+def as_bytes(value: ir.Value) -> ir.Value:
+    """The bytes of a contiguous memref."""
+    kind = value.type
+    flat = reshaped(value, ir.MemRefType.get([element_count(kind)], kind.element_type))
+    bytes_ = ir.MemRefType.get([memref_bytes(kind)], ir.IntegerType.get_signless(8))
+    return reinterpreted(flat, bytes_)
+
+
+def element_count(tensor_type: Any) -> int:
+    """The number of elements of a statically shaped type."""
+    count = 1
+    for size in tensor_type.shape:
+        count *= size
+    return count
+
+
+def as_memref(tensor_type: Any) -> ir.MemRefType:
+    """The contiguous memref type of a ranked tensor type."""
+    return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)

@@ -1,0 +1,219 @@
+"""The pass that makes functions of the regions of conditionals and loops."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import defining_op, func, ir
+from stepwell.dialects.core.sizes import Size, known, symbol
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.flow import control as flow
+from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
+from stepwell.dialects.graph.control import ControlInfo
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.graph.bind_sizes import bind, first_along, symbols_of
+
+_REPEATED = ("graph.constant", "graph.parameter", "graph.sizes")  # computed in each function that needs them
+_MOST = np.iinfo(np.int64).max  # rounds, where no trip count is given
+
+
+@register_pass("outline-regions", level="graph")
+@dataclass
+class OutlineRegions(Pass):
+    """Make a function of each region of a conditional or a loop, with what it captures as arguments.
+
+    rewrite: graph.if(c) {then} {else}  ->  flow.if(c, captured…) {then = "main.then", otherwise = "main.else"}
+    rewrite: graph.loop(n, c, x…) {body} -> flow.loop(n, c, x…, captured…) {body = "main.body", carried = …}
+
+    Constants are not captured but repeated. A loop that collects parts gets memory for as many rounds as there may be; if the condition may
+    end it before, the first ones are taken once their number is known. Conditionals whose branches give other sizes than their results are
+    known to have, and loops that carry values of changing sizes, are left as they are.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        taken = {f.sym_name.value for f in functions(op)}
+        waiting = [f for f in functions(op) if not KernelInfo(f).is_kernel]
+        while waiting:
+            function = waiting.pop()
+            for inner in [o.operation for o in function.regions[0].blocks[0].operations]:
+                if inner.name in ControlInfo.on:
+                    waiting += _Outliner(op, function, taken, state).outline(inner)
+
+
+class _Outliner:
+    """Outlines the regions of ops in one function."""
+
+    def __init__(self, module: ir.Operation, function: Any, taken: set[str], state: PassState) -> None:
+        self.module, self.function, self.taken, self.state = module, function, taken, state
+
+    def outline(self, op: ir.Operation) -> list[Any]:
+        """The new functions of an op, which is replaced; none where it cannot be."""
+        view: Any = op.opview
+        why_not = if_problem(view) if isinstance(view, IfOp) else loop_problem(view, self.state)
+        if why_not is not None:
+            self.state.decline("outline-regions", op, NoMatch(why_not))
+            ControlInfo(op).reason = ControlInfo(op).reason or why_not
+            return []
+        with ir.InsertionPoint(op), op.location:
+            b = GraphBuilder(self.state.weights)
+            made, results = self._if(view, b) if isinstance(view, IfOp) else self._loop(view, b)
+        self.state.count("outline-regions")
+        for old, new in zip(op.results, results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+        return made
+
+    def _if(self, op: IfOp, b: GraphBuilder) -> tuple[list[Any], Sequence[ir.Value]]:
+        captured = captured_by(op.operation)
+        functions_ = [self._function(region, word, [], captured) for region, word in zip(op.operation.regions, ("then", "else"), strict=True)]
+        names = [f.sym_name.value for f in functions_]
+        made = b.create(
+            flow.IfOp, [op.condition, captured], {"then": names[0], "otherwise": names[1], "destinations": 0}, list(op.result_types())
+        )
+        return functions_, list(made.operation.results)
+
+    def _loop(self, op: LoopOp, b: GraphBuilder) -> tuple[list[Any], Sequence[ir.Value]]:
+        carried, captured, types = list(op.carried), captured_by(op.operation), list(op.result_types())
+        body = op.operation.regions[0].blocks[0]
+        going_on = stays_true(body, op.condition, b)
+        collected = types[len(carried) :]
+        if collected:
+            most = self._most_rounds(op, b, collected, whole=going_on)
+            types[len(carried) :] = [kind.with_shape((most, *kind.shape[1:])) for kind in collected]
+        function = self._function(op.operation.regions[0], "body", list(body.arguments), captured)
+        attributes = {"body": function.sym_name.value, "carried": len(carried), "destinations": 0}
+        operands = [op.trip_count, op.condition, [*carried, *captured]]
+        results: list[ir.Value] = list(b.create(flow.LoopOp, operands, attributes, [*types, TensorType("i64", (1,))]).operation.results)
+        parts = results[len(carried) : -1]
+        if collected and not going_on:
+            sizes = [kind.shape[0] for kind in collected]
+            bind(b, b.concat([results[-1]] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]
+            parts = [first_along(b, part, 0, size) for part, size in zip(parts, sizes, strict=True) if size is not None]
+        return [function], [*results[: len(carried)], *parts]
+
+    def _most_rounds(self, op: LoopOp, b: GraphBuilder, collected: Sequence[TensorType], *, whole: bool) -> int | Size:
+        """How many rounds there may be: a number, or a symbol that is bound here; that of the results where all rounds come."""
+        count = b.constant_value(op.trip_count)
+        sizes = [kind.shape[0] for kind in collected]
+        if count is not None:
+            number = max(int(count), 0)
+            if whole and not known(sizes):
+                bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]
+            return number
+        limit = b.reshape(b.maximum(op.trip_count, b.literal(np.array(0))), shape=(1,))
+        size = sizes[0]
+        assert isinstance(size, Size)
+        if whole:
+            bind(b, b.concat([limit] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]
+            return size
+        most = symbol(f"most_{size}")
+        bind(b, limit, [most])
+        return most
+
+    def _function(self, region: ir.Region, word: str, own: Sequence[ir.Value], captured: Sequence[ir.Value]) -> Any:
+        """Move the block of a region to a function of its arguments and of what it captures."""
+        name = self._free_name(f"{self.function.sym_name.value}.{word}")
+        block = region.blocks[0]
+        end = list(block.operations)[-1].operation
+        inputs, results = [v.type for v in (*own, *captured)], [v.type for v in end.operands]
+        with ir.InsertionPoint(self.module.regions[0].blocks[0]), self.function.location:
+            function = func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private")
+            KernelInfo(function).is_region = True
+            entry = function.add_entry_block([self.function.location] * len(inputs))
+        arguments = list(entry.arguments)
+        for old, new in zip(own, arguments, strict=False):
+            old.replace_all_uses_with(new)
+        with ir.InsertionPoint(entry), end.location:
+            last = func.ReturnOp(list(end.operands)).operation
+        end.erase()
+        for inner in list(block.operations):
+            inner.operation.move_before(last)
+        here = dict(zip(captured, arguments[len(own) :], strict=True))
+        for inner_op in ops_below(function.operation):
+            for number, operand in enumerate(inner_op.operands):
+                if operand in here:
+                    inner_op.operands[number] = here[operand]
+                elif is_outside(operand, entry):
+                    source = defining_op(operand)
+                    assert source is not None  # all others are captured
+                    here[operand] = source.clone(ir.InsertionPoint.at_block_begin(entry)).results[ir.OpResult(operand).result_number]
+                    inner_op.operands[number] = here[operand]
+        return function
+
+    def _free_name(self, name: str) -> str:
+        free, number = name, 1
+        while free in self.taken:
+            number += 1
+            free = f"{name}_{number}"
+        self.taken.add(free)
+        return free
+
+
+def is_outside(value: ir.Value, entry: ir.Block) -> bool:
+    """Whether a value is none of a function's own."""
+    block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    while block != entry:
+        owner = block.owner.operation
+        if owner.name == "func.func":
+            return True
+        block = owner.block
+    return False
+
+
+def captured_by(op: ir.Operation) -> list[ir.Value]:
+    """What the regions of an op use of what is defined around it, but constants, each once."""
+    inside: set[ir.Value] = set()
+    used: dict[ir.Value, None] = {}
+    for inner in ops_below(op):
+        used.update(dict.fromkeys(inner.operands))
+        inside |= set(inner.results)
+        inside |= {argument for region in inner.regions for block in region.blocks for argument in block.arguments}
+    inside |= {argument for region in op.regions for block in region.blocks for argument in block.arguments}
+    return [v for v in used if v not in inside and ((source := defining_op(v)) is None or source.name not in _REPEATED)]
+
+
+def if_problem(op: IfOp) -> str | None:
+    """Why the branches of a conditional cannot be functions that write to the memory of its results; None if they can."""
+    for region in op.operation.regions:
+        end = list(region.blocks[0].operations)[-1].operation
+        for value, kind in zip(end.operands, op.result_types(), strict=True):
+            if type_of(value).shape != kind.shape:
+                return f"a conditional whose branches give other sizes ({type_of(value)}) than its result is known to have ({kind})"
+    return None
+
+
+def loop_problem(op: LoopOp, state: PassState) -> str | None:
+    """Why the body of a loop cannot be a function that writes to the memory of its results; None if it can."""
+    carried = [type_of(v) for v in op.carried]
+    body = op.operation.regions[0].blocks[0]
+    end = list(body.operations)[-1].operation
+    inside = [type_of(v) for v in list(body.arguments)[2:]]
+    after = [type_of(v) for v in list(end.operands)[1 : len(carried) + 1]]
+    for kinds in zip(carried, inside, after, op.result_types(), strict=False):
+        if len({kind.shape for kind in kinds}) > 1:
+            return f"a loop that carries a value of changing sizes ({kinds[0]} to {kinds[2]})"
+    known = {name for kind in (*carried, *map(type_of, captured_by(op.operation))) for size in kind.shape for name in symbols_of(size)}
+    for part in list(end.operands)[len(carried) + 1 :]:
+        late = {name for size in type_of(part).shape for name in symbols_of(size)} - known
+        if late:
+            return f"a loop that collects values of changing sizes ({type_of(part)})"
+    count = GraphBuilder(state.weights).constant_value(op.trip_count)
+    if len(op.result_types()) > len(carried) and count is not None and int(count) == _MOST:
+        return "a loop that collects values over a number of rounds that nothing bounds"
+    return None
+
+
+def stays_true(body: ir.Block, condition: ir.Value, b: GraphBuilder) -> bool:
+    """Whether all rounds of a loop come: its condition holds, and goes on to hold."""
+    going_on = list(body.operations)[-1].operation.operands[0]
+    if going_on == body.arguments[1]:
+        known: Any = True
+    else:
+        known = b.constant_value(going_on)
+    first = b.constant_value(condition)
+    return bool(known is not None and np.all(known) and first is not None and np.all(first))

@@ -1,0 +1,193 @@
+"""Conditionals and loops that only a run decides, in compiled code: their results are ONNX Runtime's; they can be interrupted."""
+
+import _thread
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import stepwell
+
+FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+Value = tuple[str, int, list[Any] | None]
+W = np.random.default_rng(0).standard_normal((6, 6), np.float32) / 3
+B = np.random.default_rng(1).standard_normal(6, np.float32)
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def graph(nodes: list[NodeProto], inputs: list[Value], outputs: list[Value], **weights: np.ndarray) -> GraphProto:
+    sides = [[helper.make_tensor_value_info(*value) for value in side] for side in (inputs, outputs)]
+    return helper.make_graph(nodes, "graph", *sides, [numpy_helper.from_array(array, name) for name, array in weights.items()])
+
+
+def model(nodes: list[NodeProto], inputs: list[Value], outputs: list[Value], **weights: np.ndarray) -> ModelProto:
+    return helper.make_model(graph(nodes, inputs, outputs, **weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def branch(nodes: list[NodeProto], result: str, shape: list[Any] | None, **weights: np.ndarray) -> GraphProto:
+    return graph(nodes, [], [(result, FLOAT, shape)], **weights)
+
+
+def chosen(rows: Any) -> ModelProto:
+    """A conditional whose branches use weights of their own, a value around them, and one that is computed."""
+    then = branch([node("MatMul", ["t", "w"], ["a"]), node("Add", ["a", "x"], ["r"])], "r", [rows, 6], w=W)
+    other = branch([node("Mul", ["x", "b"], ["m"]), node("Softmax", ["m"], ["q"])], "q", [rows, 6], b=B)
+    nodes = [
+        node("Tanh", ["x"], ["t"]), node("ReduceSum", ["t"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=then, else_branch=other), node("Mul", ["y", "t"], ["z"]),
+    ]  # fmt: skip
+    return model(nodes, [("x", FLOAT, [rows, 6])], [("y", FLOAT, None), ("z", FLOAT, None)], zero=np.array(0, np.float32))
+
+
+def nested(rows: Any) -> ModelProto:
+    """A loop in a branch, with a branch in its body."""
+    small = branch([node("Neg", ["n1"], ["p"])], "p", [rows, 6])
+    large = branch([node("Add", ["n1", "x"], ["q"])], "q", [rows, 6])
+    body = graph(
+        [
+            node("MatMul", ["v", "w"], ["n1"]), node("ReduceMax", ["n1"], ["top"], keepdims=0), node("Less", ["top", "one"], ["less"]),
+            node("If", ["less"], ["v2"], then_branch=small, else_branch=large), node("Identity", ["go"], ["go2"]),
+        ],
+        [("i", INT, []), ("go", BOOL, []), ("v", FLOAT, [rows, 6])], [("go2", BOOL, []), ("v2", FLOAT, [rows, 6])],
+        w=W, one=np.array(1, np.float32),
+    )  # fmt: skip
+    then = branch([node("Loop", ["n", "", "x"], ["l"], body=body)], "l", [rows, 6])
+    other = branch([node("Relu", ["x"], ["o"])], "o", [rows, 6])
+    nodes = [
+        node("Greater", ["n", "two"], ["c"]), node("If", ["c"], ["r"], then_branch=then, else_branch=other), node("Exp", ["x"], ["e"]),
+        node("Mul", ["r", "e"], ["y"]),
+    ]  # fmt: skip
+    return model(nodes, [("x", FLOAT, [rows, 6]), ("n", INT, [])], [("y", FLOAT, None)], two=np.array(2))
+
+
+def collected(rows: Any) -> ModelProto:
+    """A loop of two carried values, one of which changes places with what is collected, and which its condition may end."""
+    body = graph(
+        [
+            node("MatMul", ["a", "w"], ["m"]), node("Add", ["m", "b"], ["a2"]), node("Mul", ["b", "half"], ["b2"]),
+            node("ReduceSum", ["b2"], ["s"], keepdims=0), node("Greater", ["s", "least"], ["go2"]), node("Cast", ["i"], ["f"], to=FLOAT),
+            node("Add", ["a", "f"], ["part"]), node("ReduceMax", ["a2"], ["number"], keepdims=0),
+        ],
+        [("i", INT, []), ("go", BOOL, []), ("a", FLOAT, [rows, 6]), ("b", FLOAT, [rows, 6])],
+        [("go2", BOOL, []), ("a2", FLOAT, [rows, 6]), ("b2", FLOAT, [rows, 6]), ("part", FLOAT, [rows, 6]), ("number", FLOAT, [])],
+        w=W, half=np.array(0.5, np.float32),
+    )  # fmt: skip
+    nodes = [node("Abs", ["x"], ["p"]), node("Loop", ["n", "", "x", "p"], ["y", "z", "all", "numbers"], body=body), node("Neg", ["all"], ["minus"])]
+    outputs: list[Value] = [("y", FLOAT, None), ("z", FLOAT, None), ("minus", FLOAT, None), ("numbers", FLOAT, None)]
+    return model(nodes, [("x", FLOAT, [rows, 6]), ("n", INT, []), ("least", FLOAT, [])], outputs)
+
+
+def scanned(rows: Any, backwards: int) -> ModelProto:
+    """A Scan over a sequence of unknown length along the second axis."""
+    body = graph(
+        [node("MatMul", ["s", "w"], ["m"]), node("Add", ["m", "e"], ["a"]), node("Tanh", ["a"], ["s2"]), node("Mul", ["s2", "e"], ["o"])],
+        [("s", FLOAT, [rows, 6]), ("e", FLOAT, [rows, 6])], [("s2", FLOAT, [rows, 6]), ("o", FLOAT, [rows, 6])], w=W,
+    )  # fmt: skip
+    made = node(
+        "Scan", ["start", "x"], ["y", "all"], body=body, num_scan_inputs=1, scan_input_axes=[1], scan_input_directions=[backwards],
+        scan_output_axes=[1], scan_output_directions=[backwards],
+    )  # fmt: skip
+    return model([made], [("start", FLOAT, [rows, 6]), ("x", FLOAT, [rows, "length", 6])], [("y", FLOAT, None), ("all", FLOAT, None)])
+
+
+def inputs_of(source: ModelProto, rng: np.random.Generator, **sizes: float) -> dict[str, np.ndarray]:
+    found = {}
+    for value in source.graph.input:
+        shape = [dim.dim_value or int(sizes.get(dim.dim_param, 3)) for dim in value.type.tensor_type.shape.dim]
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        found[value.name] = np.array(sizes.get(value.name, 3), kind) if not shape else rng.standard_normal(shape).astype(kind)
+    return found
+
+
+def check(source: ModelProto, compiled: Any, given: dict[str, np.ndarray]) -> None:
+    session = onnxruntime.InferenceSession(source.SerializeToString(), providers=["CPUExecutionProvider"])
+    for got, want in zip(compiled.run(given).values(), session.run(None, given), strict=True):
+        if not got.size and not want.size:
+            continue  # of rounds that never came, ONNX Runtime does not know the sizes
+        assert got.shape == want.shape
+        np.testing.assert_allclose(got, want, rtol=2**-14, atol=2**-16 * np.abs(want).max(initial=1))
+
+
+MODELS = {
+    "chosen": chosen, "nested": nested, "collected": collected, "scanned": lambda rows: scanned(rows, 0), "backwards": lambda rows: scanned(rows, 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_results_of_fixed_sizes(name: str, threads: int) -> None:
+    source, rng = MODELS[name](3), np.random.default_rng(2)
+    compiled = stepwell.compile(source, threads=threads)
+    for n, least, length in ((3, -9, 4), (0, -9, 1), (1, -9, 7), (9, 1.0, 2), (25, -9, 9), (5, 0.1, 4)):
+        check(source, compiled, inputs_of(source, rng, n=n, length=length, least=least))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_results_of_all_sizes(name: str) -> None:
+    source, rng = MODELS[name]("rows"), np.random.default_rng(3)
+    compiled = stepwell.compile(source, specialise="never")
+    for rows, n, length in ((3, 4, 5), (1, 2, 1), (17, 6, 3), (2, 9, 8), (3, 0, 5)):
+        check(source, compiled, inputs_of(source, rng, rows=rows, n=n, length=length, least=0.5))
+
+
+def test_levels_mean_the_same() -> None:
+    for name in ("chosen", "nested", "collected"):
+        source = MODELS[name](3)
+        lowered = stepwell.lower(source, "graph")
+        given = inputs_of(source, np.random.default_rng(4), n=4, least=-9)
+        steps = stepwell.compare_levels(lowered, given)
+        assert [step.below for step in steps] == ["graph-opt", "linalg", "scheduled"]
+        assert all(step.ok for step in steps)
+
+
+def test_runs_on_several_threads() -> None:
+    source = collected(3)
+    compiled, wrong = stepwell.compile(source), []
+
+    def go(seed: int) -> None:
+        try:
+            given = inputs_of(source, np.random.default_rng(seed), n=seed + 2, least=-9)
+            for _ in range(20):
+                check(source, compiled, given)
+        except BaseException as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=go, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def endless() -> ModelProto:
+    body = graph(
+        [node("Mul", ["v", "v"], ["v2"]), node("Identity", ["go"], ["go2"])],
+        [("i", INT, []), ("go", BOOL, []), ("v", FLOAT, [8])], [("go2", BOOL, []), ("v2", FLOAT, [8])],
+    )  # fmt: skip
+    return model([node("Loop", ["", "c", "x"], ["y"], body=body, name="endless")], [("x", FLOAT, [8]), ("c", BOOL, [])], [("y", FLOAT, None)])
+
+
+def test_an_endless_loop_can_be_interrupted() -> None:
+    compiled = stepwell.compile(endless())
+    timer = threading.Timer(0.5, _thread.interrupt_main)
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        compiled.run({"x": np.ones(8, np.float32), "c": np.array(True)})
+    assert time.monotonic() - begin < 30
+    np.testing.assert_array_equal(compiled.run({"x": np.ones(8, np.float32), "c": np.array(False)})["y"], np.ones(8))
+
+
+def test_a_loop_of_too_many_rounds_ends() -> None:
+    compiled = stepwell.compile(endless(), limits=stepwell.Limits(loop_rounds=1000))
+    with pytest.raises(stepwell.LimitError, match="a loop goes on after 1000 rounds"):
+        compiled.run({"x": np.ones(8, np.float32), "c": np.array(True)})
