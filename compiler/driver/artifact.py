@@ -50,11 +50,15 @@ class Artifact:
 
 @dataclass
 class Signature:
-    """The inputs and outputs of a model with free dimensions, before it has shapes."""
+    """The inputs and outputs of a model that code is made of when it is run: for shapes, and for values of inputs."""
 
     inputs: Infos
     outputs: Infos
     warnings: Sequence[str] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    """For each input whose values code is made for, what needs them."""
+    by_shape: bool = True
+    """Whether code is made for shapes, of all inputs."""
 
 
 def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
@@ -119,6 +123,8 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
                 "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
                 "most_bytes": made.general.most_bytes, "assumptions": assumed,
             }  # fmt: skip
+    else:
+        record["values"], record["by_shape"] = dict(made.values), made.by_shape
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
         digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
@@ -141,7 +147,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
-        return Signature(inputs, outputs, record["warnings"])
+        return Signature(inputs, outputs, record["warnings"], record["values"], record["by_shape"])
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)

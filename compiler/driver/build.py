@@ -51,7 +51,7 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     threads = thread_count(threads)
     store = chosen_cache(cache)
     snapshots: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
-    last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
+    last, below = lowered.level, replace(lowered.options, shapes=None, values=None, schedule=None)
 
     def read_again() -> Lowered:
         return read_ir(snapshots[last](), last, lowered.weights, options=below)

@@ -5,33 +5,37 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
+
+import numpy as np
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
-from stepwell.dialects.support.errors import InferenceError, InputError, ModelError, ModelWarning, PassError, UnsupportedError, warn_caller
+from stepwell.dialects.support.errors import InferenceError, InputError, ModelError, ModelWarning, PassError, StepwellError, UnsupportedError, warn_caller
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
 from stepwell.driver.dynamic import DynamicModel
-from stepwell.driver.general import GeneralProgram
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.levels import LEVELS, PACKED
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.model import UNRANKED, CompiledModel, TensorInfo
 
 if TYPE_CHECKING:
     import onnx
 
     from stepwell.driver.lowered import Lowered
+    from stepwell.importer import NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+_ALWAYS = "with specialise='always' it is"
 OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]
 
@@ -75,28 +79,47 @@ def compile(
     if isinstance(made, Artifact) and made.general is None:
         return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
 
-    def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        own = replace(options, shapes=given, specialise="always")
-        model = compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
-        if isinstance(model, DynamicModel):
-            raise ModelError(f"the shapes {dict(given)} leave dimensions open")
-        return model
+    def combined(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], *, by_shape: bool = True) -> CompiledModel | DynamicModel:
+        """The model for the shapes of all inputs, or of those with `values` only."""
+        own = replace(
+            options, shapes={**(options.shapes or {}), **shapes}, values={**(options.values or {}), **values},
+            specialise="always" if by_shape else options.specialise,
+        )  # fmt: skip
+        with _naming(values):
+            return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
 
-    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings) if isinstance(made, Artifact) else None
-    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=_of_program(program, specialise))
+    if isinstance(made, Signature):
+        return DynamicModel(
+            inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
+            by_shape=made.by_shape,
+        )  # fmt: skip
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+
+    def for_all(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray]) -> CompiledModel | DynamicModel:
+        """The program's model for shapes, or code of their own where the program assumes something else of them."""
+        found = None if program is None else program.model(shapes)
+        return combined(shapes, values) if found is None else found
+
+    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=for_all)
 
 
-_ForShapes: TypeAlias = Callable[[Mapping[str, tuple[int, ...]]], CompiledModel]
+@contextmanager
+def _naming(values: Mapping[str, np.ndarray]) -> Iterator[None]:
+    """Errors inside the block say which values were given."""
+    try:
+        yield
+    except StepwellError as error:
+        if values and _GIVEN not in str(error.args[0]):
+            error.args = (f"{error.args[0]} ({_GIVEN} {', '.join(f'{name} = {_short(array)}' for name, array in values.items())})",)
+        raise
 
 
-def _of_program(program: GeneralProgram | None, specialise: _ForShapes) -> _ForShapes:
-    """Gives the program's model for shapes, or that of `specialise` where the program assumes something else of them."""
+_GIVEN = "where inputs are given as"
 
-    def model(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        found = None if program is None else program.model(given)
-        return specialise(given) if found is None else found
 
-    return model
+def _short(array: np.ndarray) -> str:
+    text = str(array.tolist())
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 @contextmanager
@@ -105,7 +128,7 @@ def _for_all_sizes() -> Iterator[None]:
     try:
         yield
     except (PassError, InferenceError) as error:
-        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; with specialise='always' it is") from error
+        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; {_ALWAYS}") from error
 
 
 class _Request:
@@ -141,10 +164,14 @@ class _Request:
         with uninterrupted():
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
+            from stepwell.importer import NeedsError
 
-        passes, schedules = self.options.passes(), self.options.schedules
-        with assumptions() as assumed:
-            imported, seconds = import_source(self.source, self.options)
+        passes = self.options.passes()
+        try:
+            with assumptions() as assumed:
+                imported, seconds = import_source(self.source, self.options)
+        except NeedsError as error:
+            return self._needing(error, keep_weights=keep_weights)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         # Digests of what was read: the files may have changed since.
@@ -152,8 +179,7 @@ class _Request:
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
         free = not all(kind.is_static for _, kind in imported.inputs)
         if free and self.options.specialise == "always":
-            if schedules is not None:
-                raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
+            self._check_schedules()
             inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
             return Signature(inputs, outputs, imported.warnings), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
@@ -172,6 +198,27 @@ class _Request:
         imported.content = None
         imported.files.clear()
         return artifact, lowered.timings, digests
+
+    def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
+        """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
+        free = any(not kind.is_static for _, kind in error.inputs)
+        by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
+        if by_shape and self.options.specialise == "never":
+            raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {_ALWAYS}", details=error.details) from error
+        self._check_schedules()
+        self.is_outdated = keep_weights and error.content is not None and digest_of(error.content) != self.digest
+        digests = {path: digest_of(content) for path, content in error.files.items()} if keep_weights else {}
+        inputs = [TensorInfo.of(name, kind) for name, kind in error.inputs]
+        outputs = [
+            TensorInfo(output.name, UNRANKED, output.dtype) if output.tensor is None else TensorInfo.of(output.name, output.tensor)
+            for output in error.outputs
+        ]
+        return Signature(inputs, outputs, error.warnings, error.needs.values, by_shape), {LEVELS[0]: 0.0}, digests
+
+    def _check_schedules(self) -> None:
+        schedules = self.options.schedules
+        if schedules is not None:
+            raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
 
     def start(self) -> "Lowered":
         """The model at the level graph again. Raises ModelError if it has changed since it was compiled."""

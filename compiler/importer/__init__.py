@@ -16,6 +16,7 @@ from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
+from stepwell.importer.deferral import NeedsError
 from stepwell.importer.hazards import refuse_hazards
 from stepwell.importer.inference import declared_types, infer
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
@@ -33,7 +34,7 @@ from stepwell.importer.validation import (
     unify_domains,
 )
 
-__all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
+__all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
 
 
 @dataclass
@@ -108,6 +109,9 @@ def _import(
     conversion = Conversion(inferred.model, read, functions, context, budget, declared)
     try:
         module = conversion.run()
+    except NeedsError as error:
+        error.content, error.files, error.warnings = read.content, read.external.files, tuple(read.notices.texts())
+        raise
     except StepwellError as error:
         if inferred.objection and not isinstance(error, (UnsupportedError, LimitError)):  # ONNX saw it first
             raise ModelError(f"the types in the model do not fit together: {inferred.objection}") from error

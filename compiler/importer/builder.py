@@ -10,12 +10,13 @@ import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Dim, Size, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.origins import OriginFinder, Origins
 from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.dialects.support.errors import LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, how_to
@@ -42,7 +43,12 @@ class NodeContext:
 
 
 class NotConstantError(UnsupportedError):
-    """An operand must be known at compile time and is not."""
+    """An operand, or sizes, must be known at compile time and are not."""
+
+    def __init__(self, message: str, *, operand: Value | None = None, sizes: Sequence[Dim] = (), origins: Origins | None = None) -> None:
+        """With `operand`, or `sizes`, or what `origins` says known, the node could be imported."""
+        super().__init__(message)
+        self.operand, self.sizes, self.origins = operand, tuple(sizes), origins
 
 
 class ImportBuilder(GraphBuilder):
@@ -60,6 +66,7 @@ class ImportBuilder(GraphBuilder):
         self.budget = budget
         self.known_values = KnownValues(weights, budget=budget)
         self.symbolic = SymbolicValues(self.known_values)
+        self.origins = OriginFinder(self.known_values, self.symbols.origins)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
     @contextmanager
@@ -136,7 +143,7 @@ class ImportBuilder(GraphBuilder):
             objection = self.known_values.objection(value)
             if objection is not None:
                 raise LimitError(f"{what} must be known at compile time, but {objection}")
-            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time")
+            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time", operand=value)
         return array
 
     def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
@@ -212,7 +219,8 @@ def static_dims(value: Value, what: str) -> tuple[int, ...]:
     """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
     if not known(shape):
-        raise UnsupportedError(
-            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)"
+        raise NotConstantError(
+            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)",
+            sizes=shape,
         )
     return tuple(d for d in shape if isinstance(d, int))

@@ -7,6 +7,7 @@ from onnx import TensorShapeProto, ValueInfoProto
 
 from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
 from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import InferenceError
 
 _OTHER = re.compile(r"\W+")
@@ -23,6 +24,8 @@ class Symbols:
         self._given: dict[str, int | Size] = {}
         """The sizes of the texts seen so far."""
         self._taken: set[str] = set()
+        self._of_inputs: set[str] = set()
+        """The symbols that sizes of inputs give their numbers."""
         texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
         self._plain = {text for text in texts if _word(text) == text}
 
@@ -33,7 +36,16 @@ class Symbols:
             size if size is not None else self._of_text(dim.dim_param) if dim.dim_param else self.fresh(f"{name}_{axis}")
             for axis, (size, dim) in enumerate(dims)
         ]
+        self._of_inputs.update(symbol for size in sizes if isinstance(size, Size) for symbol in size.symbols)
         return tensor.with_shape(sizes)
+
+    def origins(self, name: str) -> Origins | None:
+        """What gives a symbol its number; None if that is not an input."""
+        return Origins(sizes=True) if name in self._of_inputs else None
+
+    def all_origins(self) -> Origins:
+        """What gives all symbols of inputs their numbers."""
+        return Origins(sizes=bool(self._of_inputs))
 
     def fresh(self, name: str) -> Size:
         """A new symbol with a name like `name`."""

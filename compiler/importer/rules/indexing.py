@@ -7,7 +7,7 @@ import numpy as np
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, listed, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, listed, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
@@ -29,7 +29,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
         first, last = first or (), last or ()
         return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
     if not isinstance(count, int):
-        raise UnsupportedError("starts of unknown length are not supported; supported: starts of known length")
+        raise NotConstantError("starts of unknown length are not supported; supported: starts of known length", sizes=[count])
     rest = [
         b.literal(np.arange(count)) if axes is None else axes,
         b.literal(np.ones(count, np.int64)) if steps is None else steps,

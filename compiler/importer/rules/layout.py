@@ -50,8 +50,8 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
 def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
     """A shape computed at run time, with zeros replaced by the sizes of `x`."""
     length, rank = type_of(shape).shape[0], type_of(x).rank
-    if length is None:
-        raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length")
+    if not isinstance(length, int):
+        raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length", sizes=[length])
     kept = sizes_of(b, x, range(min(rank, length)))
     if length > rank:
         kept = b.concat([kept, b.literal(np.zeros(length - rank, np.int64))], axis=0)
