@@ -122,6 +122,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             record["code"]["general"] = {
                 "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
                 "most_bytes": made.general.most_bytes, "assumptions": assumed,
+                "elements": made.general.elements, "most_value_bytes": made.general.most_value_bytes,
             }  # fmt: skip
     else:
         record["values"], record["by_shape"] = dict(made.values), made.by_shape
@@ -167,7 +168,8 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
 def _general(record: Mapping[str, Any]) -> General:
     layout = [Slot(parse(size), tuple(below)) for size, *below in record["layout"]]
     assumptions = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
-    return General(record["symbols"], layout, record["workspace_bytes"], record["most_bytes"], assumptions)
+    numbers = record["workspace_bytes"], record["most_bytes"]
+    return General(record["symbols"], layout, *numbers, assumptions, record["elements"], record["most_value_bytes"])
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

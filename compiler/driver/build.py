@@ -96,7 +96,10 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     )  # fmt: skip
     if info.symbols:
         most = lowered.options.limits.workspace_bytes
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, lowered.assumptions)
+        elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
+        artifact.general = General(
+            info.symbols, info.layout, info.workspace_bytes, most, lowered.assumptions, elements, lowered.options.limits.value_bytes
+        )
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

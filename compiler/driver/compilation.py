@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import onnx
 
     from stepwell.driver.lowered import Lowered
-    from stepwell.importer import NeedsError
+    from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
@@ -97,10 +97,20 @@ def compile(
 
     def for_all(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray]) -> CompiledModel | DynamicModel:
         """The program's model for shapes, or code of their own where the program assumes something else of them."""
-        found = None if program is None else program.model(shapes)
+        found = None if program is None else program.model(shapes, values)
         return combined(shapes, values) if found is None else found
 
-    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=for_all)
+    valued = {} if program is None else program.valued
+    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=for_all, values=valued)
+
+
+def _valued(imported: "ImportedModel") -> dict[str, str]:
+    """For each input whose elements are sizes, which these are."""
+    found = {}
+    for (name, _), symbols in zip(imported.inputs, imported.elements, strict=False):
+        if any(symbol is not None for symbol in symbols):
+            found[name] = f"its elements are the sizes {', '.join(str(symbol) for symbol in symbols if symbol is not None)}"
+    return found
 
 
 @contextmanager
@@ -177,11 +187,11 @@ class _Request:
         # Digests of what was read: the files may have changed since.
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
-        free = not all(kind.is_static for _, kind in imported.inputs)
+        free = imported.is_general
         if free and self.options.specialise == "always":
             self._check_schedules()
             inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
-            return Signature(inputs, outputs, imported.warnings), {LEVELS[0]: seconds}, digests
+            return Signature(inputs, outputs, imported.warnings, _valued(imported)), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
         with assumptions() as more, _for_all_sizes() if free else nullcontext():

@@ -80,7 +80,8 @@ class DynamicModel:
         """The model for these input shapes and values by name, compiled if necessary. Inputs without free dimensions may be left out of `shapes`,
         inputs with values too; `values` are needed of those that code is made for the values of."""
         check_shapes("shapes", shapes)
-        check_argument("values", values or {})
+        if values is not None:
+            check_argument("values", values)
         names = [info.name for info in self.inputs]
         for given, known in ((shapes, names), (values or {}, list(self.values))):
             if set(given) - set(known):

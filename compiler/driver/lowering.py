@@ -50,7 +50,7 @@ def lower(
     with assumptions() as assumed:
         imported, seconds = import_source(source, options)
         free = [name for name, t in imported.inputs if not t.is_static]
-        if free and to_level != "graph" and options.specialise == "always":
+        if (free or any(imported.elements)) and to_level != "graph" and options.specialise == "always":
             raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
         if on_level is not None:
             on_level("graph", seconds)

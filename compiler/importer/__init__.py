@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarning, StepwellError, UnsupportedError, warn_caller
@@ -60,6 +61,13 @@ class ImportedModel:
     files: dict[Path, memoryview]
     budget: Budget
     warnings: tuple[str, ...] = ()
+    elements: tuple[tuple[Size | None, ...], ...] = ()
+    """Of each input, the elements that are symbols in types and attributes, as in `ModuleInfo.elements`."""
+
+    @property
+    def is_general(self) -> bool:
+        """Whether types have symbols that inputs give their numbers."""
+        return any(self.elements) or not all(kind.is_static for _, kind in self.inputs)
 
 
 def import_model(
@@ -133,4 +141,5 @@ def _import(
         read.external.files,
         budget,
         tuple(read.notices.texts()),
+        tuple(conversion.elements),
     )

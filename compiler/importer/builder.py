@@ -4,13 +4,15 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, Size, known
+from stepwell.dialects.core.sizes import Dim, Size, holds, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
@@ -65,7 +67,11 @@ class ImportBuilder(GraphBuilder):
         self.symbols = symbols
         self.budget = budget
         self.known_values = KnownValues(weights, budget=budget)
-        self.symbolic = SymbolicValues(self.known_values)
+        self.inputs: dict[Value, str] = {}
+        """The names of the inputs, by the arguments that they are."""
+        self.elements: dict[Value, list[Size]] = {}
+        """The symbols of the elements of inputs, as far as they were asked for."""
+        self.symbolic = SymbolicValues(self.known_values, self._elements_of)
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
@@ -94,6 +100,8 @@ class ImportBuilder(GraphBuilder):
             result_types = [self.symbols.completed(name, result) for result in result_types]
             for result in result_types:
                 self.check_size(result)
+                for size in result.shape:
+                    holds(size, ">=", 0)  # or it is assumed: numbers that are given may be any
         return super().create(cls, operands, attributes, result_types)
 
     def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
@@ -111,6 +119,14 @@ class ImportBuilder(GraphBuilder):
         except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
             return types
         return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
+
+    def _elements_of(self, argument: Value) -> list[Size] | None:
+        """The symbols of the elements of an input; None if it has none."""
+        if argument not in self.elements and argument in self.inputs:
+            made = self.symbols.of_elements(self.inputs[argument], argument, type_of(argument))
+            if made is not None:
+                self.elements[argument] = made
+        return self.elements.get(argument)
 
     def constant_value(self, value: Value) -> np.ndarray | None:
         """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
@@ -151,12 +167,39 @@ class ImportBuilder(GraphBuilder):
         return listed(self.known(value, what), what)
 
     def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
-        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known."""
+        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known.
+
+        Elements of inputs are symbols only where ONNX does not say the result's sizes in numbers.
+        """
         array = self.constant_value(value)
         if array is not None:
             return listed(array, what)
         found = self.symbolic.value(value)
-        return None if found is None else tuple(found.reshape(-1))
+        sizes = None if found is None else tuple(found.reshape(-1))
+        said = bool(self.node.output_types) and all(t is not None and t.is_static for t in self.node.output_types)
+        return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
+
+    def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
+        """As `known_sizes`, symbols being taken in any case. Raises NotConstantError, naming the operand as `what`, if it is not known."""
+        array = self.constant_value(value)
+        found = None if array is not None else self.symbolic.value(value)
+        return self.known_ints(value, what) if found is None else tuple(found.reshape(-1))
+
+    def symbolic_scalar(self, value: Value, what: str) -> int | Size | None:
+        """The single whole number that an operand holds, perhaps in symbols; None if it is not known."""
+        if self.constant_value(value) is not None:
+            number = self.known_scalar(value, what)
+            return int(number) if not isinstance(number, float) or number.is_integer() else None
+        found = self.symbolic.value(value)
+        return None if found is None or found.size != 1 else found.reshape(-1)[0]  # type: ignore[no-any-return]
+
+    def require_if_given(self, values: Sequence[Value], what: str) -> None:
+        """Raise NotConstantError if some values are not known, but would be if those of inputs were, or their sizes."""
+        unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
+        found = [origins for origins in unknown if origins is not None]
+        if found and len(found) == len(unknown):
+            what = f"{what} computed at run time is not supported; supported: {what} known at compile time"
+            raise NotConstantError(what, origins=reduce(or_, found))
 
     def known_scalar(self, value: Value, what: str) -> Any:
         """Like `known`, for a single element. Raises ModelError unless there is exactly one."""

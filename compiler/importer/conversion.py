@@ -11,10 +11,10 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.sizes import UndecidedError
+from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.graph.base import GraphOp, compatible
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
@@ -57,6 +57,8 @@ class Conversion:
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
 
+    elements: list[tuple[Size | None, ...]] = field(default_factory=list)  # of each input, those that types and attributes have as symbols
+
     def __post_init__(self) -> None:
         inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
         self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
@@ -81,7 +83,8 @@ class Conversion:
             block = main.add_entry_block([ir.Location.name(name, childLoc=location) for name, _ in self.inputs])
             with ir.InsertionPoint(block):
                 frame.values.update(zip((name for name, _ in self.inputs), block.arguments, strict=True))
-                self.needs.names = {argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)}
+                self.builder.inputs = {argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)}
+                self.needs.names = self.builder.inputs
                 self.builder.origins.block = block
                 for index, node in enumerate(graph.node):
                     with node_location(node.name, index):
@@ -93,6 +96,9 @@ class Conversion:
             self.builder.known_values.release()
             _describe(main, self.inputs, self.outputs)
             ModuleInfo(module).nodes = self.nodes
+            self.elements = self._used_elements(main, list(block.arguments))
+            if any(self.elements):
+                ModuleInfo(module).elements = self.elements
         return module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
@@ -115,6 +121,18 @@ class Conversion:
             frame.values[value.name] = Unavailable()
             frame.tainted.add(value.name)
         return inputs
+
+    def _used_elements(self, main: func.FuncOp, arguments: Sequence[ir.Value]) -> list[tuple[Size | None, ...]]:
+        """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
+        made = self.builder.elements
+        used: set[str] = set()
+        for op in _ops_below(main.operation) if made else ():
+            sizes = [size for result in op.results for size in type_of(result).shape]
+            attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
+            sizes += [size for value in attributes.values() if isinstance(value, tuple) for size in value]
+            used.update(name for size in sizes if isinstance(size, Size) for name in size.symbols)
+        found = [tuple(symbol if str(symbol) in used else None for symbol in made.get(argument, ())) for argument in arguments]
+        return [symbols if any(symbol is not None for symbol in symbols) else () for symbols in found]
 
     def _load_initializers(self, node: NodeProto, frame: Frame) -> None:
         """Create the parameters that this node of the main graph, or a graph inside it, is the first to use."""
@@ -379,6 +397,15 @@ class Conversion:
             parts = [find.of(value) if isinstance(value, ir.Value) else None for value in given]
             origins = None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
         return origins or None
+
+
+def _ops_below(op: ir.Operation) -> Iterator[ir.Operation]:
+    """All ops inside another."""
+    waiting = [op]
+    while waiting:
+        inside = [inner.operation for region in waiting.pop().regions for block in region.blocks for inner in block.operations]
+        yield from inside
+        waiting += [inner for inner in inside if len(inner.regions)]
 
 
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:

@@ -127,7 +127,7 @@ def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes) -> Assign
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
-        elif op.name not in ("memref.view", "func.return", "tensor.dim") and not op.name.startswith("arith."):
+        elif op.name not in ("memref.view", "func.return", "tensor.dim", "tensor.extract") and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
     _find_lifetimes(plan, ops, position)
     for op in concats:

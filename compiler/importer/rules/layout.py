@@ -42,6 +42,8 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
             if axis >= len(have):
                 raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
             sizes.append(have[axis])
+        elif not (allowzero or isinstance(size, int) or have[axis : axis + 1] == (size,)) and not holds(size, "!=", 0):
+            raise ModelError(f"shape {list(wanted)} has a size of 0")
         else:
             sizes.append(size)
     return b.with_shape(x, completed(sizes, type_of(x)))
@@ -152,7 +154,7 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
 
 @onnx_rule("Split", since=13)
 def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0) -> list[Value]:
-    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_ints(split, "the sizes of the parts"))
+    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_or_symbolic(split, "the sizes of the parts"))
 
 
 @onnx_rule("Split", since=18)
@@ -164,8 +166,14 @@ def split(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int =
 
 @onnx_rule("Tile", since=6)
 def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
-    counts = b.known_ints(repeats, "repeats")
-    return x if all(c == 1 for c in counts) and len(counts) == type_of(x).rank else b.tile(x, repeats=counts)
+    counts, have = b.known_or_symbolic(repeats, "repeats"), dims_of(x)
+    if all(isinstance(count, int) for count in counts):
+        return x if all(c == 1 for c in counts) and len(counts) == len(have) else b.tile(x, repeats=counts)
+    if len(counts) != len(have):
+        raise ModelError(f"repeats must have {len(have)} entries for {type_of(x)}, got {len(counts)}")
+    apart = b.with_shape(x, [size for own in have for size in (1, own)])
+    repeated = b.expand(apart, shape=tuple(size for pair in zip(counts, have, strict=True) for size in pair))
+    return b.with_shape(repeated, [count * own for count, own in zip(counts, have, strict=True)])
 
 
 @onnx_rule("Pad", since=2)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
@@ -84,7 +85,8 @@ class OutlineKernels(Pass):
         for function in functions(op):
             if KernelInfo(function).is_kernel:
                 continue
-            shapes = SymbolicShapes(function.operation, [type_of(argument).shape for argument in function.arguments])
+            named = [type_of(argument).shape for argument in function.arguments]
+            shapes = SymbolicShapes(function.operation, named, elements=ModuleInfo(op).elements)
             # Listed before anything is erased: ops inside a group are erased with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
                 if inner.name == "graph.fused":
