@@ -57,8 +57,9 @@ class CompileOptions:
     """Sizes for inputs with free dimensions, by name."""
     values: Mapping[str, np.ndarray] | None = None
     """Values of inputs, by name, which become constants and are no inputs any more: axes, sizes and the like, which code is made for."""
-    specialise: str = "always"
-    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes."""
+    specialise: str = "auto"
+    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes, "auto" makes code for
+    all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()

@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-SPECIALISE = ("always", "never")
+SPECIALISE = ("auto", "always", "never")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:

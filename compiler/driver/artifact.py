@@ -57,6 +57,8 @@ class Signature:
     warnings: Sequence[str] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     """For each input whose values code is made for, what needs them."""
+    why_not_general: str = ""
+    """Why there is no program for all sizes, if that was tried."""
     by_shape: bool = True
     """Whether code is made for shapes, of all inputs."""
 
@@ -125,7 +127,7 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
                 "elements": made.general.elements, "most_value_bytes": made.general.most_value_bytes,
             }  # fmt: skip
     else:
-        record["values"], record["by_shape"] = dict(made.values), made.by_shape
+        record.update(values=dict(made.values), by_shape=made.by_shape, why_not_general=made.why_not_general)
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
         digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
@@ -148,7 +150,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
-        return Signature(inputs, outputs, record["warnings"], record["values"], record["by_shape"])
+        return Signature(inputs, outputs, record["warnings"], record["values"], record["why_not_general"], record["by_shape"])
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)

@@ -14,13 +14,25 @@ import numpy as np
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
-from stepwell.dialects.support.errors import InferenceError, InputError, ModelError, ModelWarning, PassError, StepwellError, UnsupportedError, warn_caller
+from stepwell.dialects.support.errors import (
+    CodegenError,
+    InferenceError,
+    InputError,
+    LimitError,
+    ModelError,
+    ModelWarning,
+    PassError,
+    StepwellError,
+    UnsupportedError,
+    warn_caller,
+)
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
-from stepwell.driver.dynamic import DynamicModel
+from stepwell.driver.background import Job, request_for
+from stepwell.driver.dynamic import DynamicModel, InBackground
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
@@ -79,29 +91,55 @@ def compile(
     if isinstance(made, Artifact) and made.general is None:
         return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
 
-    def combined(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], *, by_shape: bool = True) -> CompiledModel | DynamicModel:
-        """The model for the shapes of all inputs, or of those with `values` only."""
-        own = replace(
-            options, shapes={**(options.shapes or {}), **shapes}, values={**(options.values or {}), **values},
-            specialise="always" if by_shape else options.specialise,
-        )  # fmt: skip
-        with _naming(values):
-            return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
-
+    combined = partial(_combined, source, options, threads, cache, on_level, instrumentation)
     if isinstance(made, Signature):
         return DynamicModel(
             inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
-            by_shape=made.by_shape,
+            by_shape=made.by_shape, why_not_general=made.why_not_general,
         )  # fmt: skip
     program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+    if program is None:  # the backend makes none
+        return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=combined)
+    return DynamicModel(
+        inputs=made.inputs, outputs=made.outputs, compile_shapes=combined, values=program.valued, program=program.model,
+        background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
+    )  # fmt: skip
 
-    def for_all(shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray]) -> CompiledModel | DynamicModel:
-        """The program's model for shapes, or code of their own where the program assumes something else of them."""
-        found = None if program is None else program.model(shapes, values)
-        return combined(shapes, values) if found is None else found
 
-    valued = {} if program is None else program.valued
-    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=for_all, values=valued)
+def _combined(
+    source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
+    instrumentation: "Instrumentation | None", shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
+) -> CompiledModel | DynamicModel:  # fmt: skip
+    """The model for the shapes of all inputs, or of those with `values` only."""
+    own = _fixed(options, shapes, values, "always" if by_shape else options.specialise)
+    with _naming(values):
+        return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
+
+
+def _fixed(options: CompileOptions, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
+    """The options with shapes and values of more inputs."""
+    given: dict[str, np.ndarray] = {**(options.values or {}), **values}
+    return replace(options, shapes={**(options.shapes or {}), **shapes}, values=given or None, specialise=specialise)
+
+
+def _in_background(request: "_Request", threads: int, store: Cache | None) -> InBackground:
+    """What compiles for the combinations that come often."""
+
+    def job(
+        shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], done: Callable[[CompiledModel | DynamicModel], None],
+        failed: Callable[[Exception], None],
+    ) -> Job:  # fmt: skip
+        own = _fixed(request.options, shapes, values, "always")
+
+        def finish(reached: OnLevel) -> None:
+            if request.changed():
+                raise ModelError(f"{request.path}: the file has changed since the model was compiled")
+            with _naming(values):
+                done(compile(request.source, options=own, threads=threads, cache=store is not None, on_level=reached))
+
+        return Job(request_for(request.source, own, threads, cached=store is not None), finish, failed)
+
+    return job
 
 
 def _valued(imported: "ImportedModel") -> dict[str, str]:
@@ -188,26 +226,36 @@ class _Request:
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
         free = imported.is_general
-        if free and self.options.specialise == "always":
+        if free and self.options.specialise != "never":
             self._check_schedules()
-            inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
-            return Signature(inputs, outputs, imported.warnings, _valued(imported)), {LEVELS[0]: seconds}, digests
+        if free and self.options.specialise == "always":
+            return self._signature(imported), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
-        with assumptions() as more, _for_all_sizes() if free else nullcontext():
-            descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
-        lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
-        packing = start_packing(lowered, store if keep_weights else None)
-        last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
-        with _for_all_sizes() if free else nullcontext():
-            descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
-        artifact = make_artifact(lowered, store, on_level, packing)
+        try:
+            with assumptions() as more, _for_all_sizes() if free else nullcontext():
+                descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+            lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
+            packing = start_packing(lowered, store if keep_weights else None)
+            last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
+            with _for_all_sizes() if free else nullcontext():
+                descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
+            artifact = make_artifact(lowered, store, on_level, packing)
+        except (UnsupportedError, LimitError, CodegenError) as error:
+            if not free or self.options.specialise != "auto":
+                raise
+            return self._signature(imported, str(error.args[0]).removesuffix(f"; {_ALWAYS}")), lowered.timings, digests
         artifact.warnings = imported.warnings
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None
         imported.files.clear()
         return artifact, lowered.timings, digests
+
+    @staticmethod
+    def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
+        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        return Signature(inputs, outputs, imported.warnings, _valued(imported), why_not_general)
 
     def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
@@ -223,7 +271,7 @@ class _Request:
             TensorInfo(output.name, UNRANKED, output.dtype) if output.tensor is None else TensorInfo.of(output.name, output.tensor)
             for output in error.outputs
         ]
-        return Signature(inputs, outputs, error.warnings, error.needs.values, by_shape), {LEVELS[0]: 0.0}, digests
+        return Signature(inputs, outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
 
     def _check_schedules(self) -> None:
         schedules = self.options.schedules

@@ -80,7 +80,8 @@ class GeneralProgram:
         for info in outputs:
             size = math.prod(cast("tuple[int, ...]", info.shape)) * info.dtype.itemsize
             if size > self.general.most_value_bytes:
-                raise LimitError(f"output '{info.name}' {info} would take {size} bytes, more than {self.general.most_value_bytes} (limit value_bytes)")
+                most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
+                raise LimitError(f"output '{info.name}' {info} would take {size} bytes, {most}")
         return self._make(inputs=inputs, outputs=outputs, executable=self._sized(table, total), workspace_bytes=total)
 
 

@@ -50,7 +50,7 @@ def lower(
     with assumptions() as assumed:
         imported, seconds = import_source(source, options)
         free = [name for name, t in imported.inputs if not t.is_static]
-        if (free or any(imported.elements)) and to_level != "graph" and options.specialise == "always":
+        if (free or any(imported.elements)) and to_level != "graph" and options.specialise != "never":
             raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
         if on_level is not None:
             on_level("graph", seconds)
@@ -71,9 +71,9 @@ def read_ir(
     """
     options = CompileOptions.of(options, given, "read_ir")
     check_level(level)
-    for name, given in (("shapes", options.shapes), ("values", options.values)):
-        if given:
-            raise InputError(f"{name}: expected none for IR, which has its own")
+    for field, said in (("shapes", options.shapes), ("values", options.values)):
+        if said:
+            raise InputError(f"{field}: expected none for IR, which has its own")
     schedules = options.schedules
     if schedules is not None and LEVELS.index(level) >= LEVELS.index("scheduled"):
         raise InputError(f"{schedules.name}: IR at level {level} has its schedules already; edit them there")

@@ -169,7 +169,8 @@ class ImportBuilder(GraphBuilder):
     def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
         """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known.
 
-        Elements of inputs are symbols only where ONNX does not say the result's sizes in numbers.
+        Elements of inputs are symbols only where ONNX does not say the result's sizes in numbers. Raises NotConstantError if nothing says
+        them, and they would be known if inputs were.
         """
         array = self.constant_value(value)
         if array is not None:
@@ -177,6 +178,8 @@ class ImportBuilder(GraphBuilder):
         found = self.symbolic.value(value)
         sizes = None if found is None else tuple(found.reshape(-1))
         said = bool(self.node.output_types) and all(t is not None and t.is_static for t in self.node.output_types)
+        if sizes is None and not said:
+            self.require_if_given([value], what)
         return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
 
     def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
@@ -191,7 +194,7 @@ class ImportBuilder(GraphBuilder):
             number = self.known_scalar(value, what)
             return int(number) if not isinstance(number, float) or number.is_integer() else None
         found = self.symbolic.value(value)
-        return None if found is None or found.size != 1 else found.reshape(-1)[0]  # type: ignore[no-any-return]
+        return None if found is None or found.size != 1 else found.reshape(-1)[0]
 
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
         """Raise NotConstantError if some values are not known, but would be if those of inputs were, or their sizes."""

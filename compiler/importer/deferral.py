@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import UnsupportedError
@@ -18,7 +19,7 @@ MOST_ELEMENTS = 1024
 class Needs:
     """Collects what is needed, while a model is imported."""
 
-    names: Mapping[object, str] = field(default_factory=dict)
+    names: Mapping[ir.Value, str] = field(default_factory=dict)
     """Those of the inputs, by the arguments of @main."""
     values: dict[str, str] = field(default_factory=dict)
     """For each input whose values are needed, the first problem that they solve."""
@@ -28,9 +29,10 @@ class Needs:
     def add(self, origins: Origins, problem: str) -> str | None:
         """Note that a problem is solved by what `origins` says. Returns what forbids that, or None."""
         for argument in origins.arguments:
-            tensor = type_of(argument)  # type: ignore[arg-type]
+            tensor = type_of(argument)
             if tensor.is_static and tensor.elements > MOST_ELEMENTS:
-                return f"it is computed from input '{self.names[argument]}' of {tensor.elements} elements, of which at most {MOST_ELEMENTS} may be compiled for"
+                many = f"input '{self.names[argument]}' of {tensor.elements} elements"
+                return f"it is computed from {many}, and code is made for the values of {MOST_ELEMENTS} at most"
         for argument in origins.arguments:
             self.values.setdefault(self.names[argument], problem)
         if origins.sizes:
@@ -57,7 +59,9 @@ class NeedsError(UnsupportedError):
     `needs` says which; the others describe the model as `ImportedModel` does.
     """
 
-    def __init__(self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[OutputKind]) -> None:
+    def __init__(
+        self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[OutputKind]
+    ) -> None:
         super().__init__(message, details=details)
         self.needs, self.inputs, self.outputs = needs, inputs, outputs
         self.content: memoryview | None = None

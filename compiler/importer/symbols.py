@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from onnx import TensorShapeProto, ValueInfoProto
 
-from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import InferenceError

@@ -9,6 +9,7 @@ import numpy as np
 from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
+from stepwell.runtime.workspaces import SizedWorkspaces
 
 
 class Executable(Protocol):
@@ -32,7 +33,7 @@ class NativeExecutable:
 
     def __init__(
         self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
-        workspaces: collections.deque[np.ndarray] | None = None,
+        workspaces: "collections.deque[np.ndarray] | SizedWorkspaces | None" = None,
     ) -> None:  # fmt: skip
         self.main = code.packed_function("main", arguments + 2 + (table is not None))
         self.threads = threads
@@ -42,7 +43,7 @@ class NativeExecutable:
         self._openmp = openmp()
         self._table = table  # as with the weights
         self._table_address = () if table is None else (address(table),)
-        self.workspaces: collections.deque[np.ndarray] = collections.deque() if workspaces is None else workspaces
+        self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: Sequence[np.ndarray]) -> None:

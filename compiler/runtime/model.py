@@ -30,7 +30,9 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known. In a `CompiledModel` all are numbers."""
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known.
+
+    In a `CompiledModel` all are numbers."""
     dtype: np.dtype
 
     @staticmethod

@@ -67,8 +67,8 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
     if size == -1:
         return None if have is None else maximum(-((start - have) // step), 0)
     if isinstance(start, int) and isinstance(size, int):
-        last = start + (size - 1) * step
-        fits = size <= 0 or (last >= 0 and holds(max(start, last), "<", have))
+        end = start + (size - 1) * step
+        fits = size <= 0 or (end >= 0 and holds(max(start, end), "<", have))
     elif step == 1:
         fits = holds(start + size, "<=", have)
     elif not isinstance(start, int):

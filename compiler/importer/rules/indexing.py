@@ -36,6 +36,7 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
         symbolic = symbolic_slice(b, x, starts, ends, axes, steps)
         if symbolic is not None:
             return symbolic
+        b.require_if_given([v for v in (starts, ends, axes, steps) if v is not None], "starts, ends, axes and steps")
     rest = [
         b.literal(np.arange(count)) if axes is None else axes,
         b.literal(np.ones(count, np.int64)) if steps is None else steps,
@@ -132,6 +133,7 @@ def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, ax
     if known is not None:
         places = counting(b, maximum(known, 0), axis, rank)
     else:
+        b.require_if_given([count], "the depth")
         numbers = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count))
         places = b.reshape(numbers, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
     off, on = (b.with_shape(b.gather(values, b.literal(np.array(i, np.int64)), axis=0), ()) for i in range(2))
