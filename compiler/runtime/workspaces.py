@@ -16,7 +16,7 @@ IDLE_SECONDS = 30.0
 """And when a call ends so long after the last one that needed that much."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Free:
     memory: np.ndarray
     calls: int
