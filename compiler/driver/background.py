@@ -32,6 +32,8 @@ class CancelledError(StepwellError):
 class Compilation:
     """Asks a compiler process for a model, which it leaves in the cache."""
 
+    compile: Callable[..., Any]
+    """`stepwell.compile`."""
     source: str | bytes
     options: CompileOptions
     threads: int
@@ -39,12 +41,11 @@ class Compilation:
     def answer(self) -> bytes:
         """Compile it, in the process that was asked."""
         from stepwell.codegen.pool import work_alone
-        from stepwell.driver.compilation import compile
 
         work_alone()
         with contextlib.suppress(OSError):
             os.nice(max(0, NICE - os.nice(0)))
-        compile(self.source, options=self.options, threads=self.threads)
+        self.compile(self.source, options=self.options, threads=self.threads)
         return b""
 
 
@@ -189,7 +190,7 @@ def submit(job: Job) -> None:
     _background.submit(job)
 
 
-def request_for(source: Any, options: CompileOptions, threads: int, *, cached: bool) -> Compilation | None:
+def request_for(compile: Callable[..., Any], source: Any, options: CompileOptions, threads: int, *, cached: bool) -> Compilation | None:
     """What asks a process for a model. None if it must be compiled here: nothing would bring the result back, or the process would lack something."""
     if not cached or not sys.executable or extending_modules():
         return None
@@ -199,7 +200,7 @@ def request_for(source: Any, options: CompileOptions, threads: int, *, cached: b
         except ValueError:  # above the limit of 2 GB
             return None
     content = bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else os.path.abspath(os.fsdecode(source))
-    request = Compilation(content, options, threads)
+    request = Compilation(compile, content, options, threads)
     try:
         pickle.dumps(options)
     except (pickle.PicklingError, TypeError, AttributeError):

@@ -137,7 +137,7 @@ def _in_background(request: "_Request", threads: int, store: Cache | None) -> In
             with _naming(values):
                 done(compile(request.source, options=own, threads=threads, cache=store is not None, on_level=reached))
 
-        return Job(request_for(request.source, own, threads, cached=store is not None), finish, failed)
+        return Job(request_for(compile, request.source, own, threads, cached=store is not None), finish, failed)
 
     return job
 

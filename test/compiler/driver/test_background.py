@@ -64,16 +64,19 @@ def states(model: DynamicModel) -> dict[int, str]:
 @pytest.mark.parametrize("cache", [True, False])
 def test_sizes_that_come_often_get_code_of_their_own(cache_folder: Path, cache: bool) -> None:
     model = auto(cache=cache)
-    assert model.general and not model.why_not_general
+    assert model.general
+    assert not model.why_not_general
     for n in (5, 9, 5):
         check(model, n)
     assert states(model) == {5: "general", 9: "general"}
     check(model, 5)  # the third one
-    assert AFTER == 3 and states(model)[5] in ("compiling", "specialised")
+    assert AFTER == 3
+    assert states(model)[5] in ("compiling", "specialised")
     for n in (5, 7, 9):  # calls go on
         check(model, n)
     assert model.settle(PATIENCE)
-    assert states(model)[5] == "specialised" and states(model)[7] == "general"
+    assert states(model)[5] == "specialised"
+    assert states(model)[7] == "general"
     assert "tensor<5x8xf32>" in model.specialise({"x": (5, 24)}).ir("graph-opt")
     for n in (5, 7, 5):
         check(model, n)
@@ -83,16 +86,19 @@ def test_never_and_always() -> None:
     model = auto(specialise="never")
     for _ in range(2 * AFTER):
         check(model, 5)
-    assert states(model) == {5: "general"} and model.settle(0)
+    assert states(model) == {5: "general"}
+    assert model.settle(0)
     model = auto(specialise="always")
     check(model, 5)
-    assert states(model) == {5: "specialised"} and not model.general
+    assert states(model) == {5: "specialised"}
+    assert not model.general
 
 
 def test_one_that_was_asked_for_is_there_at_once() -> None:
     model = auto()
     special = model.specialise({"x": (6, 24)})
-    assert special.inputs[0].shape == (6, 24) and states(model) == {6: "specialised"}
+    assert special.inputs[0].shape == (6, 24)
+    assert states(model) == {6: "specialised"}
     check(model, 6)
 
 
@@ -162,14 +168,17 @@ def test_a_failure_is_kept_and_calls_go_on(monkeypatch: pytest.MonkeyPatch, cach
         check(model, 5)
     assert model.settle(PATIENCE)
     (made,) = model.specialisations
-    assert made.state == "failed" and isinstance(made.error, stepwell.CodegenError) and "ended with status 3" in str(made.error)
+    assert made.state == "failed"
+    assert isinstance(made.error, stepwell.CodegenError)
+    assert "ended with status 3" in str(made.error)
     for _ in range(2 * AFTER):
         check(model, 5)
     assert states(model) == {5: "failed"}  # it is not tried again
     monkeypatch.undo()
     for _ in range(AFTER):
         check(model, 8)
-    assert model.settle(PATIENCE) and states(model)[8] == "specialised"
+    assert model.settle(PATIENCE)
+    assert states(model)[8] == "specialised"
 
 
 def test_a_file_that_changed_is_not_taken(tmp_path: Path) -> None:
@@ -182,7 +191,8 @@ def test_a_file_that_changed_is_not_taken(tmp_path: Path) -> None:
         check(model, 5)
     assert model.settle(PATIENCE)
     (made,) = model.specialisations
-    assert made.state == "failed" and "has changed since the model was compiled" in str(made.error)
+    assert made.state == "failed"
+    assert "has changed since the model was compiled" in str(made.error)
     check(model, 5)
 
 
@@ -194,7 +204,8 @@ def test_nothing_outlives_the_model() -> None:
     jobs = list(model._jobs.values())
     del model
     gc.collect()
-    assert gone() is None and jobs
+    assert gone() is None
+    assert jobs
     assert all(job.wait(PATIENCE) for job in jobs)
 
 
@@ -242,6 +253,7 @@ def test_a_model_without_such_a_program_says_why() -> None:
     graph = helper.make_graph(nodes, "open", inputs, [value("y", TensorProto.FLOAT, None)])
     for _ in range(2):  # the second time from the cache
         model = auto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
-        assert not model.general and "indices along a dimension of n elements" in model.why_not_general
+        assert not model.general
+        assert "indices along a dimension of n elements" in model.why_not_general
         x = np.arange(12, dtype=np.float32).reshape(4, 3)
         np.testing.assert_array_equal(model(x, np.array([2, 0], np.float32))[0], x[[2, 0]])
