@@ -156,8 +156,9 @@ class DynamicModel:
         """Wait until no code is being made in the background for this model, `seconds` at most. Returns whether that is so."""
         end = None if seconds is None else time.monotonic() + seconds
         with self._lock:
-            jobs = [job for job in self._jobs.values() if job.is_alive]
-        return all(job.wait(None if end is None else max(0.0, end - time.monotonic())) for job in jobs)
+            waits: list[Callable[[float | None], bool]] = [job.wait for job in self._jobs.values() if job.is_alive]
+            waits += [entry.model.settle for entry in self._models.values() if isinstance(entry.model, DynamicModel)]
+        return all(wait(None if end is None else max(0.0, end - time.monotonic())) for wait in waits)
 
     @property
     def threads(self) -> int:

@@ -24,6 +24,7 @@ from stepwell.dialects.support.errors import LimitError, ModelError, StepwellErr
 from stepwell.dialects.support.limits import Budget, how_to
 from stepwell.importer.symbols import Symbols
 
+FEW = 64  # elements of an input that may say sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
@@ -197,9 +198,9 @@ class ImportBuilder(GraphBuilder):
         return None if found is None or found.size != 1 else found.reshape(-1)[0]
 
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
-        """Raise NotConstantError if some values are not known, but would be if those of inputs were, or their sizes."""
+        """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""
         unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
-        found = [origins for origins in unknown if origins is not None]
+        found = [origins for origins in unknown if origins is not None and not origins.by_data and all(map(_is_small, origins.arguments))]
         if found and len(found) == len(unknown):
             what = f"{what} computed at run time is not supported; supported: {what} known at compile time"
             raise NotConstantError(what, origins=reduce(or_, found))
@@ -244,6 +245,11 @@ def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:
     if not -rank <= axis < rank:
         raise ModelError(f"{what} must be from {-rank} to {rank - 1} for a tensor of rank {rank}, got {axis}")
     return axis % rank
+
+
+def _is_small(argument: Value) -> bool:
+    tensor = type_of(argument)
+    return tensor.is_static and tensor.rank <= 1 and tensor.elements <= FEW
 
 
 def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple[int, ...]:

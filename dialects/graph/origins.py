@@ -18,13 +18,15 @@ class Origins:
     arguments: frozenset[ir.Value] = frozenset()
     sizes: bool = False
     """Whether sizes of arguments are needed."""
+    by_data: bool = False
+    """Whether an op in between gives a result whose size depends on data."""
 
     def __bool__(self) -> bool:
         """Whether anything is needed."""
         return bool(self.arguments) or self.sizes
 
     def __or__(self, other: "Origins") -> "Origins":
-        return Origins(self.arguments | other.arguments, self.sizes or other.sizes)
+        return Origins(self.arguments | other.arguments, self.sizes or other.sizes, self.by_data or other.by_data)
 
 
 NOTHING = Origins()
@@ -53,12 +55,17 @@ class OriginFinder:
                 continue
             waiting.pop()
             if current not in self._found:
-                self._found[current] = self._leaf(current) if op is None else self._joined([self._found[o] for o in op.operands])
+                self._found[current] = self._leaf(current) if op is None else self._made(op)
         return self._found[value]
 
     def of_sizes(self, sizes: Sequence[Dim]) -> Origins | None:
         """The origins of some sizes."""
         return self._joined([None if s is None else self._of_symbol(name) for s in sizes if not isinstance(s, int) for name in self._names(s)])
+
+    def _made(self, op: Any) -> Origins | None:
+        found = self._joined([self._found[operand] for operand in op.operands])
+        unknown = any(self.of_sizes(t.shape) is None for t in op.opview.result_types())
+        return found | Origins(by_data=True) if found is not None and unknown else found
 
     def _names(self, size: Dim) -> Sequence[str]:
         return size.symbols if isinstance(size, Size) else ("",)
