@@ -187,6 +187,8 @@ class Conversion:
             self.problems.raise_any()
         except StepwellError as error:
             text, details = str(error.args[0]), error.details
+        if self.needs.values:
+            text += f"\nThe option 'values' gives the inputs {', '.join(self.needs.values)} what they hold."
         raise NeedsError(text, details=details, needs=self.needs, inputs=self.inputs, outputs=outputs)
 
     def _placeholder(self, name: str, tensor: TensorType | None) -> Binding:
