@@ -200,10 +200,11 @@ class ImportBuilder(GraphBuilder):
     def require_if_given(self, values: Sequence[Value], what: str) -> None:
         """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""
         unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
-        found = [origins for origins in unknown if origins is not None and not origins.by_data and all(map(_is_small, origins.arguments))]
-        if found and len(found) == len(unknown):
+        found = [one for one in unknown if one is not None and not one.by_data and all(map(_is_small, one.arguments))]
+        origins = reduce(or_, found, Origins())
+        if origins and len(found) == len(unknown):
             what = f"{what} computed at run time is not supported; supported: {what} known at compile time"
-            raise NotConstantError(what, origins=reduce(or_, found))
+            raise NotConstantError(what, origins=origins)
 
     def known_scalar(self, value: Value, what: str) -> Any:
         """Like `known`, for a single element. Raises ModelError unless there is exactly one."""
