@@ -87,6 +87,7 @@ class DynamicModel:
         self._models: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._general: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._jobs: dict[_Key, Job] = {}
+        self._dropped: collections.OrderedDict[_Key, int] = collections.OrderedDict()
         self._failed: collections.OrderedDict[_Key, Exception] = collections.OrderedDict()
         self._last: _Entry | None = None
         weakref.finalize(self, _cancel, self._jobs).atexit = False
@@ -198,7 +199,7 @@ class DynamicModel:
                 kept.move_to_end(key)
                 self._last = entry
                 entry.calls += 1
-                due = kept is self._general and entry.calls >= AFTER and self._is_open(key)
+                due = kept is self._general and entry.calls >= AFTER << self._dropped.get(key, 0) and self._is_open(key)
         if entry is not None and not due:
             return entry
         shapes, values = [array.shape for array in arrays], {self.inputs[i].name: arrays[i] for i in self._valued}
@@ -209,8 +210,10 @@ class DynamicModel:
 
     def _is_open(self, key: _Key) -> bool:
         """Whether code for a combination may be asked for. A job that a parent process has is none of ours."""
-        job = self._jobs.get(key)
-        return self._background is not None and key not in self._failed and (job is None or not job.is_alive)
+        if self._background is None or key in self._failed:
+            return False
+        alive = [other for other, job in self._jobs.items() if job.is_alive]
+        return key not in alive and len(alive) < self.capacity
 
     def _ask(self, key: _Key, shapes: Sequence[tuple[int, ...]], values: Arrays) -> None:
         """Have code made for a combination that the general program has run."""
@@ -250,7 +253,10 @@ class DynamicModel:
             self._models[key] = entry
             self._models.move_to_end(key)
             while len(self._models) > self.capacity:
-                self._models.popitem(last=False)
+                gone, _ = self._models.popitem(last=False)
+                self._dropped[gone] = min(self._dropped.pop(gone, 0) + 1, 20)
+                while len(self._dropped) > REMEMBERED:
+                    self._dropped.popitem(last=False)
 
     def _entry_of(self, model: Made) -> _Entry:
         taken = {info.name for info in model.inputs}

@@ -138,7 +138,13 @@ def test_a_bounded_number_is_kept() -> None:
     for n in (3, 4, 5):
         model.specialise({"x": (n, 24)})
     assert [n for n, state in states(model).items() if state == "specialised"] == [4, 5]
-    check(model, 3)  # by the general program again
+    for _ in range(2 * AFTER - 1):
+        check(model, 3)  # by the general program again
+    assert states(model)[3] == "general"
+    check(model, 3)  # twice as often as the first time
+    assert states(model)[3] in ("compiling", "specialised")
+    assert model.settle(PATIENCE)
+    assert states(model)[3] == "specialised"
 
 
 def test_processes_share_what_was_compiled(cache_folder: Path, tmp_path: Path) -> None:
