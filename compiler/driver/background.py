@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 SECONDS = 600.0  # a process that takes longer is stopped
 _WAIT = 10.0  # for a thread to end, with the program
+_IDLE = 10.0  # seconds that thread and process wait for more to do
 NICE = 10  # how far the process stands back for others
 
 
@@ -101,7 +102,7 @@ class Job:
 
 
 class Background:
-    """One thread that does jobs in turn, and the process that it asks. Both end when there is nothing to do, and with the program."""
+    """One thread that does jobs in turn, and the process that it asks. Both end after some seconds with nothing to do, and with the program."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -110,6 +111,7 @@ class Background:
         self._thread: threading.Thread | None = None
         self._worker: Worker | None = None
         self._closed = False
+        self._more = threading.Event()
 
     def submit(self, job: Job) -> None:
         """Do a job after those that wait."""
@@ -118,6 +120,7 @@ class Background:
                 job.drop()
                 return
             self._waiting.append(job)
+            self._more.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="stepwell-specialise", daemon=True)
                 self._thread.start()
@@ -138,6 +141,7 @@ class Background:
             current, thread = self._current, self._thread
             for job in list(self._waiting):
                 job.cancel()
+            self._more.set()
         if current is not None:
             current.cancel()
         if thread is not None and thread is not threading.current_thread():
@@ -150,12 +154,16 @@ class Background:
 
     def _work(self) -> None:
         while True:
+            waited = self._more.wait(_IDLE)
             with self._lock:
-                if not self._waiting:
+                if not self._waiting and (self._closed or not waited):
                     self._thread = None
                     break
-                self._current = self._waiting.popleft()
-            self._current.run(self._ready_worker)
+                self._current = self._waiting.popleft() if self._waiting else None
+                if not self._waiting and not self._closed:
+                    self._more.clear()
+            if self._current is not None:
+                self._current.run(self._ready_worker)
             with self._lock:
                 self._current = None
         self._end_worker()

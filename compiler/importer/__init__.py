@@ -35,7 +35,7 @@ from stepwell.importer.validation import (
     unify_domains,
 )
 
-__all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
+__all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_for", "import_model", "onnx_rule"]
 
 
 @dataclass
@@ -93,6 +93,23 @@ def import_model(
     finally:
         for text in read.notices.texts():
             warn_caller(ModelWarning(text))
+
+
+def import_for(
+    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, inputs: Mapping[str, np.ndarray]
+) -> tuple[ImportedModel, dict[str, np.ndarray]]:
+    """Import a model for these inputs: for their shapes, and for the values of those of which that is needed. Returns the others too."""
+    known: dict[str, np.ndarray] = {}
+    while True:
+        try:
+            made = import_model(source, context, shapes={name: array.shape for name, array in inputs.items()}, constants=known)
+        except NeedsError as error:
+            more = {name: inputs[name] for name in error.needs.values if name in inputs and name not in known}
+            if not more:
+                raise
+            known |= more
+        else:
+            return made, {name: array for name, array in inputs.items() if name not in known}
 
 
 def _import(
