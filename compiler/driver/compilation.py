@@ -59,9 +59,10 @@ def compile(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
-    `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
-    when it is first run; a `schedule` is then an error, since it is for one combination.
+    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
+    `strict`, `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
+    axes and the like, the result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md);
+    a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
