@@ -33,6 +33,7 @@ from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_gen
 from stepwell.driver.backends import find_backend
 from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, InBackground
+from stepwell.driver.general import valued
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
@@ -143,15 +144,6 @@ def _in_background(request: "_Request", threads: int, store: Cache | None) -> In
     return job
 
 
-def _valued(imported: "ImportedModel") -> dict[str, str]:
-    """For each input whose elements are sizes, which these are."""
-    found = {}
-    for (name, _), symbols in zip(imported.inputs, imported.elements, strict=False):
-        if any(symbol is not None for symbol in symbols):
-            found[name] = f"its elements are the sizes {', '.join(str(symbol) for symbol in symbols if symbol is not None)}"
-    return found
-
-
 @contextmanager
 def _naming(values: Mapping[str, np.ndarray]) -> Iterator[None]:
     """Errors inside the block say which values were given."""
@@ -256,7 +248,7 @@ class _Request:
     @staticmethod
     def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
         inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
-        return Signature(inputs, outputs, imported.warnings, _valued(imported), why_not_general)
+        return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)
 
     def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""

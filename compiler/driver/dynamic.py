@@ -11,6 +11,7 @@ import numpy as np
 
 from stepwell.dialects.core.sizes import evaluated, parse
 from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
+from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
@@ -20,8 +21,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 Made: TypeAlias = "CompiledModel | DynamicModel"
 _Key: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[bytes, ...]]
 
-MOST_ELEMENTS = 1024
-"""Of an input whose values code is made for."""
 AFTER = 3
 """The call with a combination at which code of its own is asked for."""
 REMEMBERED = 64
@@ -267,8 +266,8 @@ class DynamicModel:
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
         self._check(shapes)
         for name, array in values.items():
-            if array.size > MOST_ELEMENTS:
-                most = f"its values must be known, of which at most {MOST_ELEMENTS} may be"
+            if array.size > KNOWN_ELEMENTS:
+                most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
                 raise UnsupportedError(f"input '{name}': {most}, got {array.size}: {self.values[name]}")
         named = {self.inputs[i].name: shapes[i] for i in self._keyed}
         found = None if self._program is None or own else self._program(named, values)

@@ -51,8 +51,7 @@ class GeneralProgram:
     @property
     def valued(self) -> dict[str, str]:
         """For each input whose elements are sizes, which these are."""
-        names = {info.name: [name for name in symbols if name] for info, symbols in zip(self.inputs, self.general.elements, strict=False)}
-        return {name: f"its elements are the sizes {', '.join(symbols)}" for name, symbols in names.items() if symbols}
+        return valued([info.name for info in self.inputs], self.general.elements)
 
     def model(self, shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> CompiledModel | None:
         """The model for inputs of these shapes, which fit the program's, and these arrays for those that are `valued`; None if it assumes
@@ -83,6 +82,12 @@ class GeneralProgram:
                 most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
                 raise LimitError(f"output '{info.name}' {info} would take {size} bytes, {most}")
         return self._make(inputs=inputs, outputs=outputs, executable=self._sized(table, total), workspace_bytes=total)
+
+
+def valued(names: Sequence[str], elements: Sequence[Sequence[object]]) -> dict[str, str]:
+    """For each input, by its name, whose `elements` are sizes, which these are; None stands for one that is none."""
+    found = {name: [str(symbol) for symbol in symbols if symbol is not None] for name, symbols in zip(names, elements, strict=False)}
+    return {name: f"its elements are the sizes {', '.join(symbols)}" for name, symbols in found.items() if symbols}
 
 
 def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:

@@ -10,9 +10,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import UnsupportedError
-
-MOST_ELEMENTS = 1024
-"""Of an input whose values a model is compiled for."""
+from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 
 
 @dataclass
@@ -30,9 +28,9 @@ class Needs:
         """Note that a problem is solved by what `origins` says. Returns what forbids that, or None."""
         for argument in origins.arguments:
             tensor = type_of(argument)
-            if tensor.is_static and tensor.elements > MOST_ELEMENTS:
+            if tensor.is_static and tensor.elements > KNOWN_ELEMENTS:
                 many = f"input '{self.names[argument]}' of {tensor.elements} elements"
-                return f"it is computed from {many}, and code is made for the values of {MOST_ELEMENTS} at most"
+                return f"it is computed from {many}, and code is made for the values of {KNOWN_ELEMENTS} at most"
         for argument in origins.arguments:
             self.values.setdefault(self.names[argument], problem)
         if origins.sizes:
