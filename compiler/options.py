@@ -2,10 +2,13 @@
 
 import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
+import numpy as np
+
+from stepwell.cache.disk import digest_of
 from stepwell.cache.fingerprint import described
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError
@@ -29,6 +32,7 @@ class CompileFields(TypedDict, total=False):
     target: str | Target | None
     backend: str
     shapes: Shapes | None
+    values: Mapping[str, np.ndarray] | None
     specialise: str
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
@@ -51,8 +55,11 @@ class CompileOptions:
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
     """Sizes for inputs with free dimensions, by name."""
-    specialise: str = "always"
-    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes."""
+    values: Mapping[str, np.ndarray] | None = None
+    """Values of inputs, by name, which become constants and are no inputs any more: axes, sizes and the like, which code is made for."""
+    specialise: str = "auto"
+    """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes, "auto" makes code for
+    all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()
@@ -78,6 +85,8 @@ class CompileOptions:
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
             normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
+        if self.values is not None:
+            normal["values"] = Values(self.values)
         if self.schedule is not None:
             normal["schedule"] = ScheduleFile.of(self.schedule)
         if self.pipeline is not None:
@@ -121,13 +130,41 @@ class CompileOptions:
         return pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
 
 
+class Values(Mapping[str, np.ndarray]):
+    """Arrays by name that never change, equal if their bytes are."""
+
+    def __init__(self, arrays: Mapping[str, Any]) -> None:
+        self._arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
+        for array in self._arrays.values():
+            array.flags.writeable = False
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def key(self) -> list[tuple[str, str, tuple[int, ...], str]]:
+        """What they are, as plain data."""
+        return sorted((name, a.dtype.name, a.shape, digest_of(a.tobytes()).hex()) for name, a in self._arrays.items())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Values) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.key()))
+
+
 def canonical(value: Any) -> Any:
     """A value as plain data whose `repr` is the same for the same value. Raises TypeError for one of a kind that is not known here."""
     if value is None or isinstance(value, (str, int, float)):
         return value
     if isinstance(value, Target):
         return described(value)
-    if isinstance(value, Limits):
+    if isinstance(value, (Limits, Values)):
         return value.key()
     if isinstance(value, Mapping):
         return sorted((name, canonical(entry)) for name, entry in value.items())

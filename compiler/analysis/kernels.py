@@ -113,7 +113,7 @@ class KernelBench:
             raise InputError(f"backend: kernels are timed in native code, expected '{DEFAULT}', got '{options.backend}'")
         self.threads = thread_count(threads)
         self._lowered = lower(source, LEVEL, options=options)
-        self._below = replace(self._lowered.options, shapes=None, schedule=None)
+        self._below = replace(self._lowered.options, shapes=None, values=None, schedule=None)
         self._objects: dict[Unit, bytes] = {}
         infos = [TensorInfo.of(name, kind) for name, kind in self._lowered.info.inputs]
         drawn = {info.name: random_array(info, 0, index) for index, info in enumerate(infos)}

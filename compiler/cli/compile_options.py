@@ -18,7 +18,7 @@ def add_compile_options(parser: Parser) -> None:
     """The options that say how a model is compiled, and those that every command has."""
     add = parser.add_argument
     add_shape_option(parser)
-    text = f"of a model with free dimensions: code for each combination of sizes, or one program for all sizes (default: {SPECIALISE[0]})"
+    text = "of a model with free dimensions: one program for all sizes (never), code for each combination (always), or both (auto, the default)"
     add("--specialise", choices=SPECIALISE, default=SPECIALISE[0], help=text)
     add_pipeline_options(parser)
     disable = add("--disable", action="append", default=[], metavar="NAME", help="switch something off; may be repeated")

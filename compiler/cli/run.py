@@ -173,10 +173,10 @@ def _reference(source: str) -> Callable[[Arrays], Arrays]:
     def evaluated(inputs: Arrays) -> Arrays:
         from stepwell.dialects.core.mlir import make_context
         from stepwell.dialects.graph.evaluate import evaluate
-        from stepwell.importer import import_model
+        from stepwell.importer import import_for
 
-        imported = import_model(source, make_context(), shapes={name: array.shape for name, array in inputs.items()})
-        return evaluate(imported.module, imported.weights, inputs)
+        imported, taken = import_for(source, make_context(), inputs)
+        return evaluate(imported.module, imported.weights, taken)
 
     return evaluated
 

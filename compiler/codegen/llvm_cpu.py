@@ -1,6 +1,5 @@
 """The built-in backend: machine code by LLVM for the CPU, an object for each function, linked in memory."""
 
-import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from stepwell.passes.framework.levels import LEVELS
 from stepwell.runtime.executable import Executable, NativeExecutable
 from stepwell.runtime.loader import load
 from stepwell.runtime.openmp import openmp
+from stepwell.runtime.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from stepwell.codegen.objects import Unit
@@ -83,12 +83,12 @@ class LLVMOnCPU(Backend):
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
         """As `load`: one code, and workspaces, for all sizes."""
         arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
-        code, workspaces = load(artifact.objects), collections.deque[np.ndarray]()
+        code, workspaces = load(artifact.objects), Workspaces()
 
         def at(table: np.ndarray, workspace_bytes: int) -> Executable:
             return NativeExecutable(
-                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table, workspaces=workspaces,
-                late=artifact.late,
+                code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table,
+                workspaces=workspaces.of(workspace_bytes), late=artifact.late,
             )  # fmt: skip
 
         return at

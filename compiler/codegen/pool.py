@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from stepwell.codegen.objects import Unit, compile_unit, make_engine_context
 from stepwell.codegen.worker import receive, send
@@ -56,16 +56,20 @@ class Worker:
 
     def compile(self, unit: Unit, libraries: tuple[str, ...], timeout: float) -> bytes:
         """The object of `unit`. Raises what `compile_unit` does, and CodegenError if the process crashes or is not done in time."""
+        return self.ask((unit, libraries), f"@{unit.name}", timeout)
+
+    def ask(self, request: Any, about: str, timeout: float) -> bytes:
+        """What the process answers to a request (see `worker`); errors name what it is `about`."""
         try:
-            send(self._requests, (unit, libraries))
+            send(self._requests, request)
             if not self._poll.poll(timeout * 1000):
                 self.kill()
-                raise CodegenError(f"@{unit.name}: the compiler process was stopped: it was not done in time")
+                raise CodegenError(f"{about}: the compiler process was stopped: it was not done in time")
             answer = receive(self._answers)
             self._log.seek(0)  # the process writes at the same place: what it said goes when it is done, and not before, as it may have ended
             self._log.truncate()
         except (EOFError, BrokenPipeError):
-            raise CodegenError(f"@{unit.name}: the compiler process ended {self._end()}") from None
+            raise CodegenError(f"{about}: the compiler process ended {self._end()}") from None
         if isinstance(answer, StepwellError):
             raise answer
         return bytes(answer)
@@ -208,9 +212,18 @@ atexit.register(_pool.close)
 os.register_at_fork(after_in_child=_pool.forget)
 
 
+_alone = False
+
+
+def work_alone() -> None:
+    """From now on compile in this process only: it is a compiler process itself."""
+    global _alone
+    _alone = True
+
+
 def prestart(jobs: int | None = None) -> None:
     """Start the compiler processes now, so that they are there when the units are: worth it before a big model's passes run."""
-    if sys.executable and _jobs(jobs) > 1 and not _extended():
+    if not _alone and sys.executable and _jobs(jobs) > 1 and not _extended():
         _pool.start(_jobs(jobs), wait=False)
 
 
@@ -228,7 +241,7 @@ def compile_units(units: Sequence[Unit], *, jobs: int | None = None, progress: P
     """
     libraries = tuple(runtime.path for runtime in (openmp(),) if runtime is not None)
     if jobs is None:
-        elsewhere = (len(units) >= _WORTH_A_PROCESS or _pool.warm) and not _extended()
+        elsewhere = not _alone and (len(units) >= _WORTH_A_PROCESS or _pool.warm) and not _extended()
         jobs = _jobs(None) if elsewhere else 0
     if jobs == 0 or not sys.executable:
         context = make_engine_context()

@@ -1,4 +1,7 @@
-"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends."""
+"""A compiler process: reads units from its standard input, writes their objects; ends when the input ends.
+
+A request is a unit and the libraries that it is compiled with, or an object that answers by itself (`driver.background.Compilation`).
+"""
 
 import os
 import pickle
@@ -49,9 +52,9 @@ def main() -> None:
     context = make_engine_context()
     try:
         while True:
-            unit, libraries = receive(requests)
+            request = receive(requests)
             try:
-                answer: bytes | StepwellError = compile_unit(unit, context, libraries)
+                answer: bytes | StepwellError = compile_unit(request[0], context, request[1]) if isinstance(request, tuple) else request.answer()
             except StepwellError as error:
                 answer = error
             send(answers, answer)

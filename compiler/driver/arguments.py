@@ -22,7 +22,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-SPECIALISE = ("always", "never")
+SPECIALISE = ("auto", "always", "never")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -187,7 +187,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "name": _text,
     "weights": _weights,
     "limits": _limits,
-    **dict.fromkeys(("inputs", "outputs"), _arrays),
+    **dict.fromkeys(("inputs", "outputs", "values"), _arrays),
     **dict.fromkeys(("cache", "libm", "strict", "keep"), _flag),
     **dict.fromkeys(("level", "to_level"), lambda name, value: check_level(value)),
 }

@@ -53,11 +53,17 @@ class Artifact:
 
 @dataclass
 class Signature:
-    """The inputs and outputs of a model with free dimensions, before it has shapes."""
+    """The inputs and outputs of a model that code is made of when it is run: for shapes, and for values of inputs."""
 
     inputs: Infos
     outputs: Infos
     warnings: Sequence[str] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    """For each input whose values code is made for, what needs them."""
+    why_not_general: str = ""
+    """Why there is no program for all sizes, if that was tried."""
+    by_shape: bool = True
+    """Whether code is made for shapes, of all inputs."""
 
 
 def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float]) -> CompiledModel:
@@ -123,7 +129,10 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             record["code"]["general"] = {
                 "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
                 "most_bytes": made.general.most_bytes, "assumptions": assumed,
+                "elements": made.general.elements, "most_value_bytes": made.general.most_value_bytes,
             }  # fmt: skip
+    else:
+        record.update(values=dict(made.values), by_shape=made.by_shape, why_not_general=made.why_not_general)
     if files and folder is not None:
         # Their content is part of the key, but the next lookup cannot know their names: so store a list of them, then the model.
         digests = {str(file.relative_to(folder.resolve())): digest for file, digest in files.items()}
@@ -146,7 +155,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
     inputs, outputs = _from_json(record["inputs"]), _from_json(record["outputs"])
     code = record.get("code")
     if code is None:
-        return Signature(inputs, outputs, record["warnings"])
+        return Signature(inputs, outputs, record["warnings"], record["values"], record["why_not_general"], record["by_shape"])
     objects: dict[str, bytes] = {}
     for name, where in code["objects"].items():
         data = store.get("objects", where)
@@ -167,7 +176,8 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
 def _general(record: Mapping[str, Any]) -> General:
     layout = [Slot(parse(size), tuple(below)) for size, *below in record["layout"]]
     assumptions = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
-    return General(record["symbols"], layout, record["workspace_bytes"], record["most_bytes"], assumptions)
+    numbers = record["workspace_bytes"], record["most_bytes"]
+    return General(record["symbols"], layout, *numbers, assumptions, record["elements"], record["most_value_bytes"])
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

@@ -52,7 +52,7 @@ def build(lowered: Lowered, *, threads: int | None = None, cache: bool = True, o
     threads = thread_count(threads)
     store = chosen_cache(cache)
     snapshots: dict[str, Callable[[], str]] = {level: _printer(op) for level, op in lowered.snapshots.items()}
-    last, below = lowered.level, replace(lowered.options, shapes=None, schedule=None)
+    last, below = lowered.level, replace(lowered.options, shapes=None, values=None, schedule=None)
 
     def read_again() -> Lowered:
         return read_ir(snapshots[last](), last, lowered.weights, options=below)
@@ -102,7 +102,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
         artifact.late = LateSizes(info.segments, info.table_entries, lowered.assumptions, info.symbols, limits, shapes)
     if info.symbols:
         early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early)
+        elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
+        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early, elements, lowered.options.limits.value_bytes)
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

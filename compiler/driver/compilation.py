@@ -5,33 +5,50 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, Unpack
+
+import numpy as np
 
 from stepwell.cache.disk import Cache, chosen_cache, digest_of, key_of
 from stepwell.cache.fingerprint import model_digest, toolchain_key
 from stepwell.dialects.core.sizes import assumptions
-from stepwell.dialects.support.errors import InferenceError, InputError, ModelError, ModelWarning, PassError, UnsupportedError, warn_caller
+from stepwell.dialects.support.errors import (
+    CodegenError,
+    InferenceError,
+    InputError,
+    LimitError,
+    ModelError,
+    ModelWarning,
+    PassError,
+    StepwellError,
+    UnsupportedError,
+    warn_caller,
+)
 from stepwell.dialects.support.processes import uninterrupted
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_general, keep, recall
 from stepwell.driver.backends import find_backend
-from stepwell.driver.dynamic import DynamicModel
-from stepwell.driver.general import GeneralProgram
+from stepwell.driver.background import Job, request_for
+from stepwell.driver.dynamic import DynamicModel, InBackground
+from stepwell.driver.general import valued
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.levels import LEVELS, PACKED
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.model import UNRANKED, CompiledModel, TensorInfo
 
 if TYPE_CHECKING:
     import onnx
 
     from stepwell.driver.lowered import Lowered
+    from stepwell.importer import ImportedModel, NeedsError
     from stepwell.passes.framework.instrumentation import Instrumentation
 
 Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto"
+_ALWAYS = "with specialise='always' it is"
 OnLevel = Callable[[str, float], None]
 Shapes = Mapping[str, Sequence[int]]
 
@@ -43,9 +60,10 @@ def compile(
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """Compile an ONNX model (a path, bytes or a ModelProto) to native code.
 
-    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `pipeline`, `disable`, `libm`, `strict`,
-    `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions a model is compiled for each combination of shapes
-    when it is first run; a `schedule` is then an error, since it is for one combination.
+    `options`, or its fields as keyword arguments, say how: `target`, `backend`, `shapes`, `values`, `specialise`, `pipeline`, `disable`, `libm`,
+    `strict`, `schedule` and `limits` (see `CompileOptions`). Without `shapes` for all free dimensions, and `values` for inputs that say sizes,
+    axes and the like, the result is a DynamicModel: `specialise` says what of it is compiled now, and what when it runs (docs/sizes.md);
+    a `schedule` is then an error, since it is for one combination.
     `threads`, at most 1024, bounds the cores a run uses (default: all that the process may use).
     Code and packed weights are cached on disk, unless `cache` is false or STEPWELL_CACHE is 0.
     `on_level(level, seconds)` is called as each level is reached, with the level "cache" for a model from the cache;
@@ -75,28 +93,74 @@ def compile(
     if isinstance(made, Artifact) and made.general is None:
         return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
 
-    def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        own = replace(options, shapes=given, specialise="always")
-        model = compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
-        if isinstance(model, DynamicModel):
-            raise ModelError(f"the shapes {dict(given)} leave dimensions open")
-        return model
+    combined = partial(_combined, source, options, threads, cache, on_level, instrumentation)
+    if isinstance(made, Signature):
+        return DynamicModel(
+            inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
+            by_shape=made.by_shape, why_not_general=made.why_not_general,
+        )  # fmt: skip
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+    if program is None:  # the backend makes none
+        return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=combined)
+    return DynamicModel(
+        inputs=made.inputs, outputs=made.outputs, compile_shapes=combined, values=program.valued, program=program.model,
+        background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
+    )  # fmt: skip
 
-    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings) if isinstance(made, Artifact) else None
-    return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=_of_program(program, specialise))
+
+def _combined(
+    source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
+    instrumentation: "Instrumentation | None", shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
+) -> CompiledModel | DynamicModel:  # fmt: skip
+    """The model for the shapes of all inputs, or of those with `values` only."""
+    own = _fixed(options, shapes, values, "always" if by_shape else options.specialise)
+    with _naming(values):
+        return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
 
 
-_ForShapes: TypeAlias = Callable[[Mapping[str, tuple[int, ...]]], CompiledModel]
+def _fixed(options: CompileOptions, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
+    """The options with shapes and values of more inputs."""
+    given: dict[str, np.ndarray] = {**(options.values or {}), **values}
+    return replace(options, shapes={**(options.shapes or {}), **shapes}, values=given or None, specialise=specialise)
 
 
-def _of_program(program: GeneralProgram | None, specialise: _ForShapes) -> _ForShapes:
-    """Gives the program's model for shapes, or that of `specialise` where the program assumes something else of them."""
+def _in_background(request: "_Request", threads: int, store: Cache | None) -> InBackground:
+    """What compiles for the combinations that come often."""
 
-    def model(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        found = None if program is None else program.model(given)
-        return specialise(given) if found is None else found
+    def job(
+        shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], done: Callable[[CompiledModel | DynamicModel], None],
+        failed: Callable[[Exception], None],
+    ) -> Job:  # fmt: skip
+        own = _fixed(request.options, shapes, values, "always")
 
-    return model
+        def finish(reached: OnLevel) -> None:
+            if request.changed():
+                raise ModelError(f"{request.path}: the file has changed since the model was compiled")
+            with _naming(values):
+                done(compile(request.source, options=own, threads=threads, cache=store is not None, on_level=reached))
+
+        return Job(request_for(compile, request.source, own, threads, cached=store is not None), finish, failed)
+
+    return job
+
+
+@contextmanager
+def _naming(values: Mapping[str, np.ndarray]) -> Iterator[None]:
+    """Errors inside the block say which values were given."""
+    try:
+        yield
+    except StepwellError as error:
+        if values and _GIVEN not in str(error.args[0]):
+            error.args = (f"{error.args[0]} ({_GIVEN} {', '.join(f'{name} = {_short(array)}' for name, array in values.items())})",)
+        raise
+
+
+_GIVEN = "where inputs are given as"
+
+
+def _short(array: np.ndarray) -> str:
+    text = str(array.tolist())
+    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 @contextmanager
@@ -105,7 +169,7 @@ def _for_all_sizes() -> Iterator[None]:
     try:
         yield
     except (PassError, InferenceError) as error:
-        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; with specialise='always' it is") from error
+        raise UnsupportedError(f"one program for all sizes is not supported: {error.args[0]}; {_ALWAYS}") from error
 
 
 class _Request:
@@ -141,37 +205,71 @@ class _Request:
         with uninterrupted():
             from stepwell.driver.build import make_artifact, start_packing
             from stepwell.driver.lowering import code_level, descend, import_source, start
+            from stepwell.importer import NeedsError
 
-        passes, schedules = self.options.passes(), self.options.schedules
-        with assumptions() as assumed:
-            imported, seconds = import_source(self.source, self.options)
+        passes = self.options.passes()
+        try:
+            with assumptions() as assumed:
+                imported, seconds = import_source(self.source, self.options)
+        except NeedsError as error:
+            return self._needing(error, keep_weights=keep_weights)
         if on_level is not None:
             on_level(LEVELS[0], seconds)
         # Digests of what was read: the files may have changed since.
         self.is_outdated = keep_weights and imported.content is not None and digest_of(imported.content) != self.digest
         digests = {path: digest_of(content) for path, content in imported.files.items()} if keep_weights else {}
-        free = not all(kind.is_static for _, kind in imported.inputs)
+        free = imported.is_general
+        if free and self.options.specialise != "never":
+            self._check_schedules()
         if free and self.options.specialise == "always":
-            if schedules is not None:
-                raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
-            inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
-            return Signature(inputs, outputs, imported.warnings), {LEVELS[0]: seconds}, digests
+            return self._signature(imported), {LEVELS[0]: seconds}, digests
         find_backend(self.options.backend).prepare()
         lowered = start(imported, self.options, passes, seconds)
-        with assumptions() as more, _for_all_sizes() if free else nullcontext():
-            descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
-        lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
-        packing = start_packing(lowered, store if keep_weights else None)
-        last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
-        with _for_all_sizes() if free else nullcontext():
-            descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
-        artifact = make_artifact(lowered, store, on_level, packing)
+        try:
+            with assumptions() as more, _for_all_sizes() if free else nullcontext():
+                descend(lowered, PACKED, keep=False, on_level=on_level, instrumentation=instrumentation)
+            lowered.assumptions = list(dict.fromkeys([*assumed, *more]))
+            packing = start_packing(lowered, store if keep_weights else None)
+            last = code_level(self.options, LEVELS[0], watched=instrumentation is not None)
+            with _for_all_sizes() if free else nullcontext():
+                descend(lowered, last, keep=False, on_level=on_level, instrumentation=instrumentation)
+            artifact = make_artifact(lowered, store, on_level, packing)
+        except (UnsupportedError, LimitError, CodegenError) as error:
+            if not free or self.options.specialise != "auto":
+                raise
+            return self._signature(imported, str(error.args[0]).removesuffix(f"; {_ALWAYS}")), lowered.timings, digests
         artifact.warnings = imported.warnings
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None
         imported.files.clear()
         return artifact, lowered.timings, digests
+
+    @staticmethod
+    def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
+        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)
+
+    def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
+        """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
+        free = any(not kind.is_static for _, kind in error.inputs)
+        by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
+        if by_shape and self.options.specialise == "never":
+            raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {_ALWAYS}", details=error.details) from error
+        self._check_schedules()
+        self.is_outdated = keep_weights and error.content is not None and digest_of(error.content) != self.digest
+        digests = {path: digest_of(content) for path, content in error.files.items()} if keep_weights else {}
+        inputs = [TensorInfo.of(name, kind) for name, kind in error.inputs]
+        outputs = [
+            TensorInfo(output.name, UNRANKED, output.dtype) if output.tensor is None else TensorInfo.of(output.name, output.tensor)
+            for output in error.outputs
+        ]
+        return Signature(inputs, outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
+
+    def _check_schedules(self) -> None:
+        schedules = self.options.schedules
+        if schedules is not None:
+            raise InputError(f"{schedules.name}: a schedule is for one set of shapes; give the free dimensions with shapes")
 
     def start(self) -> "Lowered":
         """The model at the level graph again. Raises ModelError if it has changed since it was compiled."""

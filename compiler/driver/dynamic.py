@@ -1,39 +1,95 @@
-"""A model with free input dimensions: compiled for each combination of shapes on first use."""
+"""A model that is compiled when it is run: for each combination of input shapes, and of the values of inputs that must be known for that."""
 
 import collections
+import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from stepwell.dialects.core.sizes import evaluated, parse
-from stepwell.dialects.support.errors import InputError, shown
+from stepwell.dialects.support.errors import InputError, UnsupportedError, shown
+from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
-from stepwell.driver.arguments import check_shapes
+from stepwell.driver.arguments import check_argument, check_shapes
+from stepwell.driver.background import Job, submit
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, TensorInfo, as_array, as_dtype, names_error
 
 Shapes = Mapping[str, tuple[int, ...]]
-_Key = tuple[tuple[int, ...], ...]
+Made: TypeAlias = "CompiledModel | DynamicModel"
+_Key: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[bytes, ...]]
+
+AFTER = 3
+"""The call with a combination at which code of its own is asked for."""
+REMEMBERED = 64
+"""Combinations that the program for all sizes has run and that are counted, the last ones."""
+
+
+@dataclass
+class _Entry:
+    """What runs a combination, and which inputs it takes, by their numbers: those of known values are in its code."""
+
+    model: Made
+    places: tuple[int, ...]
+    calls: int = 1
+
+
+@dataclass(frozen=True)
+class Specialisation:
+    """What a combination is run by: how its state is "general", "compiling", "specialised" or "failed"."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    """Of the inputs, in order."""
+    state: str
+    error: Exception | None = None
+    """Why there is no code of its own, if it failed."""
+
+
+InBackground: TypeAlias = Callable[[Shapes, Arrays, Callable[[Made], None], Callable[[Exception], None]], Job]
+"""Makes what compiles for a combination; the first function is to be called with the model, the second with what went wrong."""
 
 
 class DynamicModel:
     """The interface of a `CompiledModel`, over one such model for each combination of input shapes.
 
-    `compile_shapes` compiles for the shapes of all inputs by name. At most `capacity` models are kept; the least recently
-    used one is dropped first. Safe to call from several threads; a call waits for shapes that another thread is compiling.
+    `compile_shapes` compiles for the shapes of all inputs and the arrays of those in `values`, both by name. What it returns takes the other
+    inputs, and may be a DynamicModel again. At most `capacity` models are kept; the least recently
+    used one is dropped first. Safe to call from several threads; a call waits for a combination that another thread is compiling.
+
+    With a `program` for all combinations, that is what new ones are run by, if it can; and with `background`, code of its own is compiled for
+    one that is called for the third time, and takes its place when it is there.
     `timings`, `kernels`, `memory` and `ir` are those of the most recently used model.
     """
 
     def __init__(
-        self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes], CompiledModel], capacity: int = 8
-    ) -> None:
+        self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
+        values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Shapes, Arrays], CompiledModel | None] | None = None,
+        background: InBackground | None = None, why_not_general: str = "",
+    ) -> None:  # fmt: skip
+        """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
+        do not matter. Where there is no `program`, `why_not_general` may say why."""
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
         self.capacity = capacity
+        self.values = dict(values or {})
+        self.by_shape = by_shape
+        self.why_not_general = why_not_general
         self._compile = compile_shapes
-        self._models: collections.OrderedDict[_Key, CompiledModel] = collections.OrderedDict()
+        self._program = program
+        self._background = background
+        self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.name in self.values]
+        self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
+        self._models: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
+        self._general: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
+        self._jobs: dict[_Key, Job] = {}
+        self._dropped: collections.OrderedDict[_Key, int] = collections.OrderedDict()
+        self._failed: collections.OrderedDict[_Key, Exception] = collections.OrderedDict()
+        self._last: _Entry | None = None
+        weakref.finalize(self, _cancel, self._jobs).atexit = False
         self._lock = Lock()
         self._compiling: dict[_Key, Lock] = {}
 
@@ -43,29 +99,66 @@ class DynamicModel:
             names = ", ".join(info.name for info in self.inputs) or "none"
             raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
         fitting = [_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)]
-        return self._model(tuple(array.shape for array in fitting))(*fitting)
+        entry = self._entry(fitting)
+        return entry.model(*[fitting[place] for place in entry.places])
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; compiles if these shapes are new. Like `CompiledModel.run`."""
         names = [info.name for info in self.inputs]
         if not isinstance(inputs, Mapping) or set(inputs) != set(names):
             raise names_error(inputs, names, "input")
-        fitting = {info.name: _fit(info, inputs[info.name]) for info in self.inputs}
-        return self._model(tuple(array.shape for array in fitting.values())).run(fitting, out=out)
+        fitting = [_fit(info, inputs[info.name]) for info in self.inputs]
+        entry = self._entry(fitting)
+        return entry.model.run({names[place]: fitting[place] for place in entry.places}, out=out)
 
-    def specialise(self, shapes: Shapes) -> CompiledModel:
-        """The model for these input shapes by name, compiled if necessary. Inputs without free dimensions may be left out."""
+    def specialise(self, shapes: Shapes, values: Mapping[str, np.ndarray] | None = None) -> Made:
+        """The model for these input shapes and values by name, compiled if necessary. Inputs without free dimensions may be left out of `shapes`,
+        inputs with values too; `values` are needed of those that code is made for the values of. With code for all sizes and
+        specialise="auto", that is code of their own."""
         check_shapes("shapes", shapes)
-        given = []
+        if values is not None:
+            check_argument("values", values)
+        names = [info.name for info in self.inputs]
+        for given, known in ((shapes, names), (values or {}, list(self.values))):
+            if set(given) - set(known):
+                raise names_error({**dict.fromkeys(known), **given}, known, "input")
+        arrays = {info.name: _fit(info, values[info.name]) for info in self.inputs if values is not None and info.name in values}
+        found: list[tuple[int, ...]] = []
         for info in self.inputs:
-            shape = tuple(shapes[info.name]) if info.name in shapes else info.shape
-            if not all(isinstance(size, int) for size in shape):
+            if info.name in self.values and info.name not in arrays:
+                raise InputError(f"input '{info.name}': expected values, got none: {self.values[info.name]}")
+            shape = tuple(shapes[info.name]) if info.name in shapes else arrays[info.name].shape if info.name in arrays else info.shape
+            if info.name in arrays and shape != arrays[info.name].shape:
+                raise InputError(f"input '{info.name}': expected values of the shape given, {shape}, got {arrays[info.name].shape}")
+            if self.by_shape and not all(isinstance(size, int) for size in shape):
                 raise InputError(f"input '{info.name}': expected a shape for {info}, got none")
-            given.append(shape)
-        unknown = set(shapes) - {info.name for info in self.inputs}
-        if unknown:
-            raise names_error({**{info.name: None for info in self.inputs}, **shapes}, [info.name for info in self.inputs], "input")
-        return self._model(tuple(given))  # type: ignore[arg-type]
+            found.append(shape)  # type: ignore[arg-type]
+        return self._made(found, arrays, own=self._background is not None).model
+
+    @property
+    def general(self) -> bool:
+        """Whether there is one program for all sizes; `why_not_general` says why not, where that was asked for."""
+        return self._program is not None
+
+    @property
+    def specialisations(self) -> tuple[Specialisation, ...]:
+        """What the last combinations are run by."""
+        with self._lock:
+            own = [Specialisation(key[0], "specialised") for key in self._models]
+            busy = {key for key, job in self._jobs.items() if job.is_alive}
+            others = [
+                Specialisation(key[0], "compiling" if key in busy else "failed" if key in self._failed else "general", self._failed.get(key))
+                for key in self._general
+            ]
+        return (*others, *own)
+
+    def settle(self, seconds: float | None = None) -> bool:
+        """Wait until no code is being made in the background for this model, `seconds` at most. Returns whether that is so."""
+        end = None if seconds is None else time.monotonic() + seconds
+        with self._lock:
+            waits: list[Callable[[float | None], bool]] = [job.wait for job in self._jobs.values() if job.is_alive]
+            waits += [entry.model.settle for entry in self._models.values() if isinstance(entry.model, DynamicModel)]
+        return all(wait(None if end is None else max(0.0, end - time.monotonic())) for wait in waits)
 
     @property
     def threads(self) -> int:
@@ -87,39 +180,120 @@ class DynamicModel:
         """The text of the most recently used model at `level`."""
         return self._latest().ir(level)
 
-    def _latest(self) -> CompiledModel:
+    def _latest(self) -> Made:
         with self._lock:
-            if not self._models:
-                free = ", ".join(f"'{info.name}' {info}" for info in self.inputs)
-                raise InputError(f"nothing is compiled yet, as the inputs have free dimensions ({free}): run the model or give shapes")
-            return next(reversed(self._models.values()))
+            if self._last is None:
+                open_ones = [f"'{info.name}' {info}" for info in self.inputs if info.name in self.values or not all(map(_is_number, info.shape))]
+                what = "free dimensions" if not self.values else "free dimensions, or values that code is made for"
+                raise InputError(f"nothing is compiled yet, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
+            return self._last.model
 
-    def _model(self, shapes: _Key) -> CompiledModel:
+    def _entry(self, arrays: Sequence[np.ndarray]) -> _Entry:
+        """What runs these arrays."""
+        key = (tuple(arrays[i].shape for i in self._keyed), tuple(arrays[i].tobytes() for i in self._valued))
         with self._lock:
-            model = self._models.get(shapes)
-            if model is not None:
-                self._models.move_to_end(shapes)
-                return model
+            kept = self._models if key in self._models else self._general
+            entry: _Entry | None = kept.get(key)
+            if entry is not None:
+                kept.move_to_end(key)
+                self._last = entry
+                entry.calls += 1
+                due = kept is self._general and entry.calls >= AFTER << self._dropped.get(key, 0) and self._is_open(key)
+        if entry is not None and not due:
+            return entry
+        shapes, values = [array.shape for array in arrays], {self.inputs[i].name: arrays[i] for i in self._valued}
+        if entry is None:
+            return self._made(shapes, values)
+        self._ask(key, shapes, values)
+        return entry
+
+    def _is_open(self, key: _Key) -> bool:
+        """Whether code for a combination may be asked for. A job that a parent process has is none of ours."""
+        if self._background is None or key in self._failed:
+            return False
+        alive = [other for other, job in self._jobs.items() if job.is_alive]
+        return key not in alive and len(alive) < self.capacity
+
+    def _ask(self, key: _Key, shapes: Sequence[tuple[int, ...]], values: Arrays) -> None:
+        """Have code made for a combination that the general program has run."""
+        # What the job keeps alive must not be this model, whose end cancels it.
+        here = weakref.ref(self)
+
+        def done(model: Made) -> None:
+            owner = here()
+            if owner is not None:
+                owner._keep(key, owner._entry_of(model))
+
+        def failed(error: Exception) -> None:
+            owner = here()
+            if owner is not None:
+                with owner._lock:
+                    owner._failed[key] = error
+                    while len(owner._failed) > REMEMBERED:
+                        owner._failed.popitem(last=False)
+
+        assert self._background is not None
+        given = {name: array.copy() for name, array in values.items()}
+        job = self._background({self.inputs[i].name: shapes[i] for i in self._keyed}, given, done, failed)
+        with self._lock:
+            if not self._is_open(key):  # another thread was here
+                return
+            for old in [other for other, made in self._jobs.items() if not made.is_alive]:
+                del self._jobs[old]
+            self._jobs[key] = job
+        submit(job)
+
+    def _keep(self, key: _Key, entry: _Entry) -> None:
+        """Run a combination by this from now on."""
+        with self._lock:
+            before = self._general.pop(key, None)
+            if before is not None and before is self._last:
+                self._last = entry
+            self._models[key] = entry
+            self._models.move_to_end(key)
+            while len(self._models) > self.capacity:
+                gone, _ = self._models.popitem(last=False)
+                self._dropped[gone] = min(self._dropped.pop(gone, 0) + 1, 20)
+                while len(self._dropped) > REMEMBERED:
+                    self._dropped.popitem(last=False)
+
+    def _entry_of(self, model: Made) -> _Entry:
+        taken = {info.name for info in model.inputs}
+        return _Entry(model, tuple(i for i, info in enumerate(self.inputs) if info.name in taken))
+
+    def _made(self, shapes: Sequence[tuple[int, ...]], values: Arrays, *, own: bool = False) -> _Entry:
+        """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
+        key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
         self._check(shapes)
+        for name, array in values.items():
+            if array.size > KNOWN_ELEMENTS:
+                most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
+                raise UnsupportedError(f"input '{name}': {most}, got {array.size}: {self.values[name]}")
+        named = {self.inputs[i].name: shapes[i] for i in self._keyed}
+        found = None if self._program is None or own else self._program(named, values)
+        if found is not None:
+            shared = self._entry_of(found)
+            with self._lock:
+                self._last = self._general[key] = shared
+                while len(self._general) > REMEMBERED:
+                    self._general.popitem(last=False)
+            return shared
         with self._lock:
-            turn = self._compiling.setdefault(shapes, Lock())
+            turn = self._compiling.setdefault(key, Lock())
         with turn:
             with self._lock:
-                model = self._models.get(shapes)
-            if model is None:
+                entry = self._models.get(key)
+            if entry is None:
                 try:
-                    model = self._compile({info.name: shape for info, shape in zip(self.inputs, shapes, strict=True)})
+                    entry = self._entry_of(self._compile(named, values))
                 finally:
                     with self._lock:
-                        self._compiling.pop(shapes, None)
-            with self._lock:
-                self._models[shapes] = model
-                self._models.move_to_end(shapes)
-                while len(self._models) > self.capacity:
-                    self._models.popitem(last=False)
-        return model
+                        self._compiling.pop(key, None)
+            self._keep(key, entry)
+            self._last = entry
+        return entry
 
-    def _check(self, shapes: _Key) -> None:
+    def _check(self, shapes: Sequence[tuple[int, ...]]) -> None:
         """Raise InputError if shapes do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
         computed: list[tuple[TensorInfo, str, int]] = []
@@ -139,6 +313,15 @@ class DynamicModel:
             if came != expected:
                 of = " and ".join(dict.fromkeys(f"'{bound[name][1]}'" for name in parse(size).symbols))  # type: ignore[union-attr]
                 raise InputError(f"input '{info.name}': expected {size} = {expected}, as the sizes of {of} say, got {came}")
+
+
+def _cancel(jobs: Mapping[_Key, Job]) -> None:
+    for job in list(jobs.values()):
+        job.cancel()
+
+
+def _is_number(size: object) -> bool:
+    return isinstance(size, int)
 
 
 def _fit(info: TensorInfo, value: Any) -> np.ndarray:

@@ -1,5 +1,6 @@
 """A program for all sizes: its code, and what it takes to run it for some."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,10 @@ class General:
     """What it may take (the limit `workspace_bytes`)."""
     assumptions: Sequence[Assumption]
     """What the sizes must fulfil."""
+    elements: Sequence[Sequence[str | None]] = ()
+    """Of each input, the symbols that its elements are; None for one that is none."""
+    most_value_bytes: int = 1 << 62
+    """What an output may take (the limit `value_bytes`)."""
 
 
 class GeneralProgram:
@@ -44,8 +49,14 @@ class GeneralProgram:
         self._sized, self._make = sized, make
         self._layout = Layout(general.layout, general.symbols)
 
-    def model(self, shapes: Mapping[str, tuple[int, ...]]) -> CompiledModel | None:
-        """The model for inputs of these shapes, which fit the program's; None if it assumes something else of sizes.
+    @property
+    def valued(self) -> dict[str, str]:
+        """For each input whose elements are sizes, which these are."""
+        return valued([info.name for info in self.inputs], self.general.elements)
+
+    def model(self, shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]) -> CompiledModel | None:
+        """The model for inputs of these shapes, which fit the program's, and these arrays for those that are `valued`; None if it assumes
+        something else of sizes.
 
         Raises LimitError where they would take more memory than they may.
         """
@@ -55,7 +66,9 @@ class GeneralProgram:
             for size, number in zip(info.shape, shapes[info.name], strict=True)
             if isinstance(size, str) and size in self.general.symbols
         }
-        if not all(assumption.holds(values) for assumption in self.general.assumptions):
+        for info, names in zip(self.inputs, self.general.elements, strict=False):
+            values.update({name: int(n) for name, n in zip(names, arrays[info.name].reshape(-1), strict=True) if name} if any(names) else {})
+        if min(values.values(), default=0) < 0 or not all(assumption.holds(values) for assumption in self.general.assumptions):
             return None
         offsets, total = self._layout.offsets(values) if self.general.layout else ([], self.general.workspace_bytes)
         if total > self.general.most_bytes:
@@ -64,8 +77,19 @@ class GeneralProgram:
             raise LimitError(f"intermediate results for {sizes} would take {total} bytes of memory, {most}")
         table = np.array([*(values[name] for name in self.general.symbols), *offsets], dtype=np.int64)
         inputs, outputs = ([_numbered(info, values) for info in side] for side in (self.inputs, self.outputs))
+        for info in outputs:
+            size = math.prod(size for size in info.shape if isinstance(size, int)) * info.dtype.itemsize
+            if size > self.general.most_value_bytes:
+                most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
+                raise LimitError(f"output '{info.name}' {info} would take {size} bytes, {most}")
         checks = [check.at(values) for check in self.checks]
         return self._make(inputs=inputs, outputs=outputs, checks=checks, executable=self._sized(table, total), workspace_bytes=total)
+
+
+def valued(names: Sequence[str], elements: Sequence[Sequence[object]]) -> dict[str, str]:
+    """For each input, by its name, whose `elements` are sizes, which these are; None stands for one that is none."""
+    found = {name: [str(symbol) for symbol in symbols if symbol is not None] for name, symbols in zip(names, elements, strict=False)}
+    return {name: f"its elements are the sizes {', '.join(symbols)}" for name, symbols in found.items() if symbols}
 
 
 def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:

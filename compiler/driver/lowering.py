@@ -50,7 +50,7 @@ def lower(
     with assumptions() as assumed:
         imported, seconds = import_source(source, options)
         free = [name for name, t in imported.inputs if not t.is_static]
-        if free and to_level != "graph" and options.specialise == "always":
+        if (free or any(imported.elements)) and to_level != "graph" and options.specialise != "never":
             raise ModelError(f"input{'s' * (len(free) > 1)} {', '.join(free)}: free dimensions must be given with shapes")
         if on_level is not None:
             on_level("graph", seconds)
@@ -66,13 +66,14 @@ def read_ir(
     """A model from the text of its IR at `level`, perhaps edited by hand. Raises IRError if it does not parse or verify, or has no @main.
 
     If the IR names a target (`target.description`), that is used; asking for another is an IRError.
-    `options` and its fields apply to the remaining levels: a `schedule` is for IR above the level `scheduled`, and `shapes` are not
-    accepted, since IR has its own.
+    `options` and its fields apply to the remaining levels: a `schedule` is for IR above the level `scheduled`, and `shapes` and `values`
+    are not accepted, since IR has its own.
     """
     options = CompileOptions.of(options, given, "read_ir")
     check_level(level)
-    if options.shapes:
-        raise InputError("shapes: expected none for IR, which has its own")
+    for field, said in (("shapes", options.shapes), ("values", options.values)):
+        if said:
+            raise InputError(f"{field}: expected none for IR, which has its own")
     schedules = options.schedules
     if schedules is not None and LEVELS.index(level) >= LEVELS.index("scheduled"):
         raise InputError(f"{schedules.name}: IR at level {level} has its schedules already; edit them there")
@@ -158,7 +159,7 @@ def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedMod
 
     load_installed()
     clock = stopwatch()
-    return import_model(source, make_context(), shapes=options.shapes, limits=options.limits), clock()
+    return import_model(source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits), clock()
 
 
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:

@@ -9,6 +9,7 @@ import numpy as np
 from onnx import ModelProto
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import LimitError, ModelError, ModelWarning, StepwellError, UnsupportedError, warn_caller
@@ -16,6 +17,7 @@ from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
+from stepwell.importer.deferral import NeedsError
 from stepwell.importer.hazards import refuse_hazards
 from stepwell.importer.inference import declared_types, infer
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
@@ -33,7 +35,7 @@ from stepwell.importer.validation import (
     unify_domains,
 )
 
-__all__ = ["ImportBuilder", "ImportedModel", "Rule", "all_rules", "find_rule", "import_model", "onnx_rule"]
+__all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_for", "import_model", "onnx_rule"]
 
 
 @dataclass
@@ -59,6 +61,13 @@ class ImportedModel:
     files: dict[Path, memoryview]
     budget: Budget
     warnings: tuple[str, ...] = ()
+    elements: tuple[tuple[Size | None, ...], ...] = ()
+    """Of each input, the elements that are symbols in types and attributes, as in `ModuleInfo.elements`."""
+
+    @property
+    def is_general(self) -> bool:
+        """Whether types have symbols that inputs give their numbers."""
+        return any(self.elements) or not all(kind.is_static for _, kind in self.inputs)
 
 
 def import_model(
@@ -86,6 +95,23 @@ def import_model(
             warn_caller(ModelWarning(text))
 
 
+def import_for(
+    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, inputs: Mapping[str, np.ndarray]
+) -> tuple[ImportedModel, dict[str, np.ndarray]]:
+    """Import a model for these inputs: for their shapes, and for the values of those of which that is needed. Returns the others too."""
+    known: dict[str, np.ndarray] = {}
+    while True:
+        try:
+            made = import_model(source, context, shapes={name: array.shape for name, array in inputs.items()}, constants=known)
+        except NeedsError as error:
+            more = {name: inputs[name] for name in error.needs.values if name in inputs and name not in known}
+            if not more:
+                raise
+            known |= more
+        else:
+            return made, {name: array for name, array in inputs.items() if name not in known}
+
+
 def _import(
     read: Source, context: ir.Context, shapes: Mapping[str, Sequence[int | None]], constants: Mapping[str, np.ndarray], budget: Budget
 ) -> ImportedModel:
@@ -108,6 +134,9 @@ def _import(
     conversion = Conversion(inferred.model, read, functions, context, budget, declared)
     try:
         module = conversion.run()
+    except NeedsError as error:
+        error.content, error.files, error.warnings = read.content, read.external.files, tuple(read.notices.texts())
+        raise
     except StepwellError as error:
         if inferred.objection and not isinstance(error, (UnsupportedError, LimitError)):  # ONNX saw it first
             raise ModelError(f"the types in the model do not fit together: {inferred.objection}") from error
@@ -129,4 +158,5 @@ def _import(
         read.external.files,
         budget,
         tuple(read.notices.texts()),
+        tuple(conversion.elements),
     )

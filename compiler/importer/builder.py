@@ -4,23 +4,27 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, known
+from stepwell.dialects.core.sizes import Dim, Size, holds, known
 from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.known import KnownValues
+from stepwell.dialects.graph.origins import OriginFinder, Origins
 from stepwell.dialects.graph.symbolic import SymbolicValues
 from stepwell.dialects.support.errors import LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, how_to
 from stepwell.importer.symbols import Symbols
 
+FEW = 64  # elements of an input that may say sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
 ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
@@ -42,7 +46,12 @@ class NodeContext:
 
 
 class NotConstantError(UnsupportedError):
-    """An operand must be known at compile time and is not."""
+    """An operand, or sizes, must be known at compile time and are not."""
+
+    def __init__(self, message: str, *, operand: Value | None = None, sizes: Sequence[Dim] = (), origins: Origins | None = None) -> None:
+        """With `operand`, or `sizes`, or what `origins` says known, the node could be imported."""
+        super().__init__(message)
+        self.operand, self.sizes, self.origins = operand, tuple(sizes), origins
 
 
 class ImportBuilder(GraphBuilder):
@@ -59,7 +68,12 @@ class ImportBuilder(GraphBuilder):
         self.symbols = symbols
         self.budget = budget
         self.known_values = KnownValues(weights, budget=budget)
-        self.symbolic = SymbolicValues(self.known_values)
+        self.inputs: dict[Value, str] = {}
+        """The names of the inputs, by the arguments that they are."""
+        self.elements: dict[Value, list[Size]] = {}
+        """The symbols of the elements of inputs, as far as they were asked for."""
+        self.symbolic = SymbolicValues(self.known_values, self._elements_of)
+        self.origins = OriginFinder(self.known_values, self.symbols.origins)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
     @contextmanager
@@ -87,6 +101,8 @@ class ImportBuilder(GraphBuilder):
             result_types = [self.symbols.completed(name, result) for result in result_types]
             for result in result_types:
                 self.check_size(result)
+                for size in result.shape:
+                    holds(size, ">=", 0)  # or it is assumed: numbers that are given may be any
         return super().create(cls, operands, attributes, result_types)
 
     def _sized_by_data(self, cls: type[GraphOp], groups: Sequence[Any], attributes: dict[str, Any], types: list[TensorType]) -> list[TensorType]:
@@ -104,6 +120,14 @@ class ImportBuilder(GraphBuilder):
         except (StepwellError, ArithmeticError, IndexError, TypeError, ValueError):  # a reference on data that it has no meaning for
             return types
         return [t.with_shape(array.shape) for t, array in zip(types, made if isinstance(made, tuple) else (made,), strict=True)]
+
+    def _elements_of(self, argument: Value) -> list[Size] | None:
+        """The symbols of the elements of an input; None if it has none."""
+        if argument not in self.elements and argument in self.inputs:
+            made = self.symbols.of_elements(self.inputs[argument], argument, type_of(argument))
+            if made is not None:
+                self.elements[argument] = made
+        return self.elements.get(argument)
 
     def constant_value(self, value: Value) -> np.ndarray | None:
         """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
@@ -136,7 +160,7 @@ class ImportBuilder(GraphBuilder):
             objection = self.known_values.objection(value)
             if objection is not None:
                 raise LimitError(f"{what} must be known at compile time, but {objection}")
-            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time")
+            raise NotConstantError(f"{what} computed at run time is not supported; supported: {what} known at compile time", operand=value)
         return array
 
     def known_ints(self, value: Value, what: str) -> tuple[int, ...]:
@@ -144,12 +168,43 @@ class ImportBuilder(GraphBuilder):
         return listed(self.known(value, what), what)
 
     def known_sizes(self, value: Value, what: str) -> tuple[int | Size, ...] | None:
-        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known."""
+        """The entries of a list of sizes, of which some may be symbols or come from such; None if it is not known.
+
+        Elements of inputs are symbols only where ONNX does not say the result's sizes in numbers. Raises NotConstantError if nothing says
+        them, and they would be known if inputs were.
+        """
         array = self.constant_value(value)
         if array is not None:
             return listed(array, what)
         found = self.symbolic.value(value)
-        return None if found is None else tuple(found.reshape(-1))
+        sizes = None if found is None else tuple(found.reshape(-1))
+        said = bool(self.node.output_types) and all(t is not None and t.is_static for t in self.node.output_types)
+        if sizes is None and not said:
+            self.require_if_given([value], what)
+        return None if said and sizes is not None and any(map(self.symbols.is_of_elements, sizes)) else sizes
+
+    def known_or_symbolic(self, value: Value, what: str) -> tuple[int | Size, ...]:
+        """As `known_sizes`, symbols being taken in any case. Raises NotConstantError, naming the operand as `what`, if it is not known."""
+        array = self.constant_value(value)
+        found = None if array is not None else self.symbolic.value(value)
+        return self.known_ints(value, what) if found is None else tuple(found.reshape(-1))
+
+    def symbolic_scalar(self, value: Value, what: str) -> int | Size | None:
+        """The single whole number that an operand holds, perhaps in symbols; None if it is not known."""
+        if self.constant_value(value) is not None:
+            number = self.known_scalar(value, what)
+            return int(number) if not isinstance(number, float) or number.is_integer() else None
+        found = self.symbolic.value(value)
+        return None if found is None or found.size != 1 else found.reshape(-1)[0]
+
+    def require_if_given(self, values: Sequence[Value], what: str) -> None:
+        """Raise NotConstantError if some values are not known, but would be if those of a few numbers were that are inputs, or sizes of inputs."""
+        unknown = [self.origins.of(value) for value in values if self.constant_value(value) is None]
+        found = [one for one in unknown if one is not None and not one.by_data and all(map(_is_small, one.arguments))]
+        origins = reduce(or_, found, Origins())
+        if origins and len(found) == len(unknown):
+            what = f"{what} computed at run time is not supported; supported: {what} known at compile time"
+            raise NotConstantError(what, origins=origins)
 
     def known_scalar(self, value: Value, what: str) -> Any:
         """Like `known`, for a single element. Raises ModelError unless there is exactly one."""
@@ -193,6 +248,11 @@ def normalized_axis(axis: int, rank: int, what: str = "axis") -> int:
     return axis % rank
 
 
+def _is_small(argument: Value) -> bool:
+    tensor = type_of(argument)
+    return tensor.is_static and tensor.rank <= 1 and tensor.elements <= FEW
+
+
 def normalized_axes(axes: Sequence[int], rank: int, what: str = "axes") -> tuple[int, ...]:
     """Axes counted from the front, ascending. Raises ModelError if an axis does not exist or is repeated."""
     out = sorted(normalized_axis(axis, rank, what) for axis in axes)
@@ -212,7 +272,8 @@ def static_dims(value: Value, what: str) -> tuple[int, ...]:
     """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
     if not known(shape):
-        raise UnsupportedError(
-            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)"
+        raise NotConstantError(
+            f"{what} of the dynamic type {type_of(value)} is not supported; supported: a static shape (fix the model's inputs with shapes=)",
+            sizes=shape,
         )
     return tuple(d for d in shape if isinstance(d, int))

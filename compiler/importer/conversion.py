@@ -3,20 +3,25 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
 from stepwell.dialects.core.mlir import func, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
-from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.sizes import Size, UndecidedError
+from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph.base import compatible
+from stepwell.dialects.graph.base import GraphOp, compatible
+from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
+from stepwell.importer.deferral import Needs, NeedsError, OutputKind
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.inference import contradiction
@@ -24,10 +29,11 @@ from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.symbols import Symbols
-from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
+from stepwell.importer.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
 
 MAX_DEPTH = 120
+_DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of their first inputs are known
 
 
 class _ReportedError(StepwellError):
@@ -46,9 +52,12 @@ class Conversion:
     declared: Mapping[str, TensorType]  # what the main graph says of the values that its nodes make
     weights: WeightTable = field(default_factory=WeightTable)
     problems: Problems = field(default_factory=Problems)
+    needs: Needs = field(default_factory=Needs)
     nodes: list[str] = field(default_factory=list)
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
+
+    elements: list[tuple[Size | None, ...]] = field(default_factory=list)  # of each input, those that types and attributes have as symbols
 
     def __post_init__(self) -> None:
         inputs = [value for value in self.model.graph.input if value.name not in self.source.initializers]
@@ -61,7 +70,8 @@ class Conversion:
     def run(self) -> ir.Module:
         """Build the module.
 
-        Raises ModelError or UnsupportedError listing every node that cannot be imported, LimitError for one that costs too much.
+        Raises ModelError or UnsupportedError listing every node that cannot be imported, LimitError for one that costs too much, NeedsError if
+        the nodes could be imported were values or sizes of inputs known.
         """
         graph = self.model.graph
         frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
@@ -73,6 +83,9 @@ class Conversion:
             block = main.add_entry_block([ir.Location.name(name, childLoc=location) for name, _ in self.inputs])
             with ir.InsertionPoint(block):
                 frame.values.update(zip((name for name, _ in self.inputs), block.arguments, strict=True))
+                self.builder.inputs = {argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)}
+                self.needs.names = self.builder.inputs
+                self.builder.origins.block = block
                 for index, node in enumerate(graph.node):
                     with node_location(node.name, index):
                         self._load_initializers(node, frame)
@@ -83,6 +96,9 @@ class Conversion:
             self.builder.known_values.release()
             _describe(main, self.inputs, self.outputs)
             ModuleInfo(module).nodes = self.nodes
+            self.elements = self._used_elements(main, list(block.arguments))
+            if any(self.elements):
+                ModuleInfo(module).elements = self.elements
         return module
 
     def _input_types(self, graph: GraphProto, frame: Frame) -> list[tuple[str, TensorType]]:
@@ -105,6 +121,18 @@ class Conversion:
             frame.values[value.name] = Unavailable()
             frame.tainted.add(value.name)
         return inputs
+
+    def _used_elements(self, main: func.FuncOp, arguments: Sequence[ir.Value]) -> list[tuple[Size | None, ...]]:
+        """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
+        made = self.builder.elements
+        used: set[str] = set()
+        for op in _ops_below(main.operation) if made else ():
+            sizes = [size for result in op.results for size in type_of(result).shape]
+            attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
+            sizes += [size for value in attributes.values() if isinstance(value, tuple) for size in value]
+            used.update(name for size in sizes if isinstance(size, Size) for name in size.symbols)
+        found = [tuple(symbol if str(symbol) in used else None for symbol in made.get(argument, ())) for argument in arguments]
+        return [symbols if any(symbol is not None for symbol in symbols) else () for symbols in found]
 
     def _load_initializers(self, node: NodeProto, frame: Frame) -> None:
         """Create the parameters that this node of the main graph, or a graph inside it, is the first to use."""
@@ -138,10 +166,30 @@ class Conversion:
                 results.append((output.name, value))
             elif isinstance(value, Unavailable) and value.problem:
                 self.problems.add(value.about, value.problem)
+        if self.needs and self.problems.are_provisional:
+            self._raise_needs(graph, frame)
         self.problems.raise_any()
         if len(results) != len(graph.output):
             raise ModelError("an output of the model has no value")
         return results
+
+    def _raise_needs(self, graph: GraphProto, frame: Frame) -> None:
+        """Raise NeedsError, unless an output is not even of a known element type."""
+        outputs = []
+        for output in graph.output:
+            value = None if frame.is_tainted(output.name) else frame.values.get(output.name)
+            tensor = type_of(value) if isinstance(value, ir.Value) else frame.inferred(output.name)
+            dtype = DTYPES.get(output.type.tensor_type.elem_type) if tensor is None else tensor.dtype
+            if dtype is None:
+                return
+            outputs.append(OutputKind(output.name, to_numpy(dtype), tensor))
+        try:
+            self.problems.raise_any()
+        except StepwellError as error:
+            text, details = str(error.args[0]), error.details
+        if self.needs.values:
+            text += f"\nThe option 'values' gives the inputs {', '.join(self.needs.values)} what they hold."
+        raise NeedsError(text, details=details, needs=self.needs, inputs=self.inputs, outputs=outputs)
 
     def _placeholder(self, name: str, tensor: TensorType | None) -> Binding:
         """A dummy value of that type, in a module that will be discarded."""
@@ -183,7 +231,9 @@ class Conversion:
             self._check_types(node, values, frame)
         except (InferenceError, ModelError, UnsupportedError) as error:
             if frame.owner is not None:
-                raise type(error)(f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}") from None
+                text = f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}"
+                origins = self._solution(error, node, frame)
+                raise (type(error)(text) if origins is None else NotConstantError(text, origins=origins)) from None
             if not (tainted and isinstance(error, NotConstantError)):  # had earlier nodes been imported, it might be constant
                 self._report(node, frame, error)
             values = None
@@ -329,7 +379,35 @@ class Conversion:
         reason = str(error.args[0])
         # If an op's inference rejects its operands, the model is malformed, except for element types: we support fewer than ONNX.
         malformed = isinstance(error, (ModelError, InferenceError)) and not isinstance(error, ElementTypeError)
-        self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed)
+        origins = self._solution(error, node, frame)
+        if origins is not None:
+            refusal = self.needs.add(origins, _problem(node, frame, reason))
+            reason, origins = (reason, origins) if refusal is None else (f"{reason}; {refusal}", None)
+        provisional = origins is not None or frame.depends_on_problems(node)
+        self.problems.add(node.name, _problem(node, frame, reason), malformed=malformed, provisional=provisional)
+
+    def _solution(self, error: StepwellError, node: NodeProto, frame: Frame) -> Origins | None:
+        """What of the inputs must be known for the node to be imported; None if that does not solve its problem."""
+        find = self.builder.origins
+        origins: Origins | None = None
+        if isinstance(error, NotConstantError):
+            origins = error.origins or (find.of_sizes(error.sizes) if error.operand is None else find.of(error.operand))
+        elif isinstance(error, UndecidedError):
+            origins = self.builder.symbols.all_origins()
+        elif isinstance(error, UnsupportedError) and node.op_type in _DECIDED_BY and domain_of(node.domain) == "":
+            given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
+            parts = [find.of(value) if isinstance(value, ir.Value) else None for value in given]
+            origins = None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
+        return origins or None
+
+
+def _ops_below(op: ir.Operation) -> Iterator[ir.Operation]:
+    """All ops inside another."""
+    waiting = [op]
+    while waiting:
+        inside = [inner.operation for region in waiting.pop().regions for block in region.blocks for inner in block.operations]
+        yield from inside
+        waiting += [inner for inner in inside if len(inner.regions)]
 
 
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:

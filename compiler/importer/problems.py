@@ -20,10 +20,19 @@ class Problems:
 
     unsupported: dict[str, str] = field(default_factory=dict)
     malformed: dict[str, str] = field(default_factory=dict)
+    provisional: set[str] = field(default_factory=set)
+    """The subjects whose problem may be one only because of what is not known of others."""
 
-    def add(self, about: str, text: str, *, malformed: bool = False) -> None:
+    def add(self, about: str, text: str, *, malformed: bool = False, provisional: bool = False) -> None:
         if about not in self.unsupported and about not in self.malformed:
             (self.malformed if malformed else self.unsupported)[about] = text
+            if provisional:
+                self.provisional.add(about)
+
+    @property
+    def are_provisional(self) -> bool:
+        """Whether all are."""
+        return self.provisional.issuperset((*self.unsupported, *self.malformed))
 
     def raise_any(self) -> None:
         """Raise one error for all problems: ModelError if anything is malformed, else UnsupportedError if anything is unsupported."""

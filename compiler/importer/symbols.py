@@ -5,10 +5,14 @@ from collections.abc import Iterable
 
 from onnx import TensorShapeProto, ValueInfoProto
 
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size, is_name, parse, symbol
 from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import InferenceError
 
+ELEMENTS = 8
+"""The elements that an input has at most for these to be symbols."""
 _OTHER = re.compile(r"\W+")
 
 
@@ -23,6 +27,10 @@ class Symbols:
         self._given: dict[str, int | Size] = {}
         """The sizes of the texts seen so far."""
         self._taken: set[str] = set()
+        self._of_inputs: set[str] = set()
+        """The symbols that sizes of inputs give their numbers."""
+        self._of_elements: dict[str, ir.Value] = {}
+        """The inputs whose elements give other symbols their numbers."""
         texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
         self._plain = {text for text in texts if _word(text) == text}
 
@@ -33,7 +41,30 @@ class Symbols:
             size if size is not None else self._of_text(dim.dim_param) if dim.dim_param else self.fresh(f"{name}_{axis}")
             for axis, (size, dim) in enumerate(dims)
         ]
+        self._of_inputs.update(symbol for size in sizes if isinstance(size, Size) for symbol in size.symbols)
         return tensor.with_shape(sizes)
+
+    def origins(self, name: str) -> Origins | None:
+        """What gives a symbol its number; None if that is not an input."""
+        if name in self._of_elements:
+            return Origins(frozenset([self._of_elements[name]]))
+        return Origins(sizes=True) if name in self._of_inputs else None
+
+    def all_origins(self) -> Origins:
+        """What gives all symbols of inputs their numbers."""
+        return Origins(frozenset(self._of_elements.values()), sizes=bool(self._of_inputs))
+
+    def of_elements(self, name: str, argument: ir.Value, tensor: TensorType) -> list[Size] | None:
+        """New symbols for the elements of a small vector, or scalar, of whole numbers; None for another input."""
+        if tensor.dtype not in ("i32", "i64") or tensor.rank > 1 or not tensor.is_static or not 1 <= tensor.elements <= ELEMENTS:
+            return None
+        made = [self.fresh(name if tensor.elements == 1 else f"{name}_{i}") for i in range(tensor.elements)]
+        self._of_elements.update(dict.fromkeys(map(str, made), argument))
+        return made
+
+    def is_of_elements(self, size: Dim) -> bool:
+        """Whether elements of inputs are part of what a size is."""
+        return isinstance(size, Size) and not self._of_elements.keys().isdisjoint(size.symbols)
 
     def fresh(self, name: str) -> Size:
         """A new symbol with a name like `name`."""

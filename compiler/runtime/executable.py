@@ -10,6 +10,7 @@ from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.late_sizes import LateSizes, Run, Running
 from stepwell.runtime.loader import LoadedCode
 from stepwell.runtime.openmp import openmp
+from stepwell.runtime.workspaces import SizedWorkspaces
 
 
 class Executable(Protocol):
@@ -35,7 +36,7 @@ class NativeExecutable:
 
     def __init__(
         self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
-        workspaces: collections.deque[np.ndarray] | None = None, late: LateSizes | None = None,
+        workspaces: "collections.deque[np.ndarray] | SizedWorkspaces | None" = None, late: LateSizes | None = None,
     ) -> None:  # fmt: skip
         if late is not None:  # each run has a table of its own, for what becomes known
             table = np.concatenate([np.empty(0, np.int64) if table is None else table, np.zeros(late.entries, np.int64)])[: late.entries]
@@ -48,7 +49,7 @@ class NativeExecutable:
         self._table = table  # as with the weights
         self._table_address = () if table is None else (address(table),)
         self._late = late
-        self.workspaces: collections.deque[np.ndarray] = collections.deque() if workspaces is None else workspaces
+        self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
     def run(self, inputs: Sequence[np.ndarray], outputs: list[Any]) -> Mapping[str, int] | None:

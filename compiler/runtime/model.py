@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from stepwell.dialects.core.types import TensorType
 
 Arrays = dict[str, np.ndarray]
+UNRANKED = ("*",)
+"""The shape of an output whose rank depends on values of inputs."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,9 @@ class TensorInfo:
 
     name: str
     shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None. In a `CompiledModel` all are numbers, but those of outputs
-    that only a run tells."""
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known.
+
+    In a `CompiledModel` all are numbers, but those of outputs that only a run tells."""
     dtype: np.dtype
 
     @staticmethod

@@ -3,14 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, SIZES, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
 from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.sizes import Dim, Size, parse
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -100,6 +100,8 @@ class ModuleInfo(Carrier):
     workspace_lower_bound: Carried[int] = Carried("stepwell.workspace_lower_bound", COUNT, 0)
     """A lower bound in bytes of that size, whatever the assignment of offsets."""
 
+    elements: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.elements", SIZES, ())
+    """For each input its elements that are symbols in types and attributes, `?` for others; none if there is no such element."""
     layout: Carried[Sequence[Slot]] = Carried("stepwell.layout", SLOTS, ())
     """How the offsets of a workspace follow from sizes that are known only at run time; none if they are numbers in the code."""
 
@@ -111,8 +113,9 @@ class ModuleInfo(Carrier):
 
     @property
     def symbols(self) -> list[str]:
-        """The symbols that are sizes of the model's inputs by themselves, in the order of the inputs."""
-        found = (size for _, kind in (self.inputs if self.has_signature else ()) for size in kind.shape)
+        """The symbols that are sizes of the model's inputs by themselves, or elements of these, in the order of the inputs."""
+        found = [size for _, kind in (self.inputs if self.has_signature else ()) for size in kind.shape]
+        found += [size for symbols in self.elements for size in symbols]
         return list(dict.fromkeys(str(size) for size in found if isinstance(size, Size) and size.is_symbol))
 
     @property

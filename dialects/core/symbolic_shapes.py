@@ -7,6 +7,7 @@ from typing import Any
 from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, defining_op, ir, known_index, memref, tensor
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
 from stepwell.dialects.support.errors import PassError
 
@@ -25,12 +26,21 @@ _AS_OPERAND = ("tensor.cast", "memref.cast", "bufferization.materialize_in_desti
 class SymbolicShapes:
     """The shapes of a function's values. `arguments` gives those of its arguments, None where nothing is known of a dimension."""
 
-    def __init__(self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = ()) -> None:
-        """`symbols` are its arguments of type index, in order."""
+    def __init__(
+        self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = (), elements: Sequence[Sequence[Dim]] = ()
+    ) -> None:
+        """`symbols` are its arguments of type index, in order; `elements` what is said of the elements of the others (`ModuleInfo.elements`)."""
         self.block: ir.Block = function.regions[0].blocks[0]
         self.arguments = dict(zip(self.block.arguments, arguments, strict=False))
         numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
         self.symbols = {symbol(name): argument for name, argument in zip(symbols, numbers, strict=False)}
+
+        self.elements: dict[Size, tuple[ir.Value, int]] = {
+            size: (argument, place)
+            for argument, sizes in zip(self.block.arguments, elements, strict=False)
+            for place, size in enumerate(sizes)
+            if isinstance(size, Size)
+        }
 
     def shape(self, value: ir.Value) -> list[Dim]:
         """The shape of a tensor or memref."""
@@ -75,11 +85,21 @@ class SymbolicShapes:
         if op.name in ("tensor.dim", "memref.dim"):
             place = known_index(op.operands[1])
             return None if place is None else self.dim(op.operands[0], place)
+        if op.name == "arith.index_cast":
+            return self._element(defining_op(op.operands[0]))
         if op.name in _ARITHMETIC:
             left, right = (self.index(operand) for operand in op.operands)
             divides = "div" in op.name or "rem" in op.name
             return None if left is None or right is None or (divides and right == 0) else _ARITHMETIC[op.name](left, right)
         return None
+
+    def _element(self, op: ir.Operation | None) -> Dim:
+        """What an element of an argument is."""
+        if op is None or op.name != "tensor.extract":
+            return None
+        places = [known_index(index) for index in list(op.operands)[1:]]
+        found = (size for size, at in self.elements.items() if at[0] == op.operands[0] and places in ([], [at[1]]))
+        return next(found, None)
 
     def _made(self, op: ir.Operation, value: ir.Value, sizes: list[int], dim: int) -> Dim:
         """The size of a dynamic dimension of what an op makes."""
@@ -151,6 +171,10 @@ class SymbolicShapes:
         def leaf(part: Size) -> ir.Value | None:
             if part in self.symbols:
                 return self.symbols[part]
+            if part in self.elements:
+                argument, place = self.elements[part]
+                at = [constant(place, ip)] * len(argument.type.shape)
+                return arith.IndexCastOp(ir.IndexType.get(), tensor.ExtractOp(argument, at, ip=ip).result, ip=ip).result
             if part in self.places:
                 argument, dim = self.places[part]
                 kind = tensor.DimOp if isinstance(argument.type, ir.RankedTensorType) else memref.DimOp
@@ -162,6 +186,13 @@ class SymbolicShapes:
             return None
 
         return size.fold(leaf, lambda number: constant(number, ip), index_arithmetic(ip))
+
+
+def elements_of(function: Any) -> Sequence[Sequence[Dim]]:
+    """What is known of the elements of a function's arguments: of @main's, what the module says."""
+    if ir.StringAttr(function.attributes["sym_name"]).value != "main":
+        return ()
+    return ModuleInfo(function.parent.operation).elements
 
 
 def shapes_around(op: ir.Operation) -> SymbolicShapes:
@@ -176,7 +207,7 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
         free = list(named[index]) if index < len(named) else []
         sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
         shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
-    return SymbolicShapes(function, shapes, KernelInfo(function).symbols)
+    return SymbolicShapes(function, shapes, KernelInfo(function).symbols, elements_of(function))
 
 
 def likely(size: Size) -> int:

@@ -44,7 +44,10 @@ def evaluate(module: ir.Module, weights: WeightTable, inputs: Mapping[str, np.nd
     block = main.regions[0].blocks[0]
     names = ValueInfo.names(ValueInfo.arguments(main), "input")
     arguments = checked_inputs(names, [type_of(a) for a in block.arguments], inputs)
-    results = Evaluator(functions, weights, observe).run(block, arguments, {})
+    evaluator = Evaluator(functions, weights, observe)
+    for symbols, array in zip(ModuleInfo(module).elements, arguments, strict=False):
+        evaluator.sizes.update({str(s): int(n) for s, n in zip(symbols, array.reshape(-1), strict=False) if s is not None})
+    results = evaluator.run(block, arguments, {})
     names = ValueInfo.names(ValueInfo.results(main), "output")
     return dict(zip(names, results[: len(results) - len(widths(ModuleInfo(module).checks))], strict=False))
 

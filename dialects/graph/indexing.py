@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, holds, maximum
+from stepwell.dialects.core.sizes import Dim, Size, holds, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
-from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -37,16 +37,16 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
 
     x: Operand
     result: Result
-    starts: ir.DenseI64ArrayAttr
-    sizes: ir.DenseI64ArrayAttr
+    starts: Sizes
+    sizes: Sizes
     steps: ir.DenseI64ArrayAttr
 
     @staticmethod
-    def infer(x: TensorType, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> InferredTypes:
+    def infer(x: TensorType, *, starts: Sequence[int | Size], sizes: Sequence[int | Size], steps: Sequence[int]) -> InferredTypes:
         for name, values in (("starts", starts), ("sizes", sizes), ("steps", steps)):
             expect_length(name, values, x.rank, "one for each dimension")
-        expect_at_least("starts", starts, 0)
-        expect_at_least("sizes", sizes, -1)
+        expect_at_least("starts", [start for start in starts if isinstance(start, int)], 0)
+        expect_at_least("sizes", [size for size in sizes if isinstance(size, int)], -1)
         return x.with_shape(tuple(slice_size(x, i, *entry) for i, entry in enumerate(zip(starts, sizes, steps, strict=True))))
 
     @staticmethod
@@ -60,15 +60,24 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
     flops = staticmethod(no_arithmetic)
 
 
-def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> Dim:
+def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, step: int) -> Dim:
     """The result's size along one dimension of a slice. Raises InferenceError if the slice leaves the operand."""
     have = x.shape[dim]
     if step == 0 or (size == -1 and step < 0):
         raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
     if size == -1:
         return None if have is None else maximum(-((start - have) // step), 0)
-    last = start + (size - 1) * step
-    if size > 0 and (last < 0 or not holds(max(start, last), "<", have)):
+    if isinstance(start, int) and isinstance(size, int):
+        end = start + (size - 1) * step
+        fits = size <= 0 or (end >= 0 and holds(max(start, end), "<", have))
+    elif step == 1:
+        fits = holds(start + size, "<=", have)
+    elif not isinstance(start, int):
+        raise InferenceError(f"the slice of dimension {dim} begins at {start}, known only at run time, which takes a step of 1; got {step}")
+    else:
+        first, last = (start, start + (size - 1) * step)[:: 1 if step > 0 else -1]
+        fits = holds(first, ">=", 0) and holds(last, "<", have)
+    if not fits:
         raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
     return size
 

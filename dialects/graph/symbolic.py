@@ -53,8 +53,10 @@ _MOVES = frozenset({
 class SymbolicValues:
     """Finds the elements of integer tensors that are computed from sizes, as arrays of numbers and `Size`s."""
 
-    def __init__(self, known: KnownValues) -> None:
+    def __init__(self, known: KnownValues, elements: Callable[[ir.Value], Sequence[Size] | None] = lambda argument: None) -> None:
+        """`elements` gives symbols for the elements of an argument, in order, or None."""
         self.known = known
+        self._elements = elements
         self._found: dict[ir.Value, np.ndarray | None] = {}
 
     def value(self, value: ir.Value) -> np.ndarray | None:
@@ -92,7 +94,8 @@ class SymbolicValues:
             return _objects(array) if array.dtype.kind in "biu" else None
         op = defining_op(value)
         if op is None:
-            return None
+            symbols = self._elements(value)
+            return None if symbols is None else _objects(symbols).reshape(tensor.static_shape)
         if op.name == "graph.sizes":
             return _objects(op.opview.attribute_values()["values"])
         if op.name == "graph.shape_of" and None not in type_of(op.operands[0]).shape:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, fields, replace
 
 from stepwell.dialects.support.errors import InputError, LimitError
 
+KNOWN_ELEMENTS = 1024
+"""Of an input whose values code is made for."""
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 

@@ -78,7 +78,8 @@ class Bufferize(Pass):
     def _shapes(function: Any, info: ModuleInfo) -> SymbolicShapes:
         if KernelInfo(function).is_region:
             return shapes_around(function.operation)
-        return SymbolicShapes(function.operation, [kind.shape for _, kind in info.inputs] if info.has_signature else [])
+        named = [kind.shape for _, kind in info.inputs] if info.has_signature else []
+        return SymbolicShapes(function.operation, named, elements=info.elements)
 
 
 def innermost_first(found: dict[str, Any]) -> Sequence[str]:

@@ -142,7 +142,7 @@ def assign(
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
-        elif op.name not in ("memref.view", "func.return", "tensor.dim", "flow.size", BINDS) and not op.name.startswith("arith."):
+        elif op.name not in ("memref.view", "func.return", "tensor.dim", "tensor.extract", "flow.size", BINDS) and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
     plan.late = late_sizes(ops)
     beginning = LateSizes([], -1, nodes_text(main.location)) if KernelInfo(main).is_region else None

@@ -5,6 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.base import GraphOp
@@ -30,8 +31,8 @@ class CheckLowerable(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         known = {c.root for c in conversions()}
         dialects = {dialect.DIALECT_NAMESPACE for dialect in registered_dialects()}
-        arguments = [argument for function in program_functions(op) for argument in function.arguments]
-        symbols = {str(s) for a in arguments for s in type_of(a).shape if isinstance(s, Size) and s.is_symbol}
+        sizes = [type_of(argument).shape for function in program_functions(op) for argument in function.arguments]
+        symbols = {str(s) for found in (*sizes, *ModuleInfo(op).elements) for s in found if isinstance(s, Size) and s.is_symbol}
         bound = [size for inner in ops_below(op, "graph.bind_sizes") for size in inner.opview.attribute_values()["sizes"]]
         symbols |= {str(size) for size in bound if isinstance(size, Size) and size.is_symbol}
         problems = []

@@ -9,7 +9,7 @@ from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.sizes import Dim, Size
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of
 from stepwell.dialects.core.types import is_compact, is_float, is_integer, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
@@ -106,7 +106,7 @@ class LinalgBuilder:
         while function.name != "func.func":
             function = function.parent.operation
         arguments = [type_of(a).shape if isinstance(a.type, ir.RankedTensorType) else () for a in function.regions[0].blocks[0].arguments]
-        return SymbolicShapes(function, arguments, KernelInfo(function).symbols).value(size, outside)
+        return SymbolicShapes(function, arguments, KernelInfo(function).symbols, elements_of(function)).value(size, outside)
 
     def given_all(self, sizes: Sequence[Dim]) -> list[OpFoldResult] | None:
         """As `given`, for all sizes of a type; None if nothing is known of one."""

@@ -6,6 +6,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, tensor
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -218,7 +219,13 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
     for i, size in enumerate(result.shape):
         given = b.given(size)
         sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
-    entries = list(zip(attributes["starts"], attributes["steps"], strict=True))
+    starts, steps = attributes["starts"], attributes["steps"]
+    if not known(starts):  # no index can say that, so what is read begins there
+        begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
+        extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
+        x = b.part(x, [begin for begin in begins if begin is not None], extents)
+        starts = [start if isinstance(start, int) else 0 for start in starts]
+    entries = list(zip(starts, steps, strict=True))
     # A loop that is an index by itself must go over the whole dimension.
     x = b.first(x, [size if entry == (0, 1) else b.size(x, i) for i, (size, entry) in enumerate(zip(sizes, entries, strict=True))])
     loops = dims(*range(result.rank))

@@ -28,8 +28,8 @@ def lower_top_k(op: graph.TopKOp, operands: Operands, b: LinalgBuilder) -> list[
     """The indices of what is chosen, in order, of equal elements the first one first; then the elements there."""
     (x, k), attributes, results = operands, op.attribute_values(), op.result_types()
     axis, dtype, sizes = attributes["axis"], results[0].dtype, b.sizes(x)
-    wanted = results[0].shape[axis]
-    count: OpFoldResult = wanted if wanted is not None else b.as_index(b.extract(k, []))
+    given = b.given(results[0].shape[axis])
+    count: OpFoldResult = given if given is not None else b.as_index(b.extract(k, []))
     codes = Codes(b, dtype, attributes["largest"])
     out_sizes = [*sizes[:axis], count, *sizes[axis + 1 :]]
     empty = b.empty("i64", out_sizes)

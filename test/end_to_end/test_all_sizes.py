@@ -198,7 +198,7 @@ def test_indices_that_are_known_are_assumed_to_fit() -> None:
 
 
 def test_other_values_are_one_error() -> None:
-    with pytest.raises(stepwell.InputError, match="specialise: expected one of always, never, got 'sometimes'"):
+    with pytest.raises(stepwell.InputError, match="specialise: expected one of auto, always, never, got 'sometimes'"):
         stepwell.compile(CASES["rows"], specialise="sometimes")
 
 

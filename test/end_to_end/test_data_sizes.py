@@ -183,10 +183,13 @@ def test_the_cache_keeps_what_waits_for_sizes(tmp_path: Path, monkeypatch: pytes
     close(list(again.run(given).values()), list(want.values()))
 
 
-ASKING = model(
-    [node("Concat", ["a", "b"], ["shape"], axis=0), node("Cast", ["shape"], ["s"], to=INT), node("Abs", ["x"], ["y"]),
-     node("Cast", ["y"], ["z"], to=FLOAT), node("Expand", ["z", "s"], ["r"])],
-    {"a": [1], "b": [1], "x": [1, 1]}, ["r"],
+ASKING = model(  # of data that nobody takes for sizes of the model
+    [
+        node("ReduceSum", ["a", "one"], ["c"], keepdims=1), node("ReduceSum", ["b", "one"], ["d"], keepdims=1),
+        node("Concat", ["c", "d"], ["shape"], axis=0), node("Cast", ["shape"], ["s"], to=INT), node("Abs", ["x"], ["z"]),
+        node("Expand", ["z", "s"], ["r"]),
+    ],
+    {"a": [2000], "b": [2000], "x": [1, 1]}, ["r"], one=np.array([0]),
 )  # fmt: skip
 
 
@@ -201,10 +204,13 @@ ASKING = model(
 def test_absurd_sizes_are_one_error_that_names_the_node(a: float, b: float, message: str) -> None:
     ASKING.graph.node[-1].name = "wide"
     compiled = stepwell.compile(ASKING)
-    given = {"a": np.array([a], np.float32), "b": np.array([b], np.float32), "x": np.full((1, 1), -2, np.float32)}
+    given = {name: np.zeros(2000, np.float32) for name in ("a", "b")}
+    given["a"][7], given["b"][9] = a, b
+    given["x"] = np.full((1, 1), -2, np.float32)
     with pytest.raises(stepwell.StepwellError, match=f"wide.*{message}"):
         compiled.run(given)
-    good = compiled.run({**given, "a": np.array([2], np.float32), "b": np.array([3], np.float32)})
+    given["a"][7], given["b"][9] = 2, 3
+    good = compiled.run(given)
     np.testing.assert_array_equal(good["r"], np.full((2, 3), 2, np.float32))
 
 

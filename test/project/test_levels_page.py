@@ -115,11 +115,15 @@ def unresolved() -> onnx.ModelProto:
 
 
 def free() -> onnx.ModelProto:
-    """A model for all sizes of its input."""
-    nodes = [node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["s"]), node("MatMul", ["s", "x"], ["m"]), node("Shape", ["m"], ["y"])]
+    """A model for all sizes of its input, of which another input says how often it is repeated."""
+    nodes = [
+        node("Relu", ["x"], ["r"]), node("Softmax", ["r"], ["s"]), node("MatMul", ["s", "x"], ["p"]), node("Tile", ["p", "t"], ["m"]),
+        node("Shape", ["m"], ["y"]),
+    ]  # fmt: skip
     value = helper.make_tensor_value_info
     outputs = [value("m", onnx.TensorProto.FLOAT, None), value("y", onnx.TensorProto.INT64, None)]
-    graph = helper.make_graph(nodes, "free", [value("x", onnx.TensorProto.FLOAT, ["n", "n"])], outputs)
+    inputs = [value("x", onnx.TensorProto.FLOAT, ["n", "n"]), value("t", onnx.TensorProto.INT64, [2])]
+    graph = helper.make_graph(nodes, "free", inputs, outputs)
     return helper.make_model(graph)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from stepwell.dialects.core.sizes import known, known_sizes
-from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
+from stepwell.dialects.core.mlir import defining_op
+from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximum
+from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
@@ -17,6 +18,9 @@ from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, size_scal
 from stepwell.importer.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time
+
+
+WHOLE = {"f16": 1 << 11, "bf16": 1 << 8, "f32": 1 << 24, "f64": 1 << 53}  # up to which a type has every whole number
 
 
 def constant_tensor(b: ImportBuilder, array: np.ndarray) -> Value:
@@ -92,9 +96,13 @@ def range_(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> Value:
 def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *, stash_type: int = 1) -> Value:
     if stash_type != TensorProto.FLOAT and type_of(start).dtype in ("f16", "bf16"):
         raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
-    known = [b.constant_value(v) for v in (start, limit, delta)]
-    if any(k is None for k in known):
-        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)))
+    bounds = [b.with_shape(v, ()) for v in (start, limit, delta)]
+    if any(b.constant_value(v) is None for v in bounds):
+        counted = symbolic_count(b, *bounds)
+        if counted is not None:
+            return b.range(*bounds, result_types=[TensorType(type_of(start).dtype, (counted,))])
+        b.require_if_given(bounds, "start, limit and delta")
+        return b.range(*bounds)
     first, last, step = (b.known_scalar(v, "start, limit and delta") for v in (start, limit, delta))
     if step == 0 or not all(math.isfinite(v) for v in (first, last, step)):
         raise ModelError(f"start, limit and delta must be finite, and delta not 0; got {first}, {last}, {step}")
@@ -102,9 +110,33 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
     tensor = TensorType(type_of(start).dtype, (count,))
     b.check_size(tensor)
     if count > COUNTED:
-        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)), result_types=[tensor])
+        return b.range(*bounds, result_types=[tensor])
     wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
     return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
+
+
+def symbolic_count(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> int | Size | None:
+    """How many numbers a range of symbols has; None if it is not one of these, or steps by no known number."""
+    found = [b.symbolic_scalar(uncast(v), "an input") for v in (start, limit, delta)]
+    first, last, step = found
+    if first is None or last is None or not isinstance(step, int) or step == 0:
+        return None
+    if is_float(type_of(start).dtype):  # which has all whole numbers up to here
+        most = WHOLE[type_of(start).dtype]
+        if not all(holds(size, ">=", 0) and holds(size, "<=", most) for size in (first, last)):
+            return None
+    apart = last - first if step > 0 else first - last
+    return maximum(0, -(-apart // abs(step)))
+
+
+def uncast(value: Value) -> Value:
+    """The whole numbers that floats were made of, or what the value is itself."""
+    op = defining_op(value)
+    while op is not None and op.name == "graph.reshape":
+        op = defining_op(op.operands[0])
+    if op is not None and op.name == "graph.cast" and is_float(type_of(value).dtype) and not is_float(type_of(op.operands[0]).dtype):
+        return op.operands[0]
+    return value
 
 
 @onnx_rule("EyeLike", since=9)

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, listed, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
@@ -29,14 +30,38 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
         first, last = first or (), last or ()
         return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
     if not isinstance(count, int):
-        raise UnsupportedError("starts of unknown length are not supported; supported: starts of known length")
+        raise NotConstantError("starts of unknown length are not supported; supported: starts of known length", sizes=[count])
+    types = [b.node.output_types[0]] if b.node.output_types[0] is not None else None
+    if types is None or not types[0].is_static:
+        symbolic = symbolic_slice(b, x, starts, ends, axes, steps)
+        if symbolic is not None:
+            return symbolic
+        b.require_if_given([v for v in (starts, ends, axes, steps) if v is not None], "starts, ends, axes and steps")
     rest = [
         b.literal(np.arange(count)) if axes is None else axes,
         b.literal(np.ones(count, np.int64)) if steps is None else steps,
     ]
     operands = [b.convert(v, "i64") for v in (starts, ends, *rest)]
-    types = [b.node.output_types[0]] if b.node.output_types[0] is not None else None
     return b.dynamic_slice(x, *operands, result_types=types)
+
+
+def symbolic_slice(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
+    """A slice, one element after the other, between bounds of which some are sizes, taken not to be negative; None if it is not one."""
+    tensor = type_of(x)
+    first, last = (b.symbolic.value(v) for v in (starts, ends))
+    where, step = (None if v is None else b.constant_value(v) for v in (axes, steps))
+    if first is None or last is None or (axes is not None and where is None) or (steps is not None and (step is None or any(step.reshape(-1) != 1))):
+        return None
+    chosen = range(len(first)) if where is None else [normalized_axis(int(axis), tensor.rank, "axes") for axis in where.reshape(-1)]
+    begin: list[int | Size] = [0] * tensor.rank
+    count: list[int | Size] = [-1] * tensor.rank
+    for axis, bounds in zip(chosen, zip(first.reshape(-1), last.reshape(-1), strict=True), strict=True):
+        size = dims_of(x)[axis]
+        low, high = (minimum(maximum(bound + size, 0), size) if isinstance(bound, int) and bound < 0 else minimum(bound, size) for bound in bounds)
+        if not all(holds(bound, ">=", 0) for bound in bounds if not isinstance(bound, int)):
+            return None
+        begin[axis], count[axis] = low, maximum(high - low, 0)
+    return b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=(1,) * tensor.rank)
 
 
 def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
@@ -104,10 +129,11 @@ def one_hot(b: ImportBuilder, indices: Value, depth: Value, values: Value, *, ax
     wanted = in_i64(b, indices)
     count = b.convert(b.with_shape(depth, ()), "i64")
     wanted = b.select(b.less(wanted, b.scalar(0, like=wanted)), b.add(wanted, count), wanted)
-    known = b.constant_value(count)
+    known = b.symbolic_scalar(count, "the depth")
     if known is not None:
-        places = counting(b, max(int(known), 0), axis, rank)
+        places = counting(b, maximum(known, 0), axis, rank)
     else:
+        b.require_if_given([count], "the depth")
         numbers = b.range(b.scalar(0, like=count), count, b.scalar(1, like=count))
         places = b.reshape(numbers, shape=tuple(-1 if i == axis else 1 for i in range(rank)))
     off, on = (b.with_shape(b.gather(values, b.literal(np.array(i, np.int64)), axis=0), ()) for i in range(2))

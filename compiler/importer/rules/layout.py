@@ -44,6 +44,8 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
             if axis >= len(have):
                 raise ModelError(f"shape {list(wanted)} keeps dimension {axis}, but its input is {type_of(x)}")
             sizes.append(have[axis])
+        elif not (allowzero or isinstance(size, int) or have[axis : axis + 1] == (size,)) and not holds(size, "!=", 0):
+            raise ModelError(f"shape {list(wanted)} has a size of 0")
         else:
             sizes.append(size)
     return b.with_shape(x, completed(sizes, type_of(x)))
@@ -52,8 +54,8 @@ def reshape_allowing_zero(b: ImportBuilder, x: Value, shape: Value, *, allowzero
 def with_kept_sizes(b: ImportBuilder, x: Value, shape: Value) -> Value:
     """A shape computed at run time, with zeros replaced by the sizes of `x`."""
     length, rank = type_of(shape).shape[0], type_of(x).rank
-    if length is None:
-        raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length")
+    if not isinstance(length, int):
+        raise NotConstantError("a shape of unknown length is not supported; supported: a shape of known length", sizes=[length])
     kept = sizes_of(b, x, range(min(rank, length)))
     if length > rank:
         kept = b.concat([kept, b.literal(np.zeros(length - rank, np.int64))], axis=0)
@@ -154,7 +156,7 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
 
 @onnx_rule("Split", since=13)
 def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0) -> list[Value]:
-    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_ints(split, "the sizes of the parts"))
+    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_or_symbolic(split, "the sizes of the parts"))
 
 
 @onnx_rule("Split", since=18)
@@ -166,8 +168,14 @@ def split(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int =
 
 @onnx_rule("Tile", since=6)
 def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
-    counts = b.known_ints(repeats, "repeats")
-    return x if all(c == 1 for c in counts) and len(counts) == type_of(x).rank else b.tile(x, repeats=counts)
+    counts, have = b.known_or_symbolic(repeats, "repeats"), dims_of(x)
+    if all(isinstance(count, int) for count in counts):
+        return x if all(c == 1 for c in counts) and len(counts) == len(have) else b.tile(x, repeats=counts)
+    if len(counts) != len(have):
+        raise ModelError(f"repeats must have {len(have)} entries for {type_of(x)}, got {len(counts)}")
+    apart = b.with_shape(x, [size for own in have for size in (1, own)])
+    repeated = b.expand(apart, shape=tuple(size for pair in zip(counts, have, strict=True) for size in pair))
+    return b.with_shape(repeated, [count * own for count, own in zip(counts, have, strict=True)])
 
 
 @onnx_rule("Pad", since=2)

@@ -87,7 +87,7 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim]) -> l
     if b.node.output_types and b.node.output_types[0] is not None:
         return [b.node.output_types[0]]
     if len(shape) != 1 or not isinstance(shape[0], int):
-        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length")
+        raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length", sizes=shape)
     return [x.with_shape((None,) * shape[0])]
 
 

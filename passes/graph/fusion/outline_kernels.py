@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import create_operation, func, ir
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
@@ -90,7 +91,8 @@ class OutlineKernels(Pass):
                 continue
             if KernelInfo(function).is_region:
                 _name_sizes(function)
-            shapes = SymbolicShapes(function.operation, [type_of(argument).shape for argument in function.arguments])
+            named = [type_of(argument).shape for argument in function.arguments]
+            shapes = SymbolicShapes(function.operation, named, elements=() if KernelInfo(function).is_region else ModuleInfo(op).elements)
             # Listed before anything is erased: ops inside a group are erased with it.
             for inner in [o for o in ops_below(function) if o.block.owner.operation.name != "graph.fused"]:
                 if inner.name == "graph.fused":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.types import FLOATS, SIGNED, TensorType, type_of
 from stepwell.dialects.graph import (
     AvgPoolOp,
@@ -139,7 +140,8 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
     if inner is None:
         return NoMatch("its operand is not a slice")
     first, second = inner.attribute_values(), op.attribute_values()
-    if -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
+    numbers = (*first["starts"], *second["starts"], *second["sizes"])
+    if not known(numbers) or -1 in second["sizes"] or 0 in second["sizes"] or not type_of(inner.x).is_static:
         return NoMatch("its sizes are not known, or it is empty")
     starts = tuple(s1 + s2 * step for s1, s2, step in zip(first["starts"], second["starts"], first["steps"], strict=True))
     steps = tuple(a * b for a, b in zip(first["steps"], second["steps"], strict=True))

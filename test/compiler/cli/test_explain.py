@@ -87,9 +87,13 @@ class TestCommands:
 
     def test_run_where_the_data_say_sizes_that_are_free(self, commands: Commands, tmp_path: Path) -> None:
         np.save(tmp_path / "image.npy", rng().standard_normal((2, 1, 8, 8)).astype(np.float32))
-        ended = commands.stepwell("run", DIGITS, "--input", tmp_path / "image.npy", "--explain", "conv1")
+        explained = ("run", DIGITS, "--input", tmp_path / "image.npy", "--explain", "conv1", "--specialise")
+        ended = commands.stepwell(*explained, "always")
         assert ended.status == 0
         assert "did       convert-layout, graph.conv" in ended.err
+        ended = commands.stepwell(*explained, "auto")  # what is done for all sizes, as that is what ran
+        assert ended.status == 0
+        assert ended.err.startswith("conv1\n")
 
     def test_compile(self, commands: Commands) -> None:
         ended = commands.stepwell("compile", DIGITS, *SHAPE, "--emit", "linalg", "--explain", "conv1")

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -37,7 +38,7 @@ class Compiler:
         self.calls: list[dict[str, tuple[int, ...]]] = []
         self.seconds = seconds
 
-    def __call__(self, shapes: Shapes) -> CompiledModel:
+    def __call__(self, shapes: Shapes, values: Mapping[str, np.ndarray]) -> CompiledModel:
         self.calls.append(dict(shapes))
         time.sleep(self.seconds)
         (n,) = shapes["a"]
@@ -151,10 +152,10 @@ def test_failed_compilation_is_tried_again() -> None:
     compiler = Compiler()
     fail = [True]
 
-    def compile_shapes(shapes: Shapes) -> CompiledModel:
+    def compile_shapes(shapes: Shapes, values: Mapping[str, np.ndarray]) -> CompiledModel:
         if fail.pop() if fail else False:
             raise UnsupportedError("not this one")
-        return compiler(shapes)
+        return compiler(shapes, values)
 
     model = DynamicModel(inputs=INPUTS, outputs=OUTPUTS, compile_shapes=compile_shapes)
     with pytest.raises(UnsupportedError, match="not this one"):

@@ -108,5 +108,5 @@ def test_free_dimensions_keep_what_is_off(network):
     for value in (free.graph.input[0], free.graph.output[0]):
         value.type.tensor_type.shape.dim[0].dim_param = "n"
     model = stepwell.compile(free, disable=["fold-batch-norm"])
-    compiled = model._compile({"x": (2, 3, 7, 5)})
+    compiled = model.specialise({"x": (2, 3, 7, 5)})
     assert '"graph.batch_norm"' in compiled.ir("graph-opt")

@@ -83,3 +83,16 @@ func.func private @resize_down(%x: tensor<3x12xf32>, %o: tensor<3x4xf32>) -> ten
      cubic_coefficient = -0.75 : f64, exclude_outside = false, antialias = false, roi = [], extrapolation = 0.0 : f64} : (tensor<3x12xf32>) -> tensor<3x4xf32>
   return %r : tensor<3x4xf32>
 }
+
+// -----
+
+// A slice that begins at a place known only at run time is read from a view that begins there.
+// CHECK-LABEL: func.func private @slice_from
+// CHECK-SAME: %[[X:.*]]: tensor<9x12xf32>, %[[K:.*]]: index, %{{.*}}: tensor<4x5xf32>
+// CHECK: %[[V:.*]] = tensor.extract_slice %[[X]][%[[K]], 0] [4, 12] [1, 1] : tensor<9x12xf32> to tensor<4x12xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[V]] : tensor<4x12xf32>)
+func.func private @slice_from(%x: tensor<9x12xf32>, %k: index, %o: tensor<4x5xf32>) -> tensor<4x5xf32>
+    attributes {stepwell.kernel, stepwell.size_arguments = ["k"]} {
+  %r = "graph.slice"(%x) {starts = ["k", 1], sizes = array<i64: 4, 5>, steps = array<i64: 1, 2>} : (tensor<9x12xf32>) -> tensor<4x5xf32>
+  return %r : tensor<4x5xf32>
+}

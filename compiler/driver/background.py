@@ -1,0 +1,216 @@
+"""Compiles for sizes that come often while calls go on: in a process of its own, through the cache, or else in a thread."""
+
+import atexit
+import collections
+import contextlib
+import os
+import pickle
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.extensions import extending_modules
+from stepwell.dialects.support.processes import Lock
+from stepwell.options import CompileOptions
+
+if TYPE_CHECKING:
+    from stepwell.codegen.pool import Worker
+
+SECONDS = 600.0  # a process that takes longer is stopped
+_WAIT = 10.0  # for a thread to end, with the program
+_IDLE = 10.0  # seconds that thread and process wait for more to do
+NICE = 10  # how far the process stands back for others
+
+
+class CancelledError(StepwellError):
+    """Nobody needs the result any more."""
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Asks a compiler process for a model, which it leaves in the cache."""
+
+    compile: Callable[..., Any]
+    """`stepwell.compile`."""
+    source: str | bytes
+    options: CompileOptions
+    threads: int
+
+    def answer(self) -> bytes:
+        """Compile it, in the process that was asked."""
+        from stepwell.codegen.pool import work_alone
+
+        work_alone()
+        with contextlib.suppress(OSError):
+            os.nice(max(0, NICE - os.nice(0)))
+        self.compile(self.source, options=self.options, threads=self.threads)
+        return b""
+
+
+class Job:
+    """One compilation. `request` is for a process, None if it cannot be one; `finish` compiles here, from the cache if it is there."""
+
+    def __init__(
+        self, request: Compilation | None, finish: Callable[[Callable[[str, float], None]], None], failed: Callable[[Exception], None]
+    ) -> None:
+        """`finish` is called with a function to call at each level, which raises CancelledError once nobody needs the result."""
+        self.request, self._finish, self._failed = request, finish, failed
+        self._pid = os.getpid()
+        self._over = threading.Event()
+        self._cancelled = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it waits or works; in a forked child it does neither."""
+        return self._pid == os.getpid() and not self._over.is_set()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Wait until it is over; whether it is."""
+        return self._over.wait(seconds)
+
+    def cancel(self) -> None:
+        """Nobody needs it any more."""
+        self._cancelled = True
+        _background.stopped(self)
+
+    def run(self, worker: "Callable[[], Worker]") -> None:
+        """Do it, in the thread for this."""
+        try:
+            self._check("", 0.0)
+            if self.request is not None:
+                worker().ask(self.request, "a model in the background", SECONDS)
+            self._check("", 0.0)
+            self._finish(self._check)
+        except CancelledError:
+            pass
+        except Exception as error:  # whatever it is, calls go on as before
+            if not self._cancelled:
+                self._failed(error)
+        finally:
+            self._over.set()
+
+    def drop(self) -> None:
+        """It will not be done."""
+        self._over.set()
+
+    def _check(self, level: str, seconds: float) -> None:
+        if self._cancelled:
+            raise CancelledError("the model is not needed any more")
+
+
+class Background:
+    """One thread that does jobs in turn, and the process that it asks. Both end after some seconds with nothing to do, and with the program."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._waiting: collections.deque[Job] = collections.deque()
+        self._current: Job | None = None
+        self._thread: threading.Thread | None = None
+        self._worker: Worker | None = None
+        self._closed = False
+        self._more = threading.Event()
+
+    def submit(self, job: Job) -> None:
+        """Do a job after those that wait."""
+        with self._lock:
+            if self._closed:
+                job.drop()
+                return
+            self._waiting.append(job)
+            self._more.set()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="stepwell-specialise", daemon=True)
+                self._thread.start()
+
+    def stopped(self, job: Job) -> None:
+        """End a job that was cancelled, if it is under way in a process, and take it off those that wait."""
+        with self._lock:
+            if job in self._waiting:
+                self._waiting.remove(job)
+                job.drop()
+            elif job is self._current and job.request is not None and self._worker is not None:
+                self._worker.kill()
+
+    def close(self) -> None:
+        """End everything, at the end of the program: threads must not be inside of native code then."""
+        with self._lock:
+            self._closed = True
+            current, thread = self._current, self._thread
+            for job in list(self._waiting):
+                job.cancel()
+            self._more.set()
+        if current is not None:
+            current.cancel()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_WAIT)
+        self._end_worker()
+
+    def forget(self) -> None:
+        """In a forked child, which has neither the thread nor the process."""
+        self.__init__()  # type: ignore[misc]
+
+    def _work(self) -> None:
+        while True:
+            waited = self._more.wait(_IDLE)
+            with self._lock:
+                if not self._waiting and (self._closed or not waited):
+                    self._thread = None
+                    break
+                self._current = self._waiting.popleft() if self._waiting else None
+                if not self._waiting and not self._closed:
+                    self._more.clear()
+            if self._current is not None:
+                self._current.run(self._ready_worker)
+            with self._lock:
+                self._current = None
+        self._end_worker()
+
+    def _ready_worker(self) -> "Worker":
+        from stepwell.codegen.pool import Worker
+
+        with self._lock:
+            if self._closed or (self._current is not None and self._current._cancelled):
+                raise CancelledError("the program ends")
+            if self._worker is not None and not self._worker.alive:
+                self._worker.close()
+                self._worker = None
+            if self._worker is None:
+                self._worker = Worker()
+            return self._worker
+
+    def _end_worker(self) -> None:
+        with self._lock:
+            if self._worker is not None and (self._closed or self._thread is None):
+                self._worker.close()
+                self._worker = None
+
+
+_background = Background()
+atexit.register(_background.close)
+os.register_at_fork(after_in_child=_background.forget)
+
+
+def submit(job: Job) -> None:
+    """Do a job in the background."""
+    _background.submit(job)
+
+
+def request_for(compile: Callable[..., Any], source: Any, options: CompileOptions, threads: int, *, cached: bool) -> Compilation | None:
+    """What asks a process for a model. None if it must be compiled here: nothing would bring the result back, or the process would lack something."""
+    if not cached or not sys.executable or extending_modules():
+        return None
+    if not isinstance(source, (bytes, bytearray, memoryview, str, os.PathLike)):
+        try:
+            source = source.SerializeToString(deterministic=True)
+        except ValueError:  # above the limit of 2 GB
+            return None
+    content = bytes(source) if isinstance(source, (bytes, bytearray, memoryview)) else os.path.abspath(os.fsdecode(source))
+    request = Compilation(compile, content, options, threads)
+    try:
+        pickle.dumps(options)
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return None
+    return request

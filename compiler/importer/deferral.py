@@ -1,0 +1,67 @@
+"""What a model must be given before all of its nodes can be imported: values of inputs, and sizes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.graph.origins import Origins
+from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.support.limits import KNOWN_ELEMENTS
+
+
+@dataclass
+class Needs:
+    """Collects what is needed, while a model is imported."""
+
+    names: Mapping[ir.Value, str] = field(default_factory=dict)
+    """Those of the inputs, by the arguments of @main."""
+    values: dict[str, str] = field(default_factory=dict)
+    """For each input whose values are needed, the first problem that they solve."""
+    sizes: str = ""
+    """The first problem that the sizes of inputs solve."""
+
+    def add(self, origins: Origins, problem: str) -> str | None:
+        """Note that a problem is solved by what `origins` says. Returns what forbids that, or None."""
+        for argument in origins.arguments:
+            tensor = type_of(argument)
+            if tensor.is_static and tensor.elements > KNOWN_ELEMENTS:
+                many = f"input '{self.names[argument]}' of {tensor.elements} elements"
+                return f"it is computed from {many}, and code is made for the values of {KNOWN_ELEMENTS} at most"
+        for argument in origins.arguments:
+            self.values.setdefault(self.names[argument], problem)
+        if origins.sizes:
+            self.sizes = self.sizes or problem
+        return None
+
+    def __bool__(self) -> bool:
+        return bool(self.values or self.sizes)
+
+
+@dataclass(frozen=True)
+class OutputKind:
+    """What is known of an output before the model is imported."""
+
+    name: str
+    dtype: np.dtype
+    tensor: TensorType | None
+    """None if its rank is not known."""
+
+
+class NeedsError(UnsupportedError):
+    """A model whose nodes can be imported only if values or sizes of its inputs are given.
+
+    `needs` says which; the others describe the model as `ImportedModel` does.
+    """
+
+    def __init__(
+        self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[OutputKind]
+    ) -> None:
+        super().__init__(message, details=details)
+        self.needs, self.inputs, self.outputs = needs, inputs, outputs
+        self.content: memoryview | None = None
+        self.files: dict[Path, memoryview] = {}
+        self.warnings: tuple[str, ...] = ()

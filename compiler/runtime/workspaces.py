@@ -1,0 +1,108 @@
+"""The workspaces of a program for all sizes: shared by the sizes, grown when one needs more, let go when none has for a while."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.support.processes import Lock
+from stepwell.runtime.buffers import aligned_empty
+
+KEPT = 8
+"""Free workspaces at most; of more, the smallest goes."""
+IDLE_CALLS = 64
+"""A free workspace is let go after so many calls in a row that needed less than half of it."""
+IDLE_SECONDS = 30.0
+"""And when a call ends so long after the last one that needed that much."""
+
+
+@dataclass(eq=False)
+class _Free:
+    memory: np.ndarray
+    calls: int
+    """In a row that needed less than half of it."""
+    used: float
+    """When a call last needed more."""
+
+
+class Workspaces:
+    """Free workspaces, one for each concurrent call at least. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._free: list[_Free] = []
+        self._out: dict[int, _Free] = {}
+        self._lock = Lock()
+
+    def of(self, size: int) -> "SizedWorkspaces":
+        """What an executable for sizes that take so many bytes takes its workspaces from."""
+        return SizedWorkspaces(self, size)
+
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each free workspace."""
+        with self._lock:
+            return [free.memory.nbytes for free in self._free]
+
+    def clear(self) -> None:
+        """Let all free ones go."""
+        with self._lock:
+            self._free.clear()
+
+    def take(self, size: int) -> np.ndarray:
+        """The smallest free workspace of so many bytes, or a new one. Raises MemoryError."""
+        with self._lock:
+            fitting = [free for free in self._free if free.memory.nbytes >= size]
+            found = min(fitting, key=lambda free: free.memory.nbytes, default=None)
+            if found is not None:
+                self._free.remove(found)
+        if found is None:
+            try:
+                found = _Free(aligned_empty(_rounded(size)), 0, 0.0)
+            except OSError as error:  # from mapping memory
+                raise MemoryError(str(error)) from error
+        with self._lock:
+            self._out[id(found.memory)] = found
+        return found.memory
+
+    def give_back(self, memory: np.ndarray, size: int) -> None:
+        """Return a workspace after a call that needed so many bytes of it."""
+        now = time.monotonic()
+        with self._lock:
+            own = self._out.pop(id(memory), None) or _Free(memory, 0, now)
+            self._free.append(own)
+            for free in self._free:
+                if 2 * size >= free.memory.nbytes:
+                    free.calls, free.used = 0, now
+                else:
+                    free.calls += 1
+            kept = [free for free in self._free if free.calls < IDLE_CALLS and (free.calls == 0 or now - free.used < IDLE_SECONDS)]
+            self._free = sorted(kept, key=lambda free: free.memory.nbytes)[-KEPT:]
+
+
+class SizedWorkspaces:
+    """The workspaces of one size: what takes them does not say how much it needs."""
+
+    def __init__(self, workspaces: Workspaces, size: int) -> None:
+        self.workspaces, self.size = workspaces, size
+
+    def pop(self) -> np.ndarray:
+        """Take one. Raises MemoryError."""
+        return self.workspaces.take(self.size)
+
+    def __len__(self) -> int:
+        """How many are free, of any size."""
+        return len(self.workspaces.sizes)
+
+    def clear(self) -> None:
+        """Let all free ones go."""
+        self.workspaces.clear()
+
+    def append(self, memory: np.ndarray) -> None:
+        """Give it back."""
+        self.workspaces.give_back(memory, self.size)
+
+
+def _rounded(size: int) -> int:
+    """A little more than asked for, an eighth at most, so that sizes which grow by little take a new workspace now and then only."""
+    step = max(4096, 1 << max(size.bit_length() - 4, 0))
+    return -(-size // step) * step

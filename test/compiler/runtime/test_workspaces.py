@@ -1,0 +1,93 @@
+"""Workspaces of a program for all sizes: reused, bounded, and let go by the rule that docs/sizes.md states."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from stepwell.runtime import workspaces as module
+from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, Workspaces
+
+
+def used(pool: Workspaces, size: int, times: int = 1) -> np.ndarray:
+    """Take and give back so many times; the last one taken."""
+    for _ in range(times):
+        taken = pool.of(size).pop()
+        assert taken.nbytes >= size
+        pool.of(size).append(taken)
+    return taken
+
+
+def test_one_is_reused_for_smaller_sizes_and_grown_for_larger_ones() -> None:
+    pool = Workspaces()
+    first = used(pool, 100_000)
+    assert used(pool, 60_000) is first
+    assert used(pool, 100_000) is first
+    larger = used(pool, 900_000)
+    assert larger is not first
+    assert used(pool, 900_001) is larger  # a little more is there at once
+    assert used(pool, 90_000) is first  # the smallest that is enough
+
+
+def test_an_idle_one_goes_after_calls_that_needed_less() -> None:
+    pool = Workspaces()
+    large = used(pool, 1 << 20)
+    used(pool, 1000)
+    assert large.nbytes in pool.sizes
+    for _ in range(IDLE_CALLS - 2):
+        used(pool, 1000)
+    assert large.nbytes in pool.sizes
+    used(pool, 1000)
+    assert large.nbytes not in pool.sizes
+
+
+def test_a_call_that_needs_it_starts_the_count_again() -> None:
+    pool = Workspaces()
+    large = used(pool, 1 << 20)
+    for _ in range(3):
+        used(pool, 1000, IDLE_CALLS - 2)
+        used(pool, 1 << 20)
+    assert large.nbytes in pool.sizes
+
+
+def test_an_idle_one_goes_after_some_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    pool = Workspaces()
+    large = used(pool, 1 << 20)
+    now[0] += IDLE_SECONDS - 1
+    used(pool, 1000)
+    assert large.nbytes in pool.sizes
+    now[0] += 2
+    used(pool, 1000)
+    assert large.nbytes not in pool.sizes
+
+
+def test_a_bounded_number_is_kept() -> None:
+    pool = Workspaces()
+    taken = [pool.of(5000).pop() for _ in range(3 * KEPT)]
+    assert len({id(memory) for memory in taken}) == 3 * KEPT
+    for memory in taken:
+        pool.of(5000).append(memory)
+    assert len(pool.of(5000)) == KEPT
+
+
+def test_from_several_threads_no_two_have_the_same() -> None:
+    pool, wrong = Workspaces(), []
+
+    def work(number: int) -> None:
+        for turn in range(200):
+            size = 1000 * (1 + (number + turn) % 7)
+            taken = pool.of(size).pop()
+            taken[:size] = number
+            if not (taken[:size] == number).all():
+                wrong.append(number)
+            pool.of(size).append(taken)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len(pool.sizes) <= KEPT
