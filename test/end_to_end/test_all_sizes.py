@@ -61,6 +61,10 @@ CASES: dict[str, ModelProto] = {
         [node("MatMul", ["x", "u"], ["a"]), node("Add", ["a", "v"], ["b"]), node("Relu", ["b"], ["c"]), node("MatMul", ["c", "w"], ["y"])],
         {"x": ["n", 20]}, u=floats(20, 35), v=floats(35), w=floats(35, 9),
     ),
+    "panels": model(
+        [node("MatMul", ["x", "u"], ["a"]), node("Add", ["a", "v"], ["b"]), node("Relu", ["b"], ["c"]), node("Add", ["c", "x"], ["y"])],
+        {"x": ["n", 5, 96]}, u=floats(96, 96), v=floats(96),
+    ),
     "columns": model([node("MatMul", ["w", "x"], ["y"])], {"x": [12, "n"]}, w=floats(5, 12)),
     "summed": model([node("MatMul", ["x", "z"], ["y"])], {"x": [6, "n"], "z": ["n", 10]}),
     "three_sizes": model([node("MatMul", ["x", "z"], ["y"])], {"x": ["n", "m", 8], "z": [8, "m"]}),
@@ -117,6 +121,16 @@ def test_results_for_many_sizes_in_turn(name: str, threads: int) -> None:
         close(list(compiled.run(x).values()), want)
         if threads == 1:  # the same, on memory that is watched
             close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), want)
+
+
+def test_every_rest_of_a_tile() -> None:
+    """Rows of a product lie in registers several at a time: 1 to 30 are all that can be left over."""
+    source = model([node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "v"], ["y"])], {"x": ["n", 24]}, w=floats(24, 64), v=floats(64, seed=2))
+    compiled, right = general(source, threads=1), ReferenceEvaluator(source)
+    for n in [*range(30, 0, -1), 59, 61]:
+        x = given(source, {"n": n}, n)
+        want = right.run(None, x)
+        close(list(guarded.run(compiled.specialise({"x": x["x"].shape}), x, n % 3).values()), want)
 
 
 @pytest.mark.parametrize("name", ["rows", "image", "norm"])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -184,11 +185,12 @@ class _PackedMatmuls(GraphBuilder):
 
     def plain(self, value: ir.Value, columns: int) -> ir.Value:
         """A value (…, P, b) as (…, columns)."""
-        (*rows, panels, width) = type_of(value).shape
-        full = [*rows, known_sizes([panels])[0] * known_sizes([width])[0]]
-        flat: ir.Value = self.reshape(value, shape=full)
-        if columns < full[-1]:
-            flat = self.slice(flat, starts=[0] * len(full), sizes=[*(n if isinstance(n, int) else -1 for n in rows), columns], steps=[1] * len(full))
+        *rows, panels, width = type_of(value).shape
+        filled = prod(known_sizes([panels, width]))
+        flat: ir.Value = self.reshape(value, shape=[*rows, filled])
+        if columns < filled:
+            sizes = [*(n if isinstance(n, int) else -1 for n in rows), columns]
+            flat = self.slice(flat, starts=[0] * len(sizes), sizes=sizes, steps=[1] * len(sizes))
         self.packed[flat] = value
         return flat
 

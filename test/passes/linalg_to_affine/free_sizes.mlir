@@ -46,3 +46,70 @@ func.func private @columns(%x: memref<?xf32>, %y: memref<?xf32>) attributes {ste
   }
   return
 }
+
+// -----
+
+// Rows of a product, whose sums lie in registers: whole tiles of nine, one of five if there are so many left, and one of what is left then.
+// CHECK-LABEL: func.func private @product(%arg0: memref<?x6xf32>
+// CHECK: affine.for %{{.*}} = 0 to %[[NINES:.*]] step 9 {
+// CHECK-COUNT-9: affine.vector_store
+// CHECK: affine.for %{{.*}} = %[[NINES]] to %[[FIVES:.*]] step 5 {
+// CHECK-COUNT-5: affine.vector_store
+// CHECK: scf.index_switch
+// CHECK: case 1 {
+// CHECK: affine.vector_store %{{.*}}, %arg2[%[[FIVES]], 0]
+// CHECK-NEXT: scf.yield
+// CHECK: case 4 {
+// CHECK-COUNT-4: affine.vector_store
+// CHECK-NOT: case 5
+func.func private @product(%x: memref<?x6xf32>, %w: memref<6x16xf32>, %y: memref<?x16xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "", "n"]} {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%y : memref<?x16xf32>)
+  linalg.generic {
+    indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
+    iterator_types = ["parallel", "parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 9, 1, 1>, vector = 1 : i64, width = 16 : i64}>
+  } ins(%x, %w : memref<?x6xf32>, memref<6x16xf32>) outs(%y : memref<?x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
+// Of a multiple of three only threes and sixes can be left, and of a multiple of the step nothing.
+// CHECK-LABEL: func.func private @multiple(
+// CHECK: affine.for %{{.*}} = 0 to %{{.*}} step 6 {
+// CHECK-COUNT-6: affine.vector_store
+// CHECK: scf.index_switch
+// CHECK: case 3 {
+// CHECK-NOT: case
+// CHECK: affine.for %{{.*}} = 0 to %{{.*}} step 6 {
+// CHECK-NOT: scf.index_switch
+func.func private @multiple(%x: memref<?x6xf32>, %w: memref<6x16xf32>, %y: memref<?x16xf32>, %v: memref<?x6xf32>, %z: memref<?x16xf32>, %n: index)
+    attributes {stepwell.kernel, stepwell.size_arguments = ["n"], stepwell.sizes = ["3*n", "", "3*n", "12*n", "12*n", ""]} {
+  linalg.generic {
+    indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
+    iterator_types = ["parallel", "parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 6, 1, 1>, vector = 1 : i64, width = 16 : i64}>
+  } ins(%x, %w : memref<?x6xf32>, memref<6x16xf32>) outs(%y : memref<?x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  linalg.generic {
+    indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
+    iterator_types = ["parallel", "parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 6, 1, 1>, vector = 1 : i64, width = 16 : i64}>
+  } ins(%v, %w : memref<?x6xf32>, memref<6x16xf32>) outs(%z : memref<?x16xf32>) {
+  ^bb0(%a: f32, %b: f32, %acc: f32):
+    %p = arith.mulf %a, %b : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
