@@ -30,6 +30,7 @@ class CompileFields(TypedDict, total=False):
     backend: str
     shapes: Shapes | None
     specialise: str
+    size_hints: Mapping[str, int] | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
     libm: bool
@@ -53,6 +54,8 @@ class CompileOptions:
     """Sizes for inputs with free dimensions, by name."""
     specialise: str = "always"
     """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes."""
+    size_hints: Mapping[str, int] | None = None
+    """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()
@@ -78,6 +81,8 @@ class CompileOptions:
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
             normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
+        if self.size_hints is not None:
+            normal["size_hints"] = {name: operator.index(size) for name, size in self.size_hints.items()}
         if self.schedule is not None:
             normal["schedule"] = ScheduleFile.of(self.schedule)
         if self.pipeline is not None:

@@ -76,7 +76,7 @@ def compile(
         return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
 
     def specialise(given: Mapping[str, tuple[int, ...]]) -> CompiledModel:
-        own = replace(options, shapes=given, specialise="always")
+        own = replace(options, shapes=given, specialise="always", size_hints=None)
         model = compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
         if isinstance(model, DynamicModel):
             raise ModelError(f"the shapes {dict(given)} leave dimensions open")

@@ -43,7 +43,7 @@ class Bufferize(Pass):
         bufferise_kernels(op, state)
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         named = [kind.shape for _, kind in ModuleInfo(op).inputs] if ModuleInfo(op).has_signature else []
-        shapes = SymbolicShapes(main.operation, named)
+        shapes = SymbolicShapes(main.operation, named, hints=ModuleInfo(op).size_hints)
         plan = assign(main, kernels, shapes)
         _check_workspace(plan, state.budget.limits)
         for call, copies in plan.copies.items():

@@ -12,7 +12,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, known
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
 
@@ -138,7 +138,7 @@ def assign(main: Any, kernels: dict[str, Any], shapes: SymbolicShapes) -> Assign
         scratch = _scratch_bytes(op, kernels)
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan)
+    _lay_out(plan, shapes)
     return plan
 
 
@@ -228,10 +228,10 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
     return 0 if size is None else size
 
 
-def _lay_out(plan: Assignment) -> None:
+def _lay_out(plan: Assignment, shapes: SymbolicShapes) -> None:
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
     roots = [root for root in found if root.place == "workspace" and root.last >= 0]
-    lifetimes = [Lifetime(likely_size(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
+    lifetimes = [Lifetime(shapes.likely(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
     if known(b.size for b in roots):

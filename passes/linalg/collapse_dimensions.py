@@ -6,6 +6,8 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, linalg, tensor
+from stepwell.dialects.core.sizes import product
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -32,16 +34,13 @@ class CollapseDimensions(Pass):
         for stage in stages_on_tensors(op):
             members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             first = members[0].operation
-            if any(m.free for m in members):
-                state.decline(self.name, first, NoMatch("sizes of its loops are known only at run time"))
-                continue
             groups = _stage_groups(members)
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
                 continue
             if state.decisions is not None:
-                merged = {tuple(m.extents[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
-                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged))} become one each")
+                merged = {tuple(m.bounds[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
+                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged, key=str))} become one each")
             _rebuild(members, groups)
             state.count(self.name)
 
@@ -98,7 +97,8 @@ def _walks_together(access: Access, dim: int) -> bool:
     if len(involved) != 2 or (dim, dim + 1) not in pairwise(positions):
         return False
     outer = positions.index(dim)
-    return access.strides[outer] == access.strides[outer + 1] * access.shape[outer + 1]
+    step, inner, size = access.exact_strides[outer], access.exact_strides[outer + 1], access.exact_shape[outer + 1]
+    return None not in (step, inner, size) and step == product((inner, size))
 
 
 def _mentions(expr: Any, dim: int) -> bool:
@@ -120,7 +120,8 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
     with ir.InsertionPoint.after(last), last.location:
         reassociation = _reassociation(members[-1].outputs[0], groups[-1])
         shape = list(last.results[0].type.shape)
-        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, [], shape).result if reassociation else current
+        free = [tensor.DimOp(members[0].outputs[0].value, constant(i)).result for i, size in enumerate(shape) if size < 0] if reassociation else []
+        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, free, shape).result if reassociation else current
     last.results[0].replace_all_uses_with(expanded)
     for member in reversed(members):
         member.operation.erase()
@@ -170,10 +171,8 @@ def _collapsed(access: Access, groups: Groups) -> ir.Value:
     old = access.value.type
     shape = []
     for group in reassociation:
-        size = 1
-        for i in group:
-            size *= old.shape[i]
-        shape.append(size)
+        sizes = [old.shape[i] for i in group]
+        shape.append(prod(sizes) if min(sizes) >= 0 else ir.ShapedType.get_dynamic_size())
     result: ir.Value = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, old.element_type), access.value, reassociation).result
     return result
 

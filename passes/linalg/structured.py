@@ -7,7 +7,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
 from stepwell.dialects.core.sizes import Dim, Size, sizes_text
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely, shapes_around
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -118,7 +118,7 @@ class Structured:
 
         Raises PassError if one is not determined.
         """
-        return [size if isinstance(size, int) else likely(size) for size in self.bounds]
+        return [size if isinstance(size, int) else self.shapes.likely(size) for size in self.bounds]
 
     @cached_property
     def bounds(self) -> list[int | Size]:

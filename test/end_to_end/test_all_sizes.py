@@ -226,6 +226,40 @@ def test_other_values_are_one_error() -> None:
         stepwell.compile(CASES["rows"], specialise="sometimes")
 
 
+@pytest.mark.parametrize("hint", [1, 3, 128])
+@pytest.mark.parametrize("name", ["rows", "panels", "columns", "softmax", "norm", "turned"])
+def test_hints_change_no_result(name: str, hint: int) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=1, size_hints=dict.fromkeys(symbols(source), hint)), ReferenceEvaluator(source)
+    for i, size in enumerate(SIZES):
+        x = given(source, {symbol: max(size - k, 1) for k, symbol in enumerate(symbols(source))}, i)
+        close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), right.run(None, x))
+
+
+def test_schedules_are_chosen_by_hints() -> None:
+    """Three rows at once where there are about three, more where nothing is said; and the same kernels otherwise."""
+    texts = {hint: str(stepwell.lower(CASES["rows"], "scheduled", specialise="never", size_hints=hint and {"n": hint}).module) for hint in (None, 3)}
+    assert "unroll = array<i64: 3, 1, 1, 1>" in texts[3]
+    assert "unroll = array<i64: 3, 1, 1, 1>" not in texts[None]
+
+
+def test_hints_are_part_of_the_key(cache_folder: Any) -> None:
+    levels: list[str] = []
+    for hint in (None, {"n": 3}, {"n": 4}, {"n": 3}):
+        del levels[:]
+        stepwell.compile(CASES["rows"], specialise="never", size_hints=hint, on_level=lambda level, seconds: levels.append(level))
+    assert levels == ["cache"]
+    stepwell.compile(CASES["rows"], specialise="never", size_hints={"n": 5}, on_level=lambda level, seconds: levels.append(level))
+    assert levels[-1] == "obj"
+
+
+def test_a_hint_of_a_size_that_is_not_there_is_one_error() -> None:
+    with pytest.raises(stepwell.InputError, match="size_hints: the model's inputs have no free dimension 'm', they have n"):
+        stepwell.compile(CASES["rows"], size_hints={"m": 3})
+    with pytest.raises(stepwell.InputError, match="size_hints: expected a whole number from 1 for 'n', got 0"):
+        stepwell.compile(CASES["rows"], size_hints={"n": 0})
+
+
 def test_names_go_down_to_affine() -> None:
     lowered = stepwell.lower(CASES["image"], "affine", specialise="never")
     texts = {level: str(snapshot) for level, snapshot in lowered.snapshots.items()}

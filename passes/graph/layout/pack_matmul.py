@@ -9,8 +9,8 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, known_sizes, product
-from stepwell.dialects.core.symbolic_shapes import LIKELY, likely_size
-from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
+from stepwell.dialects.core.symbolic_shapes import LIKELY, hints_around, likely_size
+from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
 from stepwell.dialects.graph.packed_matmul import in_groups, in_panels
@@ -113,14 +113,14 @@ class _PackedMatmuls(GraphBuilder):
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
-        x, w = type_of(op.lhs), type_of(op.rhs)
+        w = type_of(op.rhs)
         if self.integers:
             return self.of_integers(op)
         if w.rank != 2 or not is_float(w.dtype) or not w.is_static:
             return NoMatch("its right-hand side is not one matrix of floats whose sizes are numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
-        rows, (depth, columns) = rows_of(x), w.static_shape
+        rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < lanes // 2:
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         width = self.width or panel_width(rows, columns, lanes)
@@ -136,7 +136,7 @@ class _PackedMatmuls(GraphBuilder):
 
     def of_integers(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed product of narrow integers as a plain value; or why not."""
-        x, w, result = type_of(op.lhs), type_of(op.rhs), type_of(op.result)
+        w, result = type_of(op.rhs), type_of(op.result)
         casts = [widened(value) for value in (op.lhs, op.rhs)]
         if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not w.is_static:
             return NoMatch("it does not sum products of narrower integers in i32, or its right-hand side is not one matrix whose sizes are numbers")
@@ -144,7 +144,7 @@ class _PackedMatmuls(GraphBuilder):
         chosen = fastest(left, right, self.target)
         if matrix is None or chosen is None:
             return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
-        rows, (depth, columns) = rows_of(x), w.static_shape
+        rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
         width = self.width or panel_width(rows, columns, chosen.lanes)
@@ -233,10 +233,11 @@ class _PackedMatmuls(GraphBuilder):
         return apart
 
 
-def rows_of(x: TensorType) -> int:
+def rows_of(op: Any) -> int:
     """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
-    rows = product(x.shape[:-1])
-    return LIKELY if rows is None else likely_size(rows)
+    x = type_of(op.lhs)
+    rows = product(x.shape[:-1]) if 0 not in x.shape else 0
+    return LIKELY if rows is None else likely_size(rows, hints_around(op.operation))
 
 
 def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:
