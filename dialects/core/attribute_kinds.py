@@ -126,11 +126,12 @@ _FIELD_TYPES: Mapping[Any, tuple[Callable[[Any], bool], str]] = {
     str: (is_text, "a string"),
     bool: (lambda value: isinstance(value, bool), "true or false"),
     tuple[int, ...]: (lambda value: isinstance(value, tuple) and all(type(n) is int for n in value), "integers as array<i64: ...>"),
+    int | Size: (lambda value: type(value) is int or is_text(value), 'a whole number, or a size as text, such as "4*n"'),
 }
 
 
 def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
-    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool or tuple[int, ...].
+    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool, tuple[int, ...] or int | Size.
 
     Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
     """
@@ -147,8 +148,9 @@ def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
         if field.name in given:
             accepted, expected = _FIELD_TYPES[field.type]
             try:
-                values[field.name] = python_value(given[field.name], accepted)
-            except ValueError:
+                value = python_value(given[field.name], accepted)
+                values[field.name] = parse(value) if field.type == int | Size and isinstance(value, str) else value
+            except (ValueError, InferenceError):
                 raise ValueError(f"{word} '{field.name}' must be {expected}, got {given[field.name]}") from None
         elif field.default is dataclasses.MISSING:
             raise ValueError(f"{word} '{field.name}' is missing, expected {_FIELD_TYPES[field.type][1]}")
@@ -160,6 +162,7 @@ def record(cls: type[T]) -> Kind[T]:
     names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
     def encode(value: T) -> ir.Attribute:
-        return to_attribute(dataclasses.asdict(value))  # type: ignore[call-overload]
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return to_attribute({name: str(entry) if isinstance(entry, Size) else entry for name, entry in fields.items()})
 
     return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)

@@ -6,14 +6,14 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, linalg, tensor
-from stepwell.dialects.core.sizes import product
+from stepwell.dialects.core.sizes import Dim, known, product
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.accesses import Access
-from stepwell.passes.linalg.stages import stages_on_tensors
+from stepwell.passes.linalg.stages import Stage, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 
 Groups = list[list[int]]  # dimensions that become one, in order
@@ -28,13 +28,22 @@ class CollapseDimensions(Pass):
 
     All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
     images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row.
+
+    With `free`, it merges only loops one of which has a size that is known only at run time, and only where all stages of the kernel merge them.
+    That comes before loops are fused: a loop over all rows splits evenly among threads, whichever of batch and length is 1.
     """
 
+    free: bool = False  # whether to merge only loops of sizes known only at run time
+
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for stage in stages_on_tensors(op):
+        stages = stages_on_tensors(op)
+        apart = _apart(stages) if self.free else None
+        for stage in stages:
             members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             first = members[0].operation
-            groups = _stage_groups(members)
+            if self.free and not any(m.free for m in members):
+                continue
+            groups = _stage_groups(members, apart)
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
                 continue
@@ -45,10 +54,36 @@ class CollapseDimensions(Pass):
             state.count(self.name)
 
 
-def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
-    """For each member, its dimensions grouped; NoMatch if nothing can be merged."""
+Sizes = tuple[Dim, Dim]
+
+
+def _apart(stages: list[Stage]) -> set[Sizes]:
+    """The sizes of neighbouring dimensions that some stage does not write as one stretch, or not in step with what it reads."""
+    return {_sizes(stage.members[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
+
+
+def _sizes(op: Structured, index: int) -> Sizes:
+    """The sizes of dimensions `index` and `index + 1` of an op's output."""
+    first, second = op.outputs[0].exact_shape[index : index + 2]
+    return first, second
+
+
+def _joined(members: list[Structured]) -> list[bool]:
+    """Whether each two neighbouring dimensions of a stage's output can become one."""
     rank = len(members[0].outputs[0].map.results)
-    joined = [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
+    return [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
+
+
+def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
+    """For each member, its dimensions grouped; NoMatch if nothing can be merged.
+
+    With `apart`, only dimensions of the output one of which is of a size known only at run time, and whose sizes are not in it.
+    """
+    rank = len(members[0].outputs[0].map.results)
+    joined = _joined(members)
+    if apart is not None:
+        sizes = [_sizes(members[0], i) for i in range(rank - 1)]
+        joined = [merge and not known(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
@@ -56,7 +91,7 @@ def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
         outputs = [_dim(r) for r in member.outputs[0].map.results]
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
-        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and _pair_merges(member, a)}
+        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and apart is None and _pair_merges(member, a)}
         groups: Groups = []
         for d in range(len(member.iterators)):
             if groups and (groups[-1][-1], d) in merged:
@@ -85,6 +120,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
         return False
     if any(loop.dim == dim + 1 for loop in op.fused):
         return False  # a fused loop may only absorb the dimension after it: its step then covers all of that dimension
+    if op.fused and dim + 1 in op.open:
+        return False  # and steps are numbers
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 

@@ -42,7 +42,7 @@ class LoopNest:
         self.root, self.nest, self.enclosing = root, nest, enclosing
         self.sizes = root.sizes
         # Of each dimension, what the loops still have to walk: its size, or that of the block they are in.
-        self.extents: list[int | Size] = [exact if d in root.free else root.sizes[d] for d, exact in enumerate(root.bounds)]
+        self.extents: list[int | Size] = [exact if d in root.open else root.sizes[d] for d, exact in enumerate(root.bounds)]
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
@@ -179,7 +179,7 @@ class LoopNest:
             results = body(carried)
             self._end(dim, segment.low)
             return results
-        low, high = (self._bound(bound) for bound in (segment.low, segment.high))
+        low, high = (bound_of(self.root.shapes, bound) for bound in (segment.low, segment.high))
         loop = affine.AffineForOp(
             low[0], high[0], segment.step, iter_args=carried, lower_bound_operands=low[1], upper_bound_operands=high[1]
         )  # fmt: skip
@@ -188,12 +188,6 @@ class LoopNest:
             affine.AffineYieldOp(body(list(loop.inner_iter_args)))
             self._leave(dim)
         return list(loop.results)
-
-    def _bound(self, size: int | Size) -> tuple[Any, list[ir.Value]]:
-        """A loop's bound as a number, or as a map with its operand."""
-        if isinstance(size, int):
-            return size, []
-        return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(self.root.shapes, size)]
 
     def _enter(self, dim: int, iv: ir.Value) -> None:
         self.where.setdefault(dim, []).append(len(self.ivs))
@@ -260,6 +254,13 @@ def switch(value: ir.Value, cases: Sequence[int]) -> list[ir.Block]:
     """An scf.index_switch of these cases, in any other of which nothing is done; gives their blocks, which want an scf.yield at the end."""
     op = scf.IndexSwitchOp([], value, cases, default_body_builder=lambda _: scf.YieldOp([]))
     return list(op.case_blocks)
+
+
+def bound_of(shapes: SymbolicShapes, size: int | Size) -> tuple[Any, list[ir.Value]]:
+    """A loop's bound as a number, or as a map with its operand."""
+    if isinstance(size, int):
+        return size, []
+    return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(shapes, size)]
 
 
 def value_of(shapes: SymbolicShapes, size: int | Size) -> ir.Value:

@@ -8,6 +8,7 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import GENERIC, Target
@@ -18,7 +19,7 @@ from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
-from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
+from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, bound_of, parallel_loop, value_of
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
@@ -103,7 +104,8 @@ class _Lowering:
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit all rounds of a fused loop."""
         root, level = self.stages[indices[0]].root, len(ivs)
-        loop = affine.AffineForOp(0, rounds(root, level))
+        high, operands = bound_of(root.shapes, rounds(root, level))
+        loop = affine.AffineForOp(0, high, upper_bound_operands=operands)
         with ir.InsertionPoint(loop.body):
             self.emit(indices, [*ivs, loop.induction_variable], shrunk)
             affine.AffineYieldOp([])
@@ -112,16 +114,18 @@ class _Lowering:
         """Emit an outermost fused loop as a parallel loop over chunks of neighbouring rounds."""
         root = self.stages[indices[0]].root
         chunks, total = root.fused[0].chunks, rounds(root, 0)
-        rounds_of_a_chunk = -(-total // chunks)
         dealt = parallel_loop([Segment(0, chunks, 1)])
         block = dealt.regions[0].blocks[0]
         with ir.InsertionPoint(block):
             chunk = block.arguments[0]
             shrunk = self._slices(indices, chunk)
+            operands = [chunk] if isinstance(total, int) else [chunk, value_of(root.shapes, total)]
+            all_of_them: Any = ir.AffineConstantExpr.get(total) if isinstance(total, int) else ir.AffineSymbolExpr.get(0)
+            rounds_of_a_chunk = -(-total // chunks) if isinstance(total, int) else ir.AffineExpr.get_ceil_div(all_of_them, chunks)
             first = ir.AffineDimExpr.get(0) * rounds_of_a_chunk
-            end = [first + rounds_of_a_chunk] + ([ir.AffineConstantExpr.get(total)] if total % chunks else [])
-            low, high = ir.AffineMap.get(1, 0, [first]), ir.AffineMap.get(1, 0, end)
-            loop = affine.AffineForOp(low, high, lower_bound_operands=[chunk], upper_bound_operands=[chunk])
+            end = [first + rounds_of_a_chunk] + ([all_of_them] if not isinstance(total, int) or total % chunks else [])
+            low, high = (ir.AffineMap.get(1, len(operands) - 1, exprs) for exprs in ([first], end))
+            loop = affine.AffineForOp(low, high, lower_bound_operands=operands, upper_bound_operands=operands)
             with ir.InsertionPoint(loop.body):
                 self.emit(indices, [loop.induction_variable], shrunk)
                 affine.AffineYieldOp([])
@@ -140,15 +144,18 @@ class _Lowering:
         return out
 
     def _slice(self, view: Any, kept: Slice, stage: Stage, member: Structured, access: Access, chunk: ir.Value | None) -> Shrunk:
-        shape, places = list(access.shape), set()
+        shape, places, shapes = list(access.exact_shape), set(), stage.root.shapes
         for loop in stage.root.fused[: kept.loops]:
             found = stage.walk(member, access, loop.dim)
             assert found is not None  # or it would have been kept whole
             shape[found.place] = loop.step * found.apart
             places.add(found.place)
         shift = view.operands[1]
-        if chunk is not None:
+        if chunk is not None and isinstance(kept.bytes, int):
             offset = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0) * kept.bytes])
             shift = arith.AddIOp(shift, affine.AffineApplyOp(ir.AffineMapAttr.get(offset), [chunk]).result).result
-        kind = ir.MemRefType.get(shape, access.element_type)
-        return Shrunk(memref.ViewOp(kind, view.operands[0], shift, []).result, frozenset(places))
+        elif chunk is not None:
+            shift = arith.addi(shift, arith.muli(chunk, value_of(shapes, kept.bytes)))
+        kind = ir.MemRefType.get([size if isinstance(size, int) else ir.ShapedType.get_dynamic_size() for size in shape], access.element_type)
+        free = [value_of(shapes, size) for size in shape if isinstance(size, Size)]
+        return Shrunk(memref.ViewOp(kind, view.operands[0], shift, free).result, frozenset(places))
