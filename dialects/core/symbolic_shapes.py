@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
@@ -190,6 +191,11 @@ def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
 def likely_size(size: int | Size, hints: Mapping[str, int] | None = None) -> int:
     """As `likely`, for a size that may be a number."""
     return size if isinstance(size, int) else likely(size, hints)
+
+
+def likely_elements(shape: Sequence[Dim], hints: Mapping[str, int] | None = None) -> int:
+    """About how many elements a tensor of a shape is taken to have."""
+    return prod(LIKELY if size is None else likely_size(size, hints) for size in shape)
 
 
 def reshaped_pointer(pointer: ir.Value, kind: ir.MemRefType, free: Sequence["ir.Value | None"]) -> ir.Value:

@@ -1,6 +1,7 @@
 """The loops of a scheduled nest: blocks, threads, steps; where each dimension stands inside of them, and what that makes of an address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,9 @@ from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.masks import first_lanes
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, overlapping_segments, segments, vector_segments
+from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, masked_segments, overlapping_segments, segments, vector_segments
 
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
@@ -46,11 +48,17 @@ class LoopNest:
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self.mask: ir.Value | None = None  # of the lanes of vectors, where not all of them are on
         self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
 
     def tile(self, tile: Offsets, width: int) -> None:
         """Emit a tile of so many iterations of each dimension, in vectors of `width`."""
         raise NotImplementedError
+
+    @property
+    def masked_lanes(self) -> int:
+        """The lanes of the last vector of a dimension whose size is known only at run time, if it is computed under a mask; else 0."""
+        return 0
 
     @property
     def may_repeat(self) -> bool:
@@ -72,9 +80,11 @@ class LoopNest:
     def _cut(self, dim: int, *, into_blocks: bool) -> Cut:
         if into_blocks:
             return segments(self.extents[dim], self.nest.blocks[dim])
-        if dim == self.nest.vector:
-            return [*vector_segments(self.extents[dim], self.nest.width)]
         extent, step = self.extents[dim], self.nest.unroll[dim]
+        if dim == self.nest.vector and isinstance(extent, Size) and self.masked_lanes:
+            return [*masked_segments(extent, self.nest.width, self.masked_lanes)]
+        if dim == self.nest.vector:
+            return [*vector_segments(extent, self.nest.width)]
         if isinstance(extent, Size) and not self.root.reduction_dims:  # nothing is kept in registers: halves make less code
             return [*halving_segments(extent, step)]
         return segments(extent, step)
@@ -141,7 +151,8 @@ class LoopNest:
         """Have each stretch walked; of a rest the one whose length it is when it runs."""
         for part in cut:
             if isinstance(part, Segment):
-                walk(part)
+                with self.under(part):
+                    walk(part)
                 continue
             for length, block in zip(part.lengths, switch(self._value(part.high - part.low), part.lengths), strict=True):
                 with ir.InsertionPoint(block):
@@ -171,6 +182,15 @@ class LoopNest:
             self.begins, self.ends = begins and place == 0, ends and place == len(cut) - 1
             self._in_loop(dim, segment, rest, tile, width)
         self.begins, self.ends = begins, ends
+
+    @contextmanager
+    def under(self, segment: Segment) -> Iterator[None]:
+        """Inside, vectors have the lanes that the segment leaves on."""
+        around = self.mask
+        if segment.masked:
+            self.mask = first_lanes(segment.step, self._value(segment.high - segment.low))
+        yield
+        self.mask = around
 
     def loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """One loop over `segment`, or its body alone where there is a single round."""

@@ -11,7 +11,7 @@ from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.description import Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
@@ -98,8 +98,8 @@ class _Lowering:
             dims = {loop.dim: place for place, loop in enumerate(stage.root.fused)}
             initial = stage.fill.operation.operands[0] if stage.fill else None
             nest = Nest.of(stage.root, self.target)
-            use, fma = available(stage.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
-            NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
+            use = available(stage.root, self.target).get(nest.intrinsic)
+            NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit all rounds of a fused loop."""

@@ -15,6 +15,8 @@ class Segment:
     step: int
     once: bool = False
     """Whether it is known to be one round where it is walked at all."""
+    masked: bool = False
+    """Whether it is shorter than a step, and walked in one vector whose last lanes are switched off, or in none if it is empty."""
 
     @property
     def rounds(self) -> int | Size:
@@ -84,6 +86,20 @@ def halving_segments(size: Size, step: int) -> list[Segment]:
         if step == 1:
             return out
         at, step = high, 1 << ((step - 1).bit_length() - 1)
+
+
+def masked_segments(size: Size, width: int, lanes: int) -> list[Segment]:
+    """Cut 0..size into vectors of `width`, at most one of each half of it down to `lanes`, and one of those in which lanes are switched off."""
+    out: list[Segment] = []
+    at: int | Size = 0
+    while True:
+        high = at + (size - at) // width * width
+        if high != at:
+            out.append(Segment(at, high, width))
+        at = high
+        if width <= lanes:
+            return out if at == size else [*out, Segment(at, size, width, masked=True)]
+        width //= 2
 
 
 def vector_segments(size: int | Size, width: int) -> list[Segment]:

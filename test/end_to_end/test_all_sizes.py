@@ -70,6 +70,28 @@ CASES: dict[str, ModelProto] = {
     "three_sizes": model([node("MatMul", ["x", "z"], ["y"])], {"x": ["n", "m", 8], "z": [8, "m"]}),
     "softmax": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": [3, "n"]}),
     "softmax_across": model([node("Softmax", ["x"], ["y"], axis=0)], {"x": ["n", 6]}),
+    "softmax_of_rows": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", 257]}),
+    "softmax_of_any": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", "m", "k"]}),
+    "attention": model(
+        [
+            node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "scale"], ["t"]), node("Add", ["t", "mask"], ["u"]),
+            node("Softmax", ["u"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"]),
+        ],
+        {"q": ["n", 3, "m", 16], "k": ["n", 3, 16, "k"], "v": ["n", 3, "k", 24], "mask": ["n", 1, 1, "k"]}, scale=np.array(0.25, np.float32),
+    ),
+    "attention_of_heads": model(
+        [
+            node("MatMul", ["x", "u"], ["a"]), node("Reshape", ["a", "shape"], ["r"]), node("Transpose", ["r"], ["q"], perm=[0, 2, 1, 3]),
+            node("Transpose", ["r"], ["k"], perm=[0, 2, 3, 1]), node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
+            node("MatMul", ["p", "q"], ["c"]), node("Transpose", ["c"], ["d"], perm=[0, 2, 1, 3]), node("Reshape", ["d", "flat"], ["e"]),
+            node("Add", ["e", "x"], ["f"]), node("LayerNormalization", ["f", "w", "b"], ["y"]),
+        ],
+        {"x": ["n", "m", 64]}, u=floats(64, 64) / 8, shape=np.array([0, 0, 4, 16]), flat=np.array([0, 0, 64]), w=floats(64), b=floats(64, seed=1),
+    ),
+    "decoder": model(
+        [node("Transpose", ["z"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]), node("Softmax", ["s"], ["y"], axis=-1)],
+        {"x": ["n", 1, 32], "z": ["n", "m", 32]},
+    ),
     "sum": model([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": ["n", 3, "m"]}),
     "mean_of_each": model([node("ReduceMean", ["x", "axes"], ["y"], keepdims=1)], {"x": [4, "n"]}, axes=np.array([1])),
     "turned": model([node("Transpose", ["x"], ["y"], perm=[1, 0, 2])], {"x": ["n", "m", 5]}),
@@ -121,6 +143,17 @@ def test_results_for_many_sizes_in_turn(name: str, threads: int) -> None:
         close(list(compiled.run(x).values()), want)
         if threads == 1:  # the same, on memory that is watched
             close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), want)
+
+
+@pytest.mark.parametrize("target", guarded.NAMED)
+@pytest.mark.parametrize("name", ["panels", "softmax_of_any", "attention", "attention_of_heads", "norm"])
+def test_every_kind_of_vectors(name: str, target: str) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=1, target=target), ReferenceEvaluator(source)
+    random = np.random.default_rng(2)
+    for i in range(8):
+        x = given(source, {symbol: int(random.integers(1, 40)) for symbol in symbols(source)}, i)
+        close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), right.run(None, x), 1024)
 
 
 def test_every_rest_of_a_tile() -> None:

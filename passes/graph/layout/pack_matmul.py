@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, known_sizes, product
-from stepwell.dialects.core.symbolic_shapes import LIKELY, hints_around, likely_size
+from stepwell.dialects.core.sizes import Dim, known_sizes
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
@@ -236,8 +236,7 @@ class _PackedMatmuls(GraphBuilder):
 def rows_of(op: Any) -> int:
     """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
     x = type_of(op.lhs)
-    rows = product(x.shape[:-1]) if 0 not in x.shape else 0
-    return LIKELY if rows is None else likely_size(rows, hints_around(op.operation))
+    return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
 
 
 def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:

@@ -1,4 +1,4 @@
-// RUN: stepwell-opt %s --lower-to-affine --cse --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --lower-to-affine --cse --target x86-64-v2 --split-input-file | FileCheck %s
 
 // Rows in fours, then two, then one, as the number asks for that is known only at run time; columns in vectors, as ever.
 // CHECK-LABEL: func.func private @rows(%arg0: memref<?x20xf32>, %arg1: memref<?x20xf32>)
