@@ -1,14 +1,16 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
-from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
-from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref, scf
+from stepwell.dialects.core.sizes import Size, evaluated, total
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import Target
@@ -23,6 +25,7 @@ from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, bound_of, 
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.parallel import THREADED_WORK, work_of
 from stepwell.passes.schedule.segments import Segment
 
 
@@ -69,6 +72,22 @@ def _on_threads(loop: ir.Operation) -> None:
     loop.erase()
 
 
+def on_threads(shapes: SymbolicShapes, work: int | Size, many: Callable[[], None], one: Callable[[], None]) -> None:
+    """Emit loops on threads; of work that is known only at run time also those on one thread, which are run where there is little of it.
+
+    There is never little if there is enough where all sizes are 1.
+    """
+    if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= THREADED_WORK:
+        many()
+        return
+    enough = arith.cmpi(arith.CmpIPredicate.sge, value_of(shapes, work), value_of(shapes, THREADED_WORK))
+    choice = scf.IfOp(enough, has_else=True)
+    for block, emit in ((choice.then_block, many), (choice.else_block, one)):
+        with ir.InsertionPoint(block):
+            emit()
+            scf.YieldOp([])
+
+
 class _Lowering:
     """Emits stages, each inside the fused loops that it is in."""
 
@@ -89,9 +108,14 @@ class _Lowering:
             if len(self.loops.paths[inside[0]]) == level:
                 self._nest(stage, ivs, shrunk)
             elif level == 0 and stage.root.fused[0].chunks > 1:
-                self._chunks(inside)
+                work = total(work_of(self.stages[index].root) for index in inside)
+                on_threads(stage.root.shapes, work, partial(self._chunks, inside), partial(self._alone, inside))
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None))
+
+    def _alone(self, indices: Sequence[int]) -> None:
+        """Emit an outermost fused loop on one thread, which has the first chunk's slices."""
+        self._loop(indices, [], self._slices(indices, None))
 
     def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         with stage.root.operation.location:
@@ -99,7 +123,14 @@ class _Lowering:
             initial = stage.fill.operation.operands[0] if stage.fill else None
             nest = Nest.of(stage.root, self.target)
             use = available(stage.root, self.target).get(nest.intrinsic)
-            NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
+
+            def emit(nest: Nest) -> None:
+                NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
+
+            if nest.parallel:
+                on_threads(stage.root.shapes, work_of(stage.root), partial(emit, nest), partial(emit, replace(nest, parallel=0)))
+            else:
+                emit(nest)
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit all rounds of a fused loop."""
@@ -113,17 +144,17 @@ class _Lowering:
     def _chunks(self, indices: Sequence[int]) -> None:
         """Emit an outermost fused loop as a parallel loop over chunks of neighbouring rounds."""
         root = self.stages[indices[0]].root
-        chunks, total = root.fused[0].chunks, rounds(root, 0)
+        chunks, count = root.fused[0].chunks, rounds(root, 0)
         dealt = parallel_loop([Segment(0, chunks, 1)])
         block = dealt.regions[0].blocks[0]
         with ir.InsertionPoint(block):
             chunk = block.arguments[0]
             shrunk = self._slices(indices, chunk)
-            operands = [chunk] if isinstance(total, int) else [chunk, value_of(root.shapes, total)]
-            all_of_them: Any = ir.AffineConstantExpr.get(total) if isinstance(total, int) else ir.AffineSymbolExpr.get(0)
-            rounds_of_a_chunk = -(-total // chunks) if isinstance(total, int) else ir.AffineExpr.get_ceil_div(all_of_them, chunks)
+            operands = [chunk] if isinstance(count, int) else [chunk, value_of(root.shapes, count)]
+            all_of_them: Any = ir.AffineConstantExpr.get(count) if isinstance(count, int) else ir.AffineSymbolExpr.get(0)
+            rounds_of_a_chunk = -(-count // chunks) if isinstance(count, int) else ir.AffineExpr.get_ceil_div(all_of_them, chunks)
             first = ir.AffineDimExpr.get(0) * rounds_of_a_chunk
-            end = [first + rounds_of_a_chunk] + ([all_of_them] if not isinstance(total, int) or total % chunks else [])
+            end = [first + rounds_of_a_chunk] + ([all_of_them] if not isinstance(count, int) or count % chunks else [])
             low, high = (ir.AffineMap.get(1, len(operands) - 1, exprs) for exprs in ([first], end))
             loop = affine.AffineForOp(low, high, lower_bound_operands=operands, upper_bound_operands=operands)
             with ir.InsertionPoint(loop.body):

@@ -145,6 +145,17 @@ def test_results_for_many_sizes_in_turn(name: str, threads: int) -> None:
             close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), want)
 
 
+@pytest.mark.parametrize("name", ["elementwise", "panels", "softmax_of_rows", "softmax_of_any", "attention", "attention_of_heads", "norm", "turned"])
+def test_sizes_large_enough_for_threads_and_small_ones_in_turn(name: str) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=2), ReferenceEvaluator(source)
+    random = np.random.default_rng(3)
+    for i in range(8):
+        most = 4 if i % 2 else 120 if len(symbols(source)) > 1 else 3000
+        x = given(source, {symbol: int(random.integers(most // 2, most)) for symbol in symbols(source)}, i)
+        close(list(compiled.run(x).values()), right.run(None, x), 1024)
+
+
 @pytest.mark.parametrize("target", guarded.NAMED)
 @pytest.mark.parametrize("name", ["panels", "softmax_of_any", "attention", "attention_of_heads", "norm"])
 def test_every_kind_of_vectors(name: str, target: str) -> None:

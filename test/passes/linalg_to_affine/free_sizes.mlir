@@ -113,3 +113,29 @@ func.func private @multiple(%x: memref<?x6xf32>, %w: memref<6x16xf32>, %y: memre
   }
   return
 }
+
+// -----
+
+// Work of which only a run knows how much it is goes to threads if there is enough of it; a loop over all rows is dealt out in two chunks.
+// CHECK-LABEL: func.func private @threads(
+// CHECK: %[[ENOUGH:.*]] = arith.cmpi sge, %{{.*}}, %c32768
+// CHECK: scf.if %[[ENOUGH]] {
+// CHECK-NEXT: affine.parallel (%[[C:.*]]) = (0) to (2) {
+// CHECK: affine.for %[[ROW:.*]] = #{{.*}}(%[[C]])[%[[N:.*]]] to min #{{.*}}(%[[C]])[%[[N]]] {
+// CHECK: affine.vector_load %arg0[%[[ROW]]
+// CHECK: } else {
+// CHECK-NOT: affine.parallel
+// CHECK: affine.for %[[ROW:.*]] = 0 to %[[N]] {
+// CHECK: affine.vector_load %arg0[%[[ROW]]
+func.func private @threads(%x: memref<?x16xf32>, %y: memref<?x16xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  linalg.generic {
+    indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"],
+    sched.fused = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 1 : i64, chunks = 2 : i64}]>,
+    sched.nest = #sched.nest<{order = array<i64: 0, 1>, parallel = 0 : i64, unroll = array<i64: 1, 1>, vector = 1 : i64, width = 16 : i64}>
+  } ins(%x : memref<?x16xf32>) outs(%y : memref<?x16xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %0 = math.absf %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}
