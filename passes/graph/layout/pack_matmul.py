@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, known_sizes
+from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
@@ -116,8 +116,8 @@ class _PackedMatmuls(GraphBuilder):
         w = type_of(op.rhs)
         if self.integers:
             return self.of_integers(op)
-        if w.rank != 2 or not is_float(w.dtype) or not w.is_static:
-            return NoMatch("its right-hand side is not one matrix of floats whose sizes are numbers")
+        if w.rank != 2 or not is_float(w.dtype) or not w.is_static or not known(type_of(op.lhs).shape[-1:]):
+            return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
         rows, (depth, columns) = rows_of(op), w.static_shape
@@ -138,8 +138,8 @@ class _PackedMatmuls(GraphBuilder):
         """The result of the packed product of narrow integers as a plain value; or why not."""
         w, result = type_of(op.rhs), type_of(op.result)
         casts = [widened(value) for value in (op.lhs, op.rhs)]
-        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not w.is_static:
-            return NoMatch("it does not sum products of narrower integers in i32, or its right-hand side is not one matrix whose sizes are numbers")
+        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (w.is_static and known(type_of(op.lhs).shape[-1:])):
+            return NoMatch("it does not sum products of narrower integers in i32, or its right-hand side is not one matrix of known sizes")
         matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
         chosen = fastest(left, right, self.target)
         if matrix is None or chosen is None:
