@@ -34,6 +34,7 @@ class CompileFields(TypedDict, total=False):
     shapes: Shapes | None
     values: Mapping[str, np.ndarray] | None
     specialise: str
+    size_hints: Mapping[str, int] | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
     libm: bool
@@ -60,6 +61,8 @@ class CompileOptions:
     specialise: str = "auto"
     """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes, "auto" makes code for
     all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
+    size_hints: Mapping[str, int] | None = None
+    """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()
@@ -87,6 +90,8 @@ class CompileOptions:
             normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
         if self.values is not None:
             normal["values"] = Values(self.values)
+        if self.size_hints is not None:
+            normal["size_hints"] = {name: operator.index(size) for name, size in self.size_hints.items()}
         if self.schedule is not None:
             normal["schedule"] = ScheduleFile.of(self.schedule)
         if self.pipeline is not None:

@@ -5,6 +5,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
+from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
@@ -20,6 +21,8 @@ def add_compile_options(parser: Parser) -> None:
     add_shape_option(parser)
     text = "of a model with free dimensions: one program for all sizes (never), code for each combination (always), or both (auto, the default)"
     add("--specialise", choices=SPECIALISE, default=SPECIALISE[0], help=text)
+    text = "about how large a free dimension is, for the choices that code for all sizes is made by; may be repeated"
+    add("--size-hint", action="append", default=[], metavar="NAME=128", help=text)
     add_pipeline_options(parser)
     disable = add("--disable", action="append", default=[], metavar="NAME", help="switch something off; may be repeated")
     parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
@@ -78,7 +81,7 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     check_backend(options.backend)
     made = CompileOptions(
         target=options.target, backend=options.backend, shapes=parse_shapes(options.shape), specialise=options.specialise,
-        pipeline=given_pipeline(options),
+        size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
         disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip
     if made.disable:
@@ -151,6 +154,19 @@ def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]] | None:
             raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
         shapes[name] = shape
     return shapes or None
+
+
+def parse_hints(texts: list[str]) -> dict[str, int] | None:
+    """Likely sizes by the names of free dimensions from `name=128`; None where there are none. Raises UsageError."""
+    hints: dict[str, int] = {}
+    for text in texts:
+        name, _, size = text.partition("=")
+        if not is_name(name) or not size.isdecimal() or int(size) < 1:
+            raise UsageError(f"--size-hint {text}: expected NAME=SIZE, the name of a free dimension and a whole number from 1, as in batch=8")
+        if name in hints:
+            raise UsageError(f"--size-hint {text}: a size of '{name}' is given twice")
+        hints[name] = int(size)
+    return hints or None
 
 
 def _switches() -> dict[str, str]:

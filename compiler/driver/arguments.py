@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.sched.schedule_file import ScheduleFile
 from stepwell.dialects.support.errors import InputError, ResourceError, shown
 from stepwell.dialects.support.limits import Limits
@@ -81,6 +82,20 @@ def check_shapes(name: str, value: Any) -> None:
             fits = False
         if not fits:
             raise wrong(name, f"the sizes of '{key}', as in (1, 3, 224, 224)", shape)
+
+
+def _size_hints(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise wrong(name, "likely sizes by the names of free dimensions, as in {'batch': 8}", value)
+    for key, size in value.items():
+        if not isinstance(key, str) or not is_name(key):
+            raise wrong(name, "the name of a free dimension, which is a word", key)
+        try:
+            fits = type(size).__name__ not in ("bool", "bool_") and operator.index(size) >= 1
+        except TypeError:
+            fits = False
+        if not fits:
+            raise wrong(name, f"a whole number from 1 for '{key}'", size)
 
 
 def _arrays(name: str, value: Any) -> None:
@@ -178,6 +193,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "backend": lambda name, value: check_backend(value),
     "shapes": check_shapes,
     "specialise": _check_specialise,
+    "size_hints": _size_hints,
     **dict.fromkeys(("disable", "names"), _names),
     "path": _file,
     "schedule": _schedule,

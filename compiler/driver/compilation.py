@@ -121,7 +121,8 @@ def _combined(
 def _fixed(options: CompileOptions, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
     """The options with shapes and values of more inputs."""
     given: dict[str, np.ndarray] = {**(options.values or {}), **values}
-    return replace(options, shapes={**(options.shapes or {}), **shapes}, values=given or None, specialise=specialise)
+    hints = None if specialise == "always" else options.size_hints  # of sizes that are numbers now
+    return replace(options, shapes={**(options.shapes or {}), **shapes}, values=given or None, specialise=specialise, size_hints=hints)
 
 
 def _in_background(request: "_Request", threads: int, store: Cache | None) -> InBackground:

@@ -12,7 +12,8 @@ graph-opt(
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
-  func.func(remove-boundaries, use-destinations, fill-borders, fuse-loops, collapse-dimensions, share-destinations, canonicalize)
+  func.func(remove-boundaries, use-destinations, fill-borders, collapse-dimensions{free=true}, fuse-loops,
+    collapse-dimensions, share-destinations, canonicalize)
 ),
 scheduled(func.func(assign-schedules)),
 affine(bufferize, func.func(lower-to-affine), canonicalize, cse),

@@ -1,10 +1,11 @@
 """Import a model, or read its IR, and lower it level by level."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.module_info import symbols_of
 from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
@@ -89,6 +90,9 @@ def read_ir(
         lowered = Lowered(module, level, weights, state, options, passes)
         if not lowered.info.has_signature:
             derive_signature(module)
+        if options.size_hints:
+            check_hints(options.size_hints, lowered.info.symbols)
+            lowered.info.size_hints = options.size_hints
         problems = kernel_problems(module.operation, level)
         if problems:
             raise IRError(f"{name}: {summed_up(problems)} (docs/kernels.md)", details=problems)
@@ -159,7 +163,17 @@ def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedMod
 
     load_installed()
     clock = stopwatch()
-    return import_model(source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits), clock()
+    imported = import_model(source, make_context(), shapes=options.shapes, constants=options.values, limits=options.limits)
+    check_hints(options.size_hints or {}, symbols_of(imported.inputs))
+    return imported, clock()
+
+
+def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
+    """Raise InputError for a hint of a size that the model's inputs do not have."""
+    unknown = [name for name in hints if name not in symbols]
+    if unknown:
+        have = f"they have {', '.join(symbols)}" if symbols else "all of their sizes are numbers"
+        raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
@@ -168,5 +182,7 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds})
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs
+        if options.size_hints:
+            lowered.info.size_hints = options.size_hints
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

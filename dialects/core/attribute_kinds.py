@@ -140,12 +140,13 @@ _FIELD_TYPES: Mapping[Any, tuple[Callable[[ir.Attribute], Any], str]] = {
     tuple[int, ...]: (
         _plain_field(lambda value: isinstance(value, tuple) and all(type(n) is int for n in value)), "integers as array<i64: ...>"
     ),
+    int | Size: (_size, 'a whole number, or a size as text, such as "4*n"'),
     tuple[int | Size, ...]: (_numbers_or_sizes, 'integers as array<i64: ...>, or sizes such as ["2*n", 3]'),
 }  # fmt: skip
 
 
 def filled_in(cls: type[T], attribute: ir.Attribute, word: str = "field") -> T:
-    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool, tuple[int, ...] or tuple[int | Size, ...].
+    """A dataclass from a dictionary of its fields, which are annotated as int, str, bool, tuple[int, ...], int | Size or tuple[int | Size, ...].
 
     Raises ValueError naming the field, called a `word` in the message, that is unknown, missing or of another type.
     """
@@ -175,6 +176,7 @@ def record(cls: type[T]) -> Kind[T]:
     names = ", ".join(field.name for field in dataclasses.fields(cls))  # type: ignore[arg-type]
 
     def encode(value: T) -> ir.Attribute:
-        return to_attribute(dataclasses.asdict(value))  # type: ignore[call-overload]
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}  # type: ignore[arg-type]
+        return to_attribute({name: str(entry) if isinstance(entry, Size) else entry for name, entry in fields.items()})
 
     return Kind(f"a dictionary with the fields {names}", lambda attribute: filled_in(cls, attribute), encode)

@@ -61,7 +61,7 @@ class Slice:
     """The number of the outermost loop."""
     chunks: int
     """Of the outermost loop."""
-    bytes: int
+    bytes: int | Size
     """The size of a slice; on a view, the distance from one chunk's slice to the next."""
 
 

@@ -22,6 +22,11 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+def aligned_size(size: int | Size) -> int | Size:
+    """As `aligned`, for a size that may be known only at run time."""
+    return aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
+
+
 class Layout:
     """Computes offsets quickly: the expressions are compiled once."""
 

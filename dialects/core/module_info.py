@@ -1,6 +1,6 @@
 """The attributes of a module about the whole model, and of @main about each argument and result."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, SIZES, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
@@ -89,6 +89,8 @@ class ModuleInfo(Carrier):
     outputs: Carried[Sequence[tuple[str, TensorType]]] = Carried("stepwell.outputs", TYPED_NAMES)
     nodes: Carried[Sequence[str]] = Carried("stepwell.nodes", TEXTS, ())
     """The names of the ONNX nodes: that of number i is line i + 1 of a location."""
+    size_hints: Carried[Mapping[str, int]] = Carried("stepwell.size_hints", COUNTS, {})
+    """About how large symbols are: what schedules and the order of buffers in memory are chosen by, never what is legal."""
     checks: Carried[Sequence[IndexCheck]] = Carried("stepwell.checks", INDEX_CHECKS, ())
     """The checks of @main's hidden results, which come after the outputs."""
     arena: Carried[Mapping[str, int]] = Carried("stepwell.arena", COUNTS, {})
@@ -114,9 +116,8 @@ class ModuleInfo(Carrier):
     @property
     def symbols(self) -> list[str]:
         """The symbols that are sizes of the model's inputs by themselves, or elements of these, in the order of the inputs."""
-        found = [size for _, kind in (self.inputs if self.has_signature else ()) for size in kind.shape]
-        found += [size for symbols in self.elements for size in symbols]
-        return list(dict.fromkeys(str(size) for size in found if isinstance(size, Size) and size.is_symbol))
+        elements = [str(size) for sizes in self.elements for size in sizes if isinstance(size, Size) and size.is_symbol]
+        return list(dict.fromkeys([*(symbols_of(self.inputs) if self.has_signature else []), *elements]))
 
     @property
     def has_signature(self) -> bool:
@@ -129,6 +130,11 @@ class ModuleInfo(Carrier):
             if offset > size:
                 names = ModuleInfo.arena.name, ModuleInfo.weights_bytes.name
                 yield f"attribute '{names[0]}': weight '{weight}' begins at byte {offset}, but '{names[1]}' is {size}"
+
+
+def symbols_of(inputs: Iterable[tuple[str, TensorType]]) -> list[str]:
+    """The symbols that are sizes of inputs by themselves, in the order of the inputs."""
+    return list(dict.fromkeys(str(size) for _, kind in inputs for size in kind.shape if isinstance(size, Size) and size.is_symbol))
 
 
 class ValueInfo(Carrier):

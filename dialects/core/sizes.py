@@ -187,6 +187,11 @@ def product(sizes: Iterable[Dim]) -> Dim:
     return found
 
 
+def total(sizes: Iterable["int | Size"]) -> "int | Size":
+    """The sum of some sizes."""
+    return sum(sizes, start=0)
+
+
 def size_text(size: Dim) -> str:
     """A size as it is printed: `?` for one of which nothing is known, as MLIR's own negative number for it."""
     return "?" if size is None or (isinstance(size, int) and size < 0) else str(size)

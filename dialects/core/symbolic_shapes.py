@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 from stepwell.dialects.core.attributes import sizes_value
@@ -27,9 +28,14 @@ class SymbolicShapes:
     """The shapes of a function's values. `arguments` gives those of its arguments, None where nothing is known of a dimension."""
 
     def __init__(
-        self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = (), elements: Sequence[Sequence[Dim]] = ()
-    ) -> None:
-        """`symbols` are its arguments of type index, in order; `elements` what is said of the elements of the others (`ModuleInfo.elements`)."""
+        self, function: ir.Operation, arguments: Sequence[Sequence[Dim]], symbols: Sequence[str] = (), elements: Sequence[Sequence[Dim]] = (),
+        hints: Mapping[str, int] | None = None,
+    ) -> None:  # fmt: skip
+        """`symbols` are its arguments of type index, in order; `elements` what is said of the elements of the others (`ModuleInfo.elements`).
+
+        `hints` says about how large symbols are.
+        """
+        self.hints = hints or {}
         self.block: ir.Block = function.regions[0].blocks[0]
         self.arguments = dict(zip(self.block.arguments, arguments, strict=False))
         numbers = [argument for argument in self.block.arguments if isinstance(argument.type, ir.IndexType)]
@@ -62,6 +68,10 @@ class SymbolicShapes:
         if count is None:
             raise PassError(f"the size of {value.type} at {value.location} is not known before it runs")
         return count * (element_bits(value.type.element_type) // 8)
+
+    def likely(self, size: Dim) -> int:
+        """About how large a size is taken to be (see `likely`)."""
+        return LIKELY if size is None else likely_size(size, self.hints)
 
     def same(self, value: ir.Value, other: ir.Value) -> bool:
         """Whether two values have one type and, for all that is known, one shape."""
@@ -207,20 +217,38 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
         free = list(named[index]) if index < len(named) else []
         sizes = list(argument.type.shape) if isinstance(argument.type, ir.ShapedType) else []
         shapes.append([(free.pop(0) if free else None) if size == _DYNAMIC else size for size in sizes])
-    return SymbolicShapes(function, shapes, KernelInfo(function).symbols, elements_of(function))
+    return SymbolicShapes(function, shapes, KernelInfo(function).symbols, elements_of(function), hints_around(function))
 
 
-def likely(size: Size) -> int:
+def hints_around(op: ir.Operation) -> Mapping[str, int]:
+    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`)."""
+    while op.name != "builtin.module":
+        if op.parent is None:  # taken out of it
+            return {}
+        op = op.parent.operation
+    return ModuleInfo(op).size_hints
+
+
+def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
     """About how large a size is taken to be: what choices that may turn out wrong, but not false, are made by.
 
-    Each symbol stands for a prime number, so that nothing seems to divide what need not be divisible.
+    A symbol of which no hint says anything stands for a prime number, so that nothing seems to divide what need not be divisible.
     """
-    return size.value(dict.fromkeys(size.symbols, LIKELY))
+    values = {name: (hints or {}).get(name, LIKELY) for name in size.symbols}
+    try:
+        return max(size.value(values), 0)
+    except ZeroDivisionError:
+        return LIKELY
 
 
-def likely_size(size: int | Size) -> int:
+def likely_size(size: int | Size, hints: Mapping[str, int] | None = None) -> int:
     """As `likely`, for a size that may be a number."""
-    return size if isinstance(size, int) else likely(size)
+    return size if isinstance(size, int) else likely(size, hints)
+
+
+def likely_elements(shape: Sequence[Dim], hints: Mapping[str, int] | None = None) -> int:
+    """About how many elements a tensor of a shape is taken to have."""
+    return prod(LIKELY if size is None else likely_size(size, hints) for size in shape)
 
 
 def reshaped_pointer(pointer: ir.Value, kind: ir.MemRefType, free: Sequence["ir.Value | None"]) -> ir.Value:

@@ -77,9 +77,11 @@ class Bufferize(Pass):
     @staticmethod
     def _shapes(function: Any, info: ModuleInfo) -> SymbolicShapes:
         if KernelInfo(function).is_region:
-            return shapes_around(function.operation)
+            found = shapes_around(function.operation)
+            found.hints = info.size_hints
+            return found
         named = [kind.shape for _, kind in info.inputs] if info.has_signature else []
-        return SymbolicShapes(function.operation, named, elements=info.elements)
+        return SymbolicShapes(function.operation, named, elements=info.elements, hints=info.size_hints)
 
 
 def innermost_first(found: dict[str, Any]) -> Sequence[str]:

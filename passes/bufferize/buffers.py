@@ -14,7 +14,7 @@ from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, known
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.flow.control import destinations_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.control_memory import CONTROL, control_memory
@@ -156,7 +156,7 @@ def assign(
         scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan, waits)
+    _lay_out(plan, waits, shapes)
     return plan
 
 
@@ -246,7 +246,7 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
     return 0 if size is None else size
 
 
-def _lay_out(plan: Assignment, waits: Waits) -> None:
+def _lay_out(plan: Assignment, waits: Waits, shapes: SymbolicShapes) -> None:
     found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
     used = [root for root in found if root.last >= 0]
     for buffer in used:
@@ -256,7 +256,7 @@ def _lay_out(plan: Assignment, waits: Waits) -> None:
             buffer.late, buffer.slot = late, len(late.buffers)
             late.buffers.append(buffer)
     roots = [root for root in used if root.place == "workspace" and root.late is None]
-    lifetimes = [Lifetime(likely_size(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
+    lifetimes = [Lifetime(shapes.likely(b.size), b.first, b.last, b.pieces() if b.members else ()) for b in roots]
     offsets, plan.workspace_bytes = pack(lifetimes)
     plan.lower_bound = lower_bound(lifetimes)
     if known(b.size for b in roots):
@@ -264,20 +264,20 @@ def _lay_out(plan: Assignment, waits: Waits) -> None:
             buffer.offset = offset
     else:
         # The order in which they lie on top of each other for likely sizes is kept for all.
-        plan.layout = _slots(roots, offsets)
+        plan.layout = _slots(roots, offsets, shapes)
         for number, buffer in enumerate(roots):
             buffer.slot = number
     if waits.beginning is not None and waits.beginning.buffers:
         plan.late.insert(0, waits.beginning)
     for late in plan.late:
-        offsets, _ = pack([_likely_lifetime(buffer) for buffer in late.buffers])
-        late.slots = _slots(late.buffers, offsets)
+        offsets, _ = pack([_likely_lifetime(buffer, shapes) for buffer in late.buffers])
+        late.slots = _slots(late.buffers, offsets, shapes)
 
 
-def _likely_lifetime(buffer: Buffer) -> Lifetime:
+def _likely_lifetime(buffer: Buffer, shapes: SymbolicShapes) -> Lifetime:
     """How long a buffer of about that size lives. An output lies elsewhere: no other buffer meets it."""
-    return Lifetime(likely_size(buffer.size), buffer.first, buffer.last) if buffer.place == "workspace" else Lifetime(0, -1, -1)
+    return Lifetime(shapes.likely(buffer.size), buffer.first, buffer.last) if buffer.place == "workspace" else Lifetime(0, -1, -1)
 
 
-def _slots(buffers: Sequence[Buffer], offsets: Sequence[int]) -> list[Slot]:
-    return slots([b.size for b in buffers], [_likely_lifetime(b) for b in buffers], offsets)
+def _slots(buffers: Sequence[Buffer], offsets: Sequence[int], shapes: SymbolicShapes) -> list[Slot]:
+    return slots([b.size for b in buffers], [_likely_lifetime(b, shapes) for b in buffers], offsets)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import Slice
-from stepwell.dialects.core.layout import aligned
+from stepwell.dialects.core.layout import aligned_size
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import Stage
@@ -40,10 +41,10 @@ def paths(stages: Sequence[Stage]) -> list[Path]:
     return out
 
 
-def rounds(op: Structured, level: int) -> int:
+def rounds(op: Structured, level: int) -> int | Size:
     """The number of rounds of the fused loop of `op` at that level."""
     loop = op.fused[level]
-    return op.extents[loop.dim] // loop.step
+    return op.bounds[loop.dim] // loop.step
 
 
 @dataclass
@@ -92,7 +93,7 @@ class FusedLoops:
                 return level
         return self.common(accesses)
 
-    def _walk(self, access: BufferAccess, level: int) -> tuple[int, int] | None:
+    def _walk(self, access: BufferAccess, level: int) -> tuple[int | Size, int | Size] | None:
         """How a fused loop moves through a buffer: in how many places at once, and over how many neighbouring elements in a round.
 
         The rows of an image and the same positions seen as one dimension compare equal. None if the loop is no dimension of the buffer.
@@ -111,7 +112,7 @@ class FusedLoops:
                     names = [name for name, _ in self.paths[other.index]]
                     raise PassError(f"'{op.name}' at {op.location} cannot be fused in the loops {names}: it reads what other rounds make")
 
-    def slice_of(self, buffer: ir.Value, size: int) -> Slice | None:
+    def slice_of(self, buffer: ir.Value, size: int | Size) -> Slice | None:
         """What must be kept of a buffer of `size` bytes that the kernel allocates; None for all of it."""
         accesses = self.accesses.get(buffer, [])
         loops = self._aligned_loops(accesses) if accesses and buffer not in self.sliced else 0
@@ -119,8 +120,11 @@ class FusedLoops:
             return None
         first = accesses[0]
         for level in range(loops):
-            size //= rounds(self.stages[first.index].root, level)
-        return Slice(loops, self.paths[first.index][0][1], self.stages[first.index].root.fused[0].chunks, aligned(size))
+            count = rounds(self.stages[first.index].root, level)
+            if not isinstance(size, int) and size // count * count != size:  # it cannot be said how large a slice is
+                return None
+            size //= count
+        return Slice(loops, self.paths[first.index][0][1], self.stages[first.index].root.fused[0].chunks, aligned_size(size))
 
     def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:
         """The ops from whose first to whose last the buffer holds data: all in the fused loops of its users that it does not shrink in."""

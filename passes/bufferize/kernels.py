@@ -1,14 +1,14 @@
 """Bufferisation of kernel bodies: tensors become memrefs in place; other allocations become scratch."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
-from stepwell.dialects.core.layout import ALIGNMENT, aligned
+from stepwell.dialects.core.layout import aligned, aligned_size
 from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
-from stepwell.dialects.core.sizes import Size
-from stepwell.dialects.core.symbolic_shapes import element_bits, shapes_around
-from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
+from stepwell.dialects.core.sizes import Size, known, known_sizes
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
@@ -124,80 +124,90 @@ def copy_generic(source: ir.Value, target: ir.Value) -> ir.Operation:
     return operation
 
 
+@dataclass(frozen=True)
+class _Scratch:
+    """What a kernel needs in place of one of its allocations."""
+
+    allocation: ir.Operation
+    size: int | Size
+    owner: ir.Operation | None
+    """The loop whose rounds run on threads, each with a copy of its own."""
+    kept: Slice | None
+
+    @property
+    def copy(self) -> int | Size:
+        """The bytes of one copy."""
+        return self.kept.bytes if self.kept else self.size
+
+    @property
+    def copies(self) -> int:
+        """How many there are, apart from those of a slice's chunks."""
+        return 1 if self.owner is None else rounds_of(self.owner)
+
+
 def _take_scratch(kernel: Any) -> None:
-    """Replace the kernel's allocations by views of one scratch argument, packed by lifetime."""
-    block = kernel.regions[0].blocks[0]
-    position = _top_level_positions(block)
+    """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or one behind the other if sizes are known only
+    at run time."""
     allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0])]
     if not allocations:
         return
-    if not all(o.results[0].type.has_static_shape for o in allocations):
-        _take_sized_scratch(kernel, allocations)
-        return
-    loops = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation)))
-    lifetimes, slices, owners = [], [], []
-    for o in allocations:
-        size, users = memref_bytes(o.results[0].type), _users_through_views(o.results[0])
-        owner = owner_of(o, users)
-        kept = loops.slice_of(o.results[0], size)
-        if owner is not None and kept is not None and kept.chunks > 1:
-            kept = None  # threads inside a thread's round share its copy, which then is whole
-        alive = [position[_top_level(u, block)] for u in (*users, *loops.alive(o.results[0], kept))]
-        copy = kept.bytes if kept else size
-        lifetimes.append(Lifetime(copy if owner is None else rounds_of(owner) * aligned(copy), min(alive, default=0), max(alive, default=0)))
-        slices.append(kept)
-        owners.append(owner)
-    places, total = _pack_chunks(lifetimes, slices)
-    scratch = block.add_argument(ir.MemRefType.get([total], ir.IntegerType.get_signless(8)), kernel.location)
-    for o, owner, (offset, kept) in zip(allocations, owners, places, strict=True):
-        view = _view_of(o, scratch, offset, owner, kept.bytes if kept else memref_bytes(o.results[0].type))
+    loops, shapes = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation))), shapes_around(kernel.operation)
+    needs = [_needed(o, loops, shapes.bytes(o.results[0])) for o in allocations]
+    places, total = _packed(kernel, needs, loops) if known(need.copy for need in needs) else _in_a_row(needs)
+    block, free = kernel.regions[0].blocks[0], ir.ShapedType.get_dynamic_size()
+    kind = ir.MemRefType.get([total if isinstance(total, int) else free], ir.IntegerType.get_signless(8))
+    scratch = block.add_argument(kind, kernel.location)
+    top = None if known(size for need in needs for size in (need.size, need.copy)) else ir.InsertionPoint.at_block_begin(block)
+    for need, (offset, kept) in zip(needs, places, strict=True):
+        view = _view_of(replace(need, kept=kept), scratch, offset, shapes, top)
         if kept:
             BufferInfo(view).slice = kept
-        o.results[0].replace_all_uses_with(view.result)
-        o.erase()
-    _finish(kernel, total)
-
-
-def _finish(kernel: Any, scratch_bytes: int | Size) -> None:
-    """Say of a kernel that it takes scratch."""
+        need.allocation.results[0].replace_all_uses_with(view.result)
+        need.allocation.erase()
     for o in ops_below(kernel.operation, "memref.dealloc"):
         o.erase()
     set_signature(kernel)
-    KernelInfo(kernel).scratch_bytes = scratch_bytes
+    KernelInfo(kernel).scratch_bytes = total
 
 
-def _take_sized_scratch(kernel: Any, allocations: list[ir.Operation]) -> None:
-    """As `_take_scratch`, where sizes are known only at run time: one buffer behind the other."""
+def _needed(allocation: ir.Operation, loops: FusedLoops, size: int | Size) -> _Scratch:
+    owner, kept = owner_of(allocation, _users_through_views(allocation.results[0])), loops.slice_of(allocation.results[0], size)
+    if owner is not None and kept is not None and kept.chunks > 1:
+        kept = None  # threads inside a thread's round share its copy, which then is whole
+    return _Scratch(allocation, size, owner, kept)
+
+
+def _packed(kernel: Any, needs: list[_Scratch], loops: FusedLoops) -> tuple[list[tuple[int, Slice | None]], int]:
+    """For each buffer its offset and slice, and the size of all, where all sizes are numbers."""
     block = kernel.regions[0].blocks[0]
-    shapes = shapes_around(kernel.operation)
+    position, lifetimes = _top_level_positions(block), []
+    for need in needs:
+        users = [*_users_through_views(need.allocation.results[0]), *loops.alive(need.allocation.results[0], need.kept)]
+        alive = [position[_top_level(u, block)] for u in users]
+        [copy] = known_sizes([need.copy])
+        lifetimes.append(Lifetime(copy if need.owner is None else need.copies * aligned(copy), min(alive, default=0), max(alive, default=0)))
+    return _pack_chunks(lifetimes, [need.kept for need in needs])
+
+
+def _in_a_row(needs: list[_Scratch]) -> tuple[list[tuple[int | Size, Slice | None]], int | Size]:
+    """As `_packed`, one buffer behind the other with all of its copies: nothing is known of which is how large."""
+    places: list[tuple[int | Size, Slice | None]] = []
     start: int | Size = 0
-    places = []
-    for o in allocations:
-        if LoopInfo.parallel_around(o) is not None or owner_of(o, _users_through_views(o.results[0])) is not None:
-            raise PassError(f"kernel @{kernel.sym_name.value} at {o.location} needs a buffer for each thread, {o.results[0].type}, of dynamic size")
-        places.append(start)
-        size = shapes.bytes(o.results[0])
-        start += aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
-    scratch = block.add_argument(ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8)), kernel.location)
-    top = ir.InsertionPoint.at_block_begin(block)
-    for o, place in zip(allocations, places, strict=True):
-        with o.location:
-            offset = shapes.value(place, top)
-            free = [shapes.value(size, top) for size in shapes.shape(o.results[0]) if isinstance(size, Size)]
-            view = memref.ViewOp(o.results[0].type, scratch, offset, free, ip=ir.InsertionPoint(o))
-        o.results[0].replace_all_uses_with(view.result)
-        o.erase()
-    _finish(kernel, start)
+    for need in needs:
+        places.append((start, need.kept and replace(need.kept, bytes=aligned_size(need.copy))))
+        start += aligned_size(need.copy) * need.copies * (need.kept.chunks if need.kept else 1)
+    return places, start
 
 
-def _view_of(allocation: ir.Operation, scratch: ir.Value, offset: int, owner: ir.Operation | None, copy: int) -> Any:
-    """The view of scratch that replaces an allocation; inside the loop that owns it, that of a round's own copy, which has so many bytes."""
+def _view_of(need: _Scratch, scratch: ir.Value, offset: int | Size, shapes: SymbolicShapes, top: ir.InsertionPoint | None) -> Any:
+    """The view of scratch that replaces an allocation; inside the loop that owns it, that of a round's own copy. Sizes are computed at `top`."""
+    allocation, owner = need.allocation, need.owner
+    sizes = [size for size in shapes.shape(allocation.results[0]) if isinstance(size, Size)]
     with ir.InsertionPoint(allocation) if owner is None else ir.InsertionPoint.at_block_begin(owner.regions[0].blocks[0]), allocation.location:
-        start = arith.ConstantOp(ir.IndexType.get(), offset).result
+        start = shapes.value(offset, top)
         if owner is not None:
-            apart = arith.ConstantOp(ir.IndexType.get(), aligned(copy)).result
-            start = arith.addi(start, arith.muli(owner.regions[0].blocks[0].arguments[0], apart))
-        return memref.ViewOp(allocation.results[0].type, scratch, start, [])
+            start = arith.addi(start, arith.muli(owner.regions[0].blocks[0].arguments[0], shapes.value(aligned_size(need.copy), top)))
+        return memref.ViewOp(allocation.results[0].type, scratch, start, [shapes.value(size, top) for size in sizes])
 
 
 def _pack_chunks(lifetimes: list[Lifetime], slices: list[Slice | None]) -> tuple[list[tuple[int, Slice | None]], int]:

@@ -18,8 +18,9 @@ def lower_attention(op: AttentionOp, operands: Operands, b: LinalgBuilder) -> ir
     """
     q, k, v, *mask = operands
     types, (result,), scale = op.operand_types(), op.result_types(), op.attribute_values()["scale"]
-    if not all(t is None or t.is_static for t in types):
-        return NoMatch(f"its operands must have static sizes, got {', '.join(str(t) for t in types if t is not None)}")
+    sizes, shape = b.given_all(op.scores().shape), b.given_all(result.shape)
+    if sizes is None or shape is None:
+        return NoMatch(f"something must be known of all sizes of its operands, got {', '.join(str(t) for t in types if t is not None)}")
     s = Scalars(b, result.dtype)
 
     def scaled(score: ir.Value, *added: ir.Value) -> ir.Value:
@@ -27,7 +28,6 @@ def lower_attention(op: AttentionOp, operands: Operands, b: LinalgBuilder) -> ir
             return s.multiply_accumulate(score, s.const(scale), b.widen(added[0]))
         return score if scale == 1 else s.mul(score, s.const(scale))
 
-    sizes = op.scores().static_shape
     scores = b.elementwise([matrix_product(b, q, k, s.dtype, sizes), *mask], s.dtype, sizes, scaled)
     weights = b.staged(normalised_powers(b, scores, len(sizes) - 1, s.dtype))
-    return narrowed(b, matrix_product(b, weights, v, s.dtype, result.static_shape), result.dtype)
+    return narrowed(b, matrix_product(b, weights, v, s.dtype, shape), result.dtype)

@@ -102,15 +102,16 @@ def lower_packed_matmul(op: graph.PackedMatmulOp, operands: Operands, b: LinalgB
     whole vector. An element of bf16 takes a shift.
     """
     types, result = op.operand_types(), op.result_types()[0]
-    if not all(t.is_static for t in types):
-        return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
+    if not types[1].is_static or not known(types[0].shape[-1:]):
+        return NoMatch(f"its columns and panels must have static sizes, got {' and '.join(map(str, types))}")
+    sizes = [*b.sizes(operands[0])[:-1], *known_sizes(result.shape[-2:])]
     if types[1].rank == 4:  # of integers: these are widened in the body
         *rows, panel, column, group, place = dims(*range(result.rank + 2))
         maps = [*rows, group * types[1].static_shape[3] + place], [panel, group, column, place]
-        return contract(b, operands[0], maps[0], operands[1], maps[1], result.dtype, list(result.static_shape), 2)
+        return contract(b, operands[0], maps[0], operands[1], maps[1], result.dtype, sizes, 2)
     *rows, panel, column, summed = dims(*range(result.rank + 1))
     x, w = (widened(b, v, products_of(op)) for v in operands)
-    return contract(b, x, [*rows, summed], w, [panel, summed, column], result.dtype, list(result.static_shape), 1)
+    return contract(b, x, [*rows, summed], w, [panel, summed, column], result.dtype, sizes, 1)
 
 
 def _dynamic_size(b: LinalgBuilder, values: Sequence[ir.Value], from_end: int) -> ir.Value:

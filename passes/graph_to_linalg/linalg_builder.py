@@ -90,7 +90,17 @@ class LinalgBuilder:
         return self.dim(value, dim)
 
     def dim(self, value: ir.Value, dim: int) -> ir.Value:
-        """The size of one dimension as a value of type index, static or not."""
+        """The size of one dimension as a value of type index, static or not.
+
+        Of what an op of this kernel makes it is that of its destination: a size that is asked of the result would count as another user of it,
+        and keep it from being fused with its reader.
+        """
+        while (op := defining_op(value)) is not None and value.type.is_dynamic_dim(dim):
+            if op.name == "tensor.empty":
+                return op.operands[[i for i, size in enumerate(value.type.shape) if size < 0].index(dim)]
+            if not op.name.startswith("linalg."):
+                break
+            value = op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
         return tensor.DimOp(value, self.index(dim), ip=self._outside).result
 
     def sizes(self, value: ir.Value) -> list[OpFoldResult]:

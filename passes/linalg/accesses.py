@@ -1,13 +1,15 @@
 """Operands of structured ops: where in memory each iteration finds its element, and so how vectors of them are loaded."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.symbolic_shapes import LIKELY, element_bits
-from stepwell.passes.linalg.views import row_major, strides
+from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements
 
@@ -29,10 +31,15 @@ class Access:
     def element_type(self) -> ir.Type:
         return ir.ShapedType(self.value.type).element_type if self.is_shaped else self.value.type
 
-    @property
+    @cached_property
+    def exact_shape(self) -> list[Dim]:
+        """Its sizes, where they are known only at run time as expressions of symbols."""
+        return exact_shape(self.value)
+
+    @cached_property
     def shape(self) -> list[int]:
-        """Its sizes; one that is known only at run time is taken to be about as large as such ones are."""
-        return [size if size >= 0 else LIKELY for size in ir.ShapedType(self.value.type).shape]
+        """Its sizes; one that is known only at run time is taken to be about as large as is likely."""
+        return self._likely(self.exact_shape)
 
     @property
     def bytes(self) -> int:
@@ -46,9 +53,21 @@ class Access:
         return source is not None and source.name in ("arith.constant", "memref.get_global")
 
     @cached_property
-    def strides(self) -> list[int]:
+    def exact_strides(self) -> list[Dim]:
         """How far apart the neighbours of each dimension of a tensor lie, in elements, in the buffer that it is part of."""
         return strides(self.value)
+
+    @cached_property
+    def strides(self) -> list[int]:
+        """As `exact_strides`, in numbers that are likely."""
+        return self._likely(self.exact_strides)
+
+    def _likely(self, sizes: Sequence[Dim]) -> list[int]:
+        numbers = [size for size in sizes if isinstance(size, int)]
+        if len(numbers) == len(sizes):
+            return numbers
+        shapes = shapes_of(self.value)
+        return [shapes.likely(size) for size in sizes]
 
     def coefficients(self, dim: int) -> list[int | None]:
         """For each result of the map, the coefficient of `dim` (None where it is not linear in it)."""
@@ -62,7 +81,7 @@ class Access:
             return self.strides
         unknown = ir.ShapedType.get_dynamic_stride_or_offset()
         found = self.value.type.get_strides_and_offset()[0]
-        return [rows if step == unknown else step for step, rows in zip(found, row_major(self.shape), strict=True)]
+        return [rows if step == unknown else step for step, rows in zip(found, _row_major(self.shape), strict=True)]
 
     @cached_property
     def _last_stride(self) -> int | None:
@@ -101,7 +120,9 @@ class Access:
             return None
         [place] = moving
         shape = self.shape
-        if min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE or self._strides[place:] != row_major(shape[place:]):
+        if not known(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE:
+            return None
+        if self._strides[place:] != _row_major(shape[place:]):
             return None
         return place
 
@@ -119,6 +140,10 @@ class Access:
         """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
         step = self.step(dim)
         return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
+
+
+def _row_major(shape: Sequence[int]) -> list[int]:
+    return known_sizes(row_major(shape))
 
 
 def coefficient(expr: Any, dim: int) -> int | None:

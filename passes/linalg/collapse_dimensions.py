@@ -6,12 +6,14 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, linalg, tensor
+from stepwell.dialects.core.sizes import Dim, known, product
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.accesses import Access
-from stepwell.passes.linalg.stages import stages_on_tensors
+from stepwell.passes.linalg.stages import Stage, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 
 Groups = list[list[int]]  # dimensions that become one, in order
@@ -26,30 +28,62 @@ class CollapseDimensions(Pass):
 
     All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
     images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row.
+
+    With `free`, it merges only loops one of which has a size that is known only at run time, and only where all stages of the kernel merge them.
+    That comes before loops are fused: a loop over all rows splits evenly among threads, whichever of batch and length is 1.
     """
 
+    free: bool = False  # whether to merge only loops of sizes known only at run time
+
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for stage in stages_on_tensors(op):
+        stages = stages_on_tensors(op)
+        apart = _apart(stages) if self.free else None
+        for stage in stages:
             members = [Structured(m.operation) for m in stage.members]  # read again: results of earlier stages have been replaced
             first = members[0].operation
-            if any(m.free for m in members):
-                state.decline(self.name, first, NoMatch("sizes of its loops are known only at run time"))
+            if self.free and not any(m.free for m in members):
                 continue
-            groups = _stage_groups(members)
+            groups = _stage_groups(members, apart)
             if isinstance(groups, NoMatch):
                 state.decline(self.name, first, groups)
                 continue
             if state.decisions is not None:
-                merged = {tuple(m.extents[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
-                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged))} become one each")
+                merged = {tuple(m.bounds[d] for d in group) for m, own in zip(members, groups, strict=True) for group in own if len(group) > 1}
+                state.did(self.name, first, f"loops of {', '.join('×'.join(map(str, sizes)) for sizes in sorted(merged, key=str))} become one each")
             _rebuild(members, groups)
             state.count(self.name)
 
 
-def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
-    """For each member, its dimensions grouped; NoMatch if nothing can be merged."""
+Sizes = tuple[Dim, Dim]
+
+
+def _apart(stages: list[Stage]) -> set[Sizes]:
+    """The sizes of neighbouring dimensions that some stage does not write as one stretch, or not in step with what it reads."""
+    return {_sizes(stage.members[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
+
+
+def _sizes(op: Structured, index: int) -> Sizes:
+    """The sizes of dimensions `index` and `index + 1` of an op's output."""
+    first, second = op.outputs[0].exact_shape[index : index + 2]
+    return first, second
+
+
+def _joined(members: list[Structured]) -> list[bool]:
+    """Whether each two neighbouring dimensions of a stage's output can become one."""
     rank = len(members[0].outputs[0].map.results)
-    joined = [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
+    return [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
+
+
+def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
+    """For each member, its dimensions grouped; NoMatch if nothing can be merged.
+
+    With `apart`, only dimensions of the output one of which is of a size known only at run time, and whose sizes are not in it.
+    """
+    rank = len(members[0].outputs[0].map.results)
+    joined = _joined(members)
+    if apart is not None:
+        sizes = [_sizes(members[0], i) for i in range(rank - 1)]
+        joined = [merge and not known(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
     result = []
     for member in members:
         if any(o.operation.name == "linalg.index" for o in member.body.operations):
@@ -57,7 +91,7 @@ def _stage_groups(members: list[Structured]) -> list[Groups] | NoMatch:
         outputs = [_dim(r) for r in member.outputs[0].map.results]
         merged = {(outputs[i], outputs[i + 1]) for i in range(rank - 1) if joined[i]}
         inside = member.reduction_dims
-        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and _pair_merges(member, a)}
+        merged |= {(a, b) for a, b in pairwise(inside) if b == a + 1 and apart is None and _pair_merges(member, a)}
         groups: Groups = []
         for d in range(len(member.iterators)):
             if groups and (groups[-1][-1], d) in merged:
@@ -86,6 +120,8 @@ def _pair_merges(op: Structured, dim: int) -> bool:
         return False
     if any(loop.dim == dim + 1 for loop in op.fused):
         return False  # a fused loop may only absorb the dimension after it: its step then covers all of that dimension
+    if op.fused and dim + 1 in op.open:
+        return False  # and steps are numbers
     return all(_walks_together(a, dim) for a in op.accesses if a.is_shaped)
 
 
@@ -98,7 +134,8 @@ def _walks_together(access: Access, dim: int) -> bool:
     if len(involved) != 2 or (dim, dim + 1) not in pairwise(positions):
         return False
     outer = positions.index(dim)
-    return access.strides[outer] == access.strides[outer + 1] * access.shape[outer + 1]
+    step, inner, size = access.exact_strides[outer], access.exact_strides[outer + 1], access.exact_shape[outer + 1]
+    return None not in (step, inner, size) and step == product((inner, size))
 
 
 def _mentions(expr: Any, dim: int) -> bool:
@@ -120,7 +157,8 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
     with ir.InsertionPoint.after(last), last.location:
         reassociation = _reassociation(members[-1].outputs[0], groups[-1])
         shape = list(last.results[0].type.shape)
-        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, [], shape).result if reassociation else current
+        free = [tensor.DimOp(members[0].outputs[0].value, constant(i)).result for i, size in enumerate(shape) if size < 0] if reassociation else []
+        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, free, shape).result if reassociation else current
     last.results[0].replace_all_uses_with(expanded)
     for member in reversed(members):
         member.operation.erase()
@@ -170,10 +208,8 @@ def _collapsed(access: Access, groups: Groups) -> ir.Value:
     old = access.value.type
     shape = []
     for group in reassociation:
-        size = 1
-        for i in group:
-            size *= old.shape[i]
-        shape.append(size)
+        sizes = [old.shape[i] for i in group]
+        shape.append(prod(sizes) if min(sizes) >= 0 else ir.ShapedType.get_dynamic_size())
     result: ir.Value = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, old.element_type), access.value, reassociation).result
     return result
 

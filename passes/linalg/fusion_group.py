@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import lcm
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured, Walk, walk
@@ -43,10 +44,19 @@ class Edge:
         if one is None:
             return None
         walks = [(d, w) for d in other.root.parallel_dims if (w := self.walk(other, d)) is not None]
-        whole = (one.at_once, stage.root.extents[dim] * one.stretch)
-        alike = [(d, w) for d, w in walks if (w.at_once, other.root.extents[d] * w.stretch) == whole]
-        best = min(alike, key=lambda found: max(found[1].stretch, one.stretch) / min(found[1].stretch, one.stretch), default=None)
-        return None if best is None else (best[0], Fraction(one.stretch, best[1].stretch))
+        whole = (one.at_once, stage.root.bounds[dim] * one.stretch)
+        alike = [(d, times) for d, w in walks if (w.at_once, other.root.bounds[d] * w.stretch) == whole and (times := ratio(one.stretch, w.stretch))]
+        return min(alike, key=lambda found: max(found[1], 1 / found[1]), default=None)
+
+
+def ratio(one: int | Size, other: int | Size) -> Fraction | None:
+    """How many times one size is another, where that is a number; None where it depends on symbols, or is 0."""
+    if isinstance(one, int) and isinstance(other, int):
+        return Fraction(one, other) if one and other else None
+    for times, part, whole in ((one // other, other, one), (other // one, one, other)):
+        if isinstance(times, int) and times and part * times == whole:
+            return Fraction(times) if whole == one else Fraction(1, times)
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,4 +158,6 @@ class FusionGroup:
             return True
         (made, one), (read, other) = loops[edge.producer], loops[edge.reader]
         there, here = edge.walk(edge.producer, made), edge.walk(edge.reader, read)
-        return there is not None and here is not None and there.at_once == here.at_once and there.stretch * one == here.stretch * other
+        if there is None or here is None or there.at_once != here.at_once:
+            return False
+        return there.stretch * (one.numerator * other.denominator) == here.stretch * (other.numerator * one.denominator)

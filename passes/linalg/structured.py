@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
-from stepwell.dialects.core.sizes import Dim, Size, sizes_text
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely, shapes_around
+from stepwell.dialects.core.sizes import Dim, Size, always, product, sizes_text
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -89,10 +88,10 @@ class Structured:
         """The loops that this op is fused in. Raises PassError for a dimension or step that the op does not have."""
         loops = ScheduleInfo(self.operation).fused
         for loop in loops:
-            if loop.dim not in self.parallel_dims or self.extents[loop.dim] % loop.step:
+            if loop.dim not in self.parallel_dims or self.bounds[loop.dim] % loop.step != 0:
                 raise PassError(
                     f"'{self.operation.name}' at {self.operation.location} cannot be fused in loop '{loop.loop}' over dimension {loop.dim} in steps "
-                    f"of {loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.extents[d] for d in self.parallel_dims]}"
+                    f"of {loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.bounds[d] for d in self.parallel_dims]}"
                 )
         return loops
 
@@ -113,12 +112,17 @@ class Structured:
         return frozenset(d for d, size in enumerate(self.bounds) if not isinstance(size, int))
 
     @cached_property
+    def open(self) -> frozenset[int]:
+        """Those of them that the op's own nest walks: not in steps of a fused loop."""
+        return self.free - {loop.dim for loop in self.fused}
+
+    @cached_property
     def extents(self) -> list[int]:
         """The extent of each dimension, from the operands' shapes; for one that is known only at run time what it is taken to be about.
 
         Raises PassError if one is not determined.
         """
-        return [size if isinstance(size, int) else likely(size) for size in self.bounds]
+        return [size if isinstance(size, int) else self.shapes.likely(size) for size in self.bounds]
 
     @cached_property
     def bounds(self) -> list[int | Size]:
@@ -335,9 +339,9 @@ class Walk:
     """The dimension."""
     apart: int
     """By how many indices the iterations lie apart there: more than 1 for windows that do not overlap."""
-    at_once: int
+    at_once: int | Size
     """In how many places an iteration is at the same time, for the dimensions before this one."""
-    stretch: int
+    stretch: int | Size
     """How many neighbouring elements there are from where an iteration begins to where the next one does."""
 
 
@@ -347,15 +351,16 @@ def walk(op: Structured, access: Access, dim: int) -> Walk | None:
     places = [place for place, step in enumerate(steps) if step != 0]
     if len(places) != 1:
         return None
-    [place], shape = places, access.shape
-    beside = [(c[place], op.extents[d]) for d in range(len(op.iterators)) if d != dim and (c := access.coefficients(d))[place] != 0]
+    [place], shape = places, access.exact_shape
+    beside = [(c[place], op.bounds[d]) for d in range(len(op.iterators)) if d != dim and (c := access.coefficients(d))[place] != 0]
     apart = steps[place]
     first = access.map.results[place].compose(ir.AffineMap.get(0, 0, [ir.AffineConstantExpr.get(0)] * len(op.iterators)))
     if apart is None or any(c is None or c < 0 for c, _ in beside) or first != ir.AffineConstantExpr.get(0):
         return None
-    if sum((c or 0) * (extent - 1) for c, extent in beside) >= apart:
+    others, row = product(shape[:place]), product(shape[place + 1 :])
+    if not always(sum((c or 0) * (extent - 1) for c, extent in beside), "<", apart) or others is None or row is None:
         return None
-    return Walk(place, apart, prod(shape[:place]), apart * prod(shape[place + 1 :]))
+    return Walk(place, apart, others, apart * row)
 
 
 def structured_ops(function: ir.Operation) -> list[Structured]:

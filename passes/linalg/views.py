@@ -1,9 +1,10 @@
 """Views of memrefs and of tensors, seen through."""
 
-from itertools import accumulate
+from collections.abc import Sequence
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.symbolic_shapes import LIKELY, dropped
+from stepwell.dialects.core.sizes import Dim, product
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, dropped, shapes_around
 
 RESHAPES = ("memref.collapse_shape", "memref.expand_shape")
 SLICES = (*RESHAPES, "memref.subview", "memref.cast", "memref.reinterpret_cast")
@@ -21,8 +22,8 @@ def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
     return value
 
 
-def strides(value: ir.Value) -> list[int]:
-    """How far apart in memory the neighbours of each dimension of a tensor of static shape lie, in elements, once it is a buffer.
+def strides(value: ir.Value) -> list[Dim]:
+    """How far apart in memory the neighbours of each dimension of a tensor lie, in elements, once it is a buffer; None where that is not known.
 
     Its buffer is what the chain of views and destinations that it comes from starts with, which is row-major.
     """
@@ -30,25 +31,38 @@ def strides(value: ir.Value) -> list[int]:
     while op is not None and (op.name.startswith("linalg.") or op.name == "tensor.insert_slice"):  # a concatenation has as many as operands
         value = op.operands[1 if op.name == "tensor.insert_slice" else len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
         op = defining_op(value)
-    shape = [size if size >= 0 else LIKELY for size in ir.ShapedType(value.type).shape]
+    shape = exact_shape(value)
     if op is None or op.name not in TENSOR_VIEWS:
         return row_major(shape)
     source = strides(op.operands[0])
     if op.name == "tensor.extract_slice":
         taken = list(op.attributes["static_strides"])
         kept = sorted(set(range(len(source))) - dropped(list(op.attributes["static_sizes"]), list(ir.ShapedType(value.type).shape)))
-        return [source[i] * taken[i] for i in kept]
+        return [product((source[i], taken[i])) for i in kept]
     if op.name == "tensor.cast":
         return source
     groups = [[int(i) for i in group] for group in op.attributes["reassociation"]]
     if op.name == "tensor.collapse_shape":
-        sizes = [size if size >= 0 else LIKELY for size in ir.ShapedType(op.operands[0].type).shape]
-        return [next((source[i] for i in reversed(group) if sizes[i] > 1), 1) for group in groups]
+        sizes = exact_shape(op.operands[0])
+        return [next((source[i] for i in reversed(group) if sizes[i] not in (0, 1)), 1) for group in groups]
     if not groups:  # of a scalar
         return row_major(shape)
-    return [source[i] * step for i, group in enumerate(groups) for step in row_major([shape[d] for d in group])]
+    return [product((source[i], step)) for i, group in enumerate(groups) for step in row_major([shape[d] for d in group])]
 
 
-def row_major(shape: list[int]) -> list[int]:
+def exact_shape(value: ir.Value) -> list[Dim]:
+    """The sizes of a tensor or memref: numbers, and expressions of symbols for those that are known only at run time."""
+    sizes: list[Dim] = list(ir.ShapedType(value.type).shape)
+    if all(isinstance(size, int) and size >= 0 for size in sizes):
+        return sizes
+    return shapes_of(value).shape(value)
+
+
+def shapes_of(value: ir.Value) -> SymbolicShapes:
+    """The shapes of the function that a value is in."""
+    return shapes_around((value.owner.owner if isinstance(value.owner, ir.Block) else value.owner).operation)
+
+
+def row_major(shape: Sequence[Dim]) -> list[Dim]:
     """The strides of a contiguous row-major array."""
-    return list(accumulate(reversed(shape[1:]), lambda a, b: a * b, initial=1))[::-1] if shape else []
+    return [product(shape[place + 1 :]) for place in range(len(shape))]

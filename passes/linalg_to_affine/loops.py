@@ -1,16 +1,18 @@
 """The loops of a scheduled nest: blocks, threads, steps; where each dimension stands inside of them, and what that makes of an address."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import affine, ir
+from stepwell.dialects.core.mlir import affine, ir, scf
 from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.linalg_to_affine.masks import first_lanes
 from stepwell.passes.schedule.nest import Nest
-from stepwell.passes.schedule.segments import Segment, overlapping_segments, segments, vector_segments
+from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, masked_segments, overlapping_segments, segments, vector_segments
 
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
@@ -42,15 +44,21 @@ class LoopNest:
         self.root, self.nest, self.enclosing = root, nest, enclosing
         self.sizes = root.sizes
         # Of each dimension, what the loops still have to walk: its size, or that of the block they are in.
-        self.extents: list[int | Size] = [exact if d in root.free else root.sizes[d] for d, exact in enumerate(root.bounds)]
+        self.extents: list[int | Size] = [exact if d in root.open else root.sizes[d] for d, exact in enumerate(root.bounds)]
         self.ivs: list[ir.Value] = list(enclosing.ivs)
         self.where: dict[int, list[int]] = {}  # dimension -> the places in ivs whose sum it is: of the loop over its blocks, and of that in one
         self.fixed: dict[int, int] = {}  # dimension -> what is added to them: all of it where no loop is needed
+        self.mask: ir.Value | None = None  # of the lanes of vectors, where not all of them are on
         self.begins = self.ends = True  # whether the summed loops to come start the sums, and finish them: not so in every block of a sum
 
     def tile(self, tile: Offsets, width: int) -> None:
         """Emit a tile of so many iterations of each dimension, in vectors of `width`."""
         raise NotImplementedError
+
+    @property
+    def masked_lanes(self) -> int:
+        """The lanes of the last vector of a dimension whose size is known only at run time, if it is computed under a mask; else 0."""
+        return 0
 
     @property
     def may_repeat(self) -> bool:
@@ -69,20 +77,24 @@ class LoopNest:
         inner = [(d, False) for d in nest.order if d in serial or blocks.get(d)]
         self._parallel([(d, bool(blocks.get(d))) for d in threaded], [*outer, *inner])
 
-    def _cut(self, dim: int, *, into_blocks: bool) -> list[Segment]:
+    def _cut(self, dim: int, *, into_blocks: bool) -> Cut:
         if into_blocks:
             return segments(self.extents[dim], self.nest.blocks[dim])
+        extent, step = self.extents[dim], self.nest.unroll[dim]
+        if dim == self.nest.vector and isinstance(extent, Size) and self.masked_lanes:
+            return [*masked_segments(extent, self.nest.width, self.masked_lanes)]
         if dim == self.nest.vector:
-            return vector_segments(self.extents[dim], self.nest.width)
-        return segments(self.extents[dim], self.nest.unroll[dim])
+            return [*vector_segments(extent, self.nest.width)]
+        if isinstance(extent, Size) and not self.root.reduction_dims:  # nothing is kept in registers: halves make less code
+            return [*halving_segments(extent, step)]
+        return segments(extent, step)
 
     def _parallel(self, threaded: list[tuple[int, bool]], serial: list[tuple[int, bool]]) -> None:
         """Loops for the threaded dimensions: one affine.parallel for each combination of their segments."""
 
         def combine(rest: list[tuple[int, bool]], chosen: list[Segment]) -> None:
             if rest:
-                for segment in self._cut(rest[0][0], into_blocks=rest[0][1]):
-                    combine(rest[1:], [*chosen, segment])
+                self._each(self._cut(rest[0][0], into_blocks=rest[0][1]), lambda segment: combine(rest[1:], [*chosen, segment]))
                 return
             dims = [(d, into_blocks, s) for (d, into_blocks), s in zip(threaded, chosen, strict=True)]
             whole = [(d, s) for d, into_blocks, s in dims if not into_blocks]
@@ -94,7 +106,7 @@ class LoopNest:
             looping = [(d, s) for d, _, s in dims if s.rounds != 1]
             for d, _, s in dims:
                 if s.rounds == 1:
-                    self._fix(d, s.low)
+                    self._begin(d, s.low)
             if looping:
                 loop = parallel_loop([s for _, s in looping], self.root.shapes)
                 block = loop.regions[0].blocks[0]
@@ -107,9 +119,9 @@ class LoopNest:
                     affine.AffineYieldOp([])
             else:
                 self._serial(serial, steps, lanes)
-            for d, _, s in dims:
+            for d, _, s in reversed(dims):
                 if s.rounds == 1:
-                    self._fix(d, -s.low)
+                    self._end(d, s.low)
             self.extents = before
 
         combine(threaded, [])
@@ -126,11 +138,26 @@ class LoopNest:
         cut = self._cut(dim, into_blocks=into_blocks)
         extent = self.extents[dim]
         if dim == self.nest.vector and not into_blocks and isinstance(extent, int) and len(cut) > 2 and self.may_repeat:
-            cut = overlapping_segments(extent, self.nest.width)
-        for segment in cut:
+            cut = [*overlapping_segments(extent, self.nest.width)]
+
+        def walk(segment: Segment) -> None:
             with_width = segment.step if dim == self.nest.vector and not into_blocks else width
             inner = tile if into_blocks or dim == self.nest.vector else {**tile, dim: segment.step}
             self._in_loop(dim, segment, rest, inner, with_width)
+
+        self._each(cut, walk)
+
+    def _each(self, cut: Cut, walk: Callable[[Segment], None]) -> None:
+        """Have each stretch walked; of a rest the one whose length it is when it runs."""
+        for part in cut:
+            if isinstance(part, Segment):
+                with self.under(part):
+                    walk(part)
+                continue
+            for length, block in zip(part.lengths, switch(self._value(part.high - part.low), part.lengths), strict=True):
+                with ir.InsertionPoint(block):
+                    walk(part.of(length))
+                    scf.YieldOp([])
 
     def _in_loop(self, dim: int, segment: Segment, rest: list[tuple[int, bool]], tile: Offsets, width: int) -> None:
         """A loop over `segment`, in whose rounds that much of `dim` is left to walk."""
@@ -156,14 +183,23 @@ class LoopNest:
             self._in_loop(dim, segment, rest, tile, width)
         self.begins, self.ends = begins, ends
 
+    @contextmanager
+    def under(self, segment: Segment) -> Iterator[None]:
+        """Inside, vectors have the lanes that the segment leaves on."""
+        around = self.mask
+        if segment.masked:
+            self.mask = first_lanes(segment.step, self._value(segment.high - segment.low))
+        yield
+        self.mask = around
+
     def loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
         """One loop over `segment`, or its body alone where there is a single round."""
         if segment.rounds == 1:
-            self._fix(dim, segment.low)
+            self._begin(dim, segment.low)
             results = body(carried)
-            self._fix(dim, -segment.low)
+            self._end(dim, segment.low)
             return results
-        low, high = (self._bound(bound) for bound in (segment.low, segment.high))
+        low, high = (bound_of(self.root.shapes, bound) for bound in (segment.low, segment.high))
         loop = affine.AffineForOp(
             low[0], high[0], segment.step, iter_args=carried, lower_bound_operands=low[1], upper_bound_operands=high[1]
         )  # fmt: skip
@@ -173,12 +209,6 @@ class LoopNest:
             self._leave(dim)
         return list(loop.results)
 
-    def _bound(self, size: int | Size) -> tuple[Any, list[ir.Value]]:
-        """A loop's bound as a number, or as a map with its operand."""
-        if isinstance(size, int):
-            return size, []
-        return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(self.root.shapes, size)]
-
     def _enter(self, dim: int, iv: ir.Value) -> None:
         self.where.setdefault(dim, []).append(len(self.ivs))
         self.ivs.append(iv)
@@ -187,8 +217,23 @@ class LoopNest:
         self.where[dim].pop()
         self.ivs.pop()
 
-    def _fix(self, dim: int, value: int | Size) -> None:
-        self.fixed[dim] = self.fixed.get(dim, 0) + known_sizes([value])[0]
+    def _begin(self, dim: int, low: int | Size) -> None:
+        """From here on a dimension is `low` further, without a loop."""
+        if isinstance(low, int):
+            self.fixed[dim] = self.fixed.get(dim, 0) + low
+        else:
+            self._enter(dim, self._value(low))
+
+    def _end(self, dim: int, low: int | Size) -> None:
+        """What `_begin` did is undone."""
+        if isinstance(low, int):
+            self.fixed[dim] -= low
+        else:
+            self._leave(dim)
+
+    def _value(self, size: int | Size) -> ir.Value:
+        """A size as a value that affine loops can have as a symbol."""
+        return value_of(self.root.shapes, size)
 
     def point_exprs(self, point: Offsets, lane: int = 0, *, own: bool = False) -> list[Any]:
         """For each dimension, the affine expression of the loop variables that gives its value at `point` of the tile.
@@ -225,7 +270,20 @@ class LoopNest:
         return shrunk.value if shrunk else access.value
 
 
-def value_of(shapes: SymbolicShapes, size: Size) -> ir.Value:
+def switch(value: ir.Value, cases: Sequence[int]) -> list[ir.Block]:
+    """An scf.index_switch of these cases, in any other of which nothing is done; gives their blocks, which want an scf.yield at the end."""
+    op = scf.IndexSwitchOp([], value, cases, default_body_builder=lambda _: scf.YieldOp([]))
+    return list(op.case_blocks)
+
+
+def bound_of(shapes: SymbolicShapes, size: int | Size) -> tuple[Any, list[ir.Value]]:
+    """A loop's bound as a number, or as a map with its operand."""
+    if isinstance(size, int):
+        return size, []
+    return ir.AffineMap.get(0, 1, [ir.AffineSymbolExpr.get(0)]), [value_of(shapes, size)]
+
+
+def value_of(shapes: SymbolicShapes, size: int | Size) -> ir.Value:
     """A size as a value at the top of its function, where affine loops can have it as a symbol."""
     return shapes.value(size, ir.InsertionPoint.at_block_begin(shapes.block))
 

@@ -1,16 +1,19 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
-from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
+from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref, scf
+from stepwell.dialects.core.sizes import Size, evaluated, total
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.dialects.target.description import GENERIC, Target
+from stepwell.dialects.target.description import Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
@@ -18,10 +21,11 @@ from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg.stages import Stage, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
-from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, parallel_loop
+from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, bound_of, parallel_loop, value_of
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
+from stepwell.passes.schedule.parallel import THREADED_WORK, work_of
 from stepwell.passes.schedule.segments import Segment
 
 
@@ -68,6 +72,22 @@ def _on_threads(loop: ir.Operation) -> None:
     loop.erase()
 
 
+def on_threads(shapes: SymbolicShapes, work: int | Size, many: Callable[[], None], one: Callable[[], None]) -> None:
+    """Emit loops on threads; of work that is known only at run time also those on one thread, which are run where there is little of it.
+
+    There is never little if there is enough where all sizes are 1.
+    """
+    if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= THREADED_WORK:
+        many()
+        return
+    enough = arith.cmpi(arith.CmpIPredicate.sge, value_of(shapes, work), value_of(shapes, THREADED_WORK))
+    choice = scf.IfOp(enough, has_else=True)
+    for block, emit in ((choice.then_block, many), (choice.else_block, one)):
+        with ir.InsertionPoint(block):
+            emit()
+            scf.YieldOp([])
+
+
 class _Lowering:
     """Emits stages, each inside the fused loops that it is in."""
 
@@ -88,22 +108,35 @@ class _Lowering:
             if len(self.loops.paths[inside[0]]) == level:
                 self._nest(stage, ivs, shrunk)
             elif level == 0 and stage.root.fused[0].chunks > 1:
-                self._chunks(inside)
+                work = total(work_of(self.stages[index].root) for index in inside)
+                on_threads(stage.root.shapes, work, partial(self._chunks, inside), partial(self._alone, inside))
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None))
+
+    def _alone(self, indices: Sequence[int]) -> None:
+        """Emit an outermost fused loop on one thread, which has the first chunk's slices."""
+        self._loop(indices, [], self._slices(indices, None))
 
     def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         with stage.root.operation.location:
             dims = {loop.dim: place for place, loop in enumerate(stage.root.fused)}
             initial = stage.fill.operation.operands[0] if stage.fill else None
             nest = Nest.of(stage.root, self.target)
-            use, fma = available(stage.root, self.target).get(nest.intrinsic), (self.target or GENERIC).contracts
-            NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, fma=fma).emit()
+            use = available(stage.root, self.target).get(nest.intrinsic)
+
+            def emit(nest: Nest) -> None:
+                NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
+
+            if nest.parallel:
+                on_threads(stage.root.shapes, work_of(stage.root), partial(emit, nest), partial(emit, replace(nest, parallel=0)))
+            else:
+                emit(nest)
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit all rounds of a fused loop."""
         root, level = self.stages[indices[0]].root, len(ivs)
-        loop = affine.AffineForOp(0, rounds(root, level))
+        high, operands = bound_of(root.shapes, rounds(root, level))
+        loop = affine.AffineForOp(0, high, upper_bound_operands=operands)
         with ir.InsertionPoint(loop.body):
             self.emit(indices, [*ivs, loop.induction_variable], shrunk)
             affine.AffineYieldOp([])
@@ -111,17 +144,19 @@ class _Lowering:
     def _chunks(self, indices: Sequence[int]) -> None:
         """Emit an outermost fused loop as a parallel loop over chunks of neighbouring rounds."""
         root = self.stages[indices[0]].root
-        chunks, total = root.fused[0].chunks, rounds(root, 0)
-        rounds_of_a_chunk = -(-total // chunks)
+        chunks, count = root.fused[0].chunks, rounds(root, 0)
         dealt = parallel_loop([Segment(0, chunks, 1)])
         block = dealt.regions[0].blocks[0]
         with ir.InsertionPoint(block):
             chunk = block.arguments[0]
             shrunk = self._slices(indices, chunk)
+            operands = [chunk] if isinstance(count, int) else [chunk, value_of(root.shapes, count)]
+            all_of_them: Any = ir.AffineConstantExpr.get(count) if isinstance(count, int) else ir.AffineSymbolExpr.get(0)
+            rounds_of_a_chunk = -(-count // chunks) if isinstance(count, int) else ir.AffineExpr.get_ceil_div(all_of_them, chunks)
             first = ir.AffineDimExpr.get(0) * rounds_of_a_chunk
-            end = [first + rounds_of_a_chunk] + ([ir.AffineConstantExpr.get(total)] if total % chunks else [])
-            low, high = ir.AffineMap.get(1, 0, [first]), ir.AffineMap.get(1, 0, end)
-            loop = affine.AffineForOp(low, high, lower_bound_operands=[chunk], upper_bound_operands=[chunk])
+            end = [first + rounds_of_a_chunk] + ([all_of_them] if not isinstance(count, int) or count % chunks else [])
+            low, high = (ir.AffineMap.get(1, len(operands) - 1, exprs) for exprs in ([first], end))
+            loop = affine.AffineForOp(low, high, lower_bound_operands=operands, upper_bound_operands=operands)
             with ir.InsertionPoint(loop.body):
                 self.emit(indices, [loop.induction_variable], shrunk)
                 affine.AffineYieldOp([])
@@ -140,15 +175,18 @@ class _Lowering:
         return out
 
     def _slice(self, view: Any, kept: Slice, stage: Stage, member: Structured, access: Access, chunk: ir.Value | None) -> Shrunk:
-        shape, places = list(access.shape), set()
+        shape, places, shapes = list(access.exact_shape), set(), stage.root.shapes
         for loop in stage.root.fused[: kept.loops]:
             found = stage.walk(member, access, loop.dim)
             assert found is not None  # or it would have been kept whole
             shape[found.place] = loop.step * found.apart
             places.add(found.place)
         shift = view.operands[1]
-        if chunk is not None:
+        if chunk is not None and isinstance(kept.bytes, int):
             offset = ir.AffineMap.get(1, 0, [ir.AffineDimExpr.get(0) * kept.bytes])
             shift = arith.AddIOp(shift, affine.AffineApplyOp(ir.AffineMapAttr.get(offset), [chunk]).result).result
-        kind = ir.MemRefType.get(shape, access.element_type)
-        return Shrunk(memref.ViewOp(kind, view.operands[0], shift, []).result, frozenset(places))
+        elif chunk is not None:
+            shift = arith.addi(shift, arith.muli(chunk, value_of(shapes, kept.bytes)))
+        kind = ir.MemRefType.get([size if isinstance(size, int) else ir.ShapedType.get_dynamic_size() for size in shape], access.element_type)
+        free = [value_of(shapes, size) for size in shape if isinstance(size, Size)]
+        return Shrunk(memref.ViewOp(kind, view.operands[0], shift, free).result, frozenset(places))

@@ -7,15 +7,17 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import affine, arith, ir, memref, vector
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg.views import origin
 from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
+from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
 from stepwell.passes.linalg_to_affine.short_rows import ShortRows, store_lanes
 from stepwell.passes.linalg_to_affine.transposition import transposed
@@ -44,10 +46,10 @@ class NestEmitter(LoopNest):
         enclosing: Enclosing = ALONE,
         use: Use | None = None,
         *,
-        fma: bool = False,
+        target: Target | None = None,
     ) -> None:
         """`use` is how the intrinsic that the nest names computes the root."""
-        self.fma = fma
+        self.target, self.fma = target, (target or GENERIC).contracts
         super().__init__(root, nest, enclosing)
         self.initial, self.epilogues = initial, epilogues
         self.lanes_reduce = nest.vector in root.reduction_dims
@@ -73,6 +75,11 @@ class NestEmitter(LoopNest):
             return False
         read = [a for member in (self.root, *self.epilogues) for a in member.inputs if a.used and a.is_shaped]
         return all(origin(a.value) != target for a in read)
+
+    @cached_property
+    def masked_lanes(self) -> int:
+        """See `LoopNest`; vectors that an intrinsic takes are whole."""
+        return 0 if self.use is not None else masked_lanes(self.root, self.nest, self.epilogues, self.target)
 
     # -- copies -------------------------------------------------------------------------------------------------------------
 
@@ -164,7 +171,10 @@ class NestEmitter(LoopNest):
         if combiner is None:
             raise PassError(f"'{self.root.operation.name}' at {self.root.operation.location} is not a fold that lanes could share")
         element = self.root.outputs[0].element_type
-        for segment in vector_segments(self.extents[self.nest.vector], self.nest.width):
+        extent = self.extents[self.nest.vector]
+        if isinstance(extent, Size) and self.masked_lanes:
+            return self._reduce_under_masks(extent, combiner, points, acc)
+        for segment in vector_segments(extent, self.nest.width):
             only, width = {self.nest.vector: segment}, segment.step
             if width == 1:
                 acc = self._reduce(self.root.reduction_dims, points, acc, 1, only)
@@ -172,13 +182,27 @@ class NestEmitter(LoopNest):
             use = self.use if self.use is not None and width % (self.use.intrinsic.lanes * self.use.intrinsic.depth) == 0 else None
             lanes = [as_vector(neutral(combiner, element), width if use is None else width // use.intrinsic.depth) for _ in acc]
             lanes = self._reduce(self.root.reduction_dims, points, lanes, width, only, use)
-            kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
-            order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # by halves, not one by one
-            if combiner == "arith.maxnumf":
-                order |= arith.FastMathFlags.nnan  # each lane began with a number
-            folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
-            acc = [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
+            acc = self._folded(combiner, acc, lanes)
         return acc
+
+    def _reduce_under_masks(self, extent: Size, combiner: str, points: list[Offsets], acc: list[Any]) -> list[Any]:
+        """As `_reduce_in_lanes`, with one vector for all that is left over, so that lanes are folded only once."""
+        width, whole = self.nest.width, extent // self.nest.width * self.nest.width
+        lanes = [as_vector(neutral(combiner, self.root.outputs[0].element_type), width) for _ in acc]
+        for segment in (Segment(0, whole, width), *([Segment(whole, extent, width, masked=True)] if whole != extent else [])):
+            with self.under(segment):
+                lanes = self._reduce(self.root.reduction_dims, points, lanes, width, {self.nest.vector: segment})
+        return self._folded(combiner, acc, lanes)
+
+    def _folded(self, combiner: str, acc: list[Any], lanes: list[Any]) -> list[Any]:
+        """The sums `acc`, or what else is folded, with all lanes of vectors of them."""
+        element = self.root.outputs[0].element_type
+        kind = ir.Attribute.parse(f"#vector.kind<{COMBINERS[combiner]}>")
+        order = arith.FastMathFlags.reassoc if isinstance(element, ir.FloatType) else arith.FastMathFlags.none  # by halves, not one by one
+        if combiner == "arith.maxnumf":
+            order |= arith.FastMathFlags.nnan  # each lane began with a number
+        folded = [vector.ReductionOp(element, kind, v, fastmath=order).result for v in lanes]
+        return [combine(combiner, a, f) for a, f in zip(acc, folded, strict=True)]
 
     def _step(self, points: list[Offsets], acc: list[Any], width: int) -> list[Any]:
         count = len(self.root.outputs)
@@ -206,6 +230,8 @@ class NestEmitter(LoopNest):
             before = acc[i * count : (i + 1) * count]
             own = [self._load(o, point, width) if s and o.used else a for o, s, a in zip(self.root.outputs, self.shown, before, strict=True)]
             made = emit_body(self.root, [*inputs, *own], width, index, fma=self.fma)
+            if self.mask is not None and self.lanes_reduce:
+                made = [arith.select(self.mask, m, o) for m, o in zip(made, own, strict=True)]
             for n, (out, shown) in enumerate(zip(self.root.outputs, self.shown, strict=True)):
                 if shown:
                     self._store(out, made[n], point, width)
@@ -291,6 +317,8 @@ class NestEmitter(LoopNest):
         if not access.is_shaped:
             return access.value
         kind = access.kind(dim) if dim >= 0 and width > 1 else "scalar"
+        if self.mask is not None and kind == "vector":
+            return masked_load(self.memory(access), self.ivs, address(0), self.mask)
         rows = self._rows(access, dim) if kind == "strided" else None
         if rows is not None:
             place = rows.place(address(0))
@@ -329,7 +357,7 @@ class NestEmitter(LoopNest):
 
     def _prefetch(self, access: Access, point: Offsets, width: int) -> None:
         """Ask for the lines of a vector that is loaded some rounds later; past the end of a loop, for what lies behind."""
-        if width == 1 or not access.is_shaped or access.kind(self.nest.vector) != "vector":
+        if width == 1 or self.mask is not None or not access.is_shaped or access.kind(self.nest.vector) != "vector":
             return
         for dim, ahead in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
@@ -349,6 +377,8 @@ class NestEmitter(LoopNest):
         where = ir.AffineMapAttr.get(self.address(access, point))
         if width == 1 or self.lanes_reduce:
             affine.AffineStoreOp(v, self.memory(access), self.ivs, where)
+        elif self.mask is not None:
+            masked_store(as_vector(v, width), self.memory(access), self.ivs, where.value, self.mask)
         else:
             affine.AffineVectorStoreOp(as_vector(v, width), self.memory(access), self.ivs, where)
 

@@ -36,6 +36,9 @@ class FuseLoops(Pass):
       again in each of its rounds;
     - all at once: what is handed on is written and read once, and everything else is read by each stage.
 
+    A loop whose number of iterations is known only at run time is fused in the smallest steps, of which every number is a multiple, or not at all;
+    plans are weighed by likely sizes.
+
     Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
     again: what they hand on to each other becomes smaller still.
     """
@@ -55,9 +58,6 @@ class FuseLoops(Pass):
 
         if any(0 in stage.root.extents for stage in group.stages):
             decline("some of its stages have nothing to do")
-            return
-        if any(stage.root.free for stage in group.stages):
-            decline("the sizes of what its stages hand on are known only at run time")
             return
         if state.target is None:
             decline("there is no target whose caches could hold slices")
@@ -219,11 +219,18 @@ class Plan:
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
-            for step in divisors(extents[place]):
+            for step in self._divisors(axis):
                 if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
                     steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
                     if self._reuse(steps) >= min(REUSE, self._reuse({})):
                         yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
+
+    def _divisors(self, axis: Axis) -> list[int]:
+        """The steps that the leader's iterations of a loop may be fused in, in order; all of them at last, likely ones if nobody knows."""
+        extent = self.leader.root.extents[axis.leader]
+        if axis.leader not in self.leader.root.free:
+            return divisors(extent)
+        return [axis.unit] * (self.leader.root.bounds[axis.leader] % axis.unit == 0 and axis.unit < extent) + [extent]
 
     def _reuse(self, steps: Steps) -> int:
         """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""

@@ -113,7 +113,7 @@ def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
     return (
         Knob("order", Permutation(parallel), {}),
         Knob("parallel", Range(0, len(parallel)), {}),
-        *(Knob(tile_knob(d), Range(1, max(1, min(op.sizes[d], MAX_STEP))), {}) for d in parallel),
+        *(Knob(tile_knob(d), Range(1, MAX_STEP if d in op.open else max(1, min(op.sizes[d], MAX_STEP))), {}) for d in parallel),
         Knob("vector", Choice((-1, *vectors)), {d: f"dimension {d} cannot be vectorised: {why}" for d, why in reasons.items() if why is not None}),
         Knob("width", Choice(widths), {}),
         Knob("intrinsic", Choice((NONE, *available(op, target))), {}),

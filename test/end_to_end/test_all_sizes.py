@@ -61,11 +61,37 @@ CASES: dict[str, ModelProto] = {
         [node("MatMul", ["x", "u"], ["a"]), node("Add", ["a", "v"], ["b"]), node("Relu", ["b"], ["c"]), node("MatMul", ["c", "w"], ["y"])],
         {"x": ["n", 20]}, u=floats(20, 35), v=floats(35), w=floats(35, 9),
     ),
+    "panels": model(
+        [node("MatMul", ["x", "u"], ["a"]), node("Add", ["a", "v"], ["b"]), node("Relu", ["b"], ["c"]), node("Add", ["c", "x"], ["y"])],
+        {"x": ["n", 5, 96]}, u=floats(96, 96), v=floats(96),
+    ),
     "columns": model([node("MatMul", ["w", "x"], ["y"])], {"x": [12, "n"]}, w=floats(5, 12)),
     "summed": model([node("MatMul", ["x", "z"], ["y"])], {"x": [6, "n"], "z": ["n", 10]}),
     "three_sizes": model([node("MatMul", ["x", "z"], ["y"])], {"x": ["n", "m", 8], "z": [8, "m"]}),
     "softmax": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": [3, "n"]}),
     "softmax_across": model([node("Softmax", ["x"], ["y"], axis=0)], {"x": ["n", 6]}),
+    "softmax_of_rows": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", 257]}),
+    "softmax_of_any": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", "m", "k"]}),
+    "attention": model(
+        [
+            node("MatMul", ["q", "k"], ["s"]), node("Mul", ["s", "scale"], ["t"]), node("Add", ["t", "mask"], ["u"]),
+            node("Softmax", ["u"], ["p"], axis=-1), node("MatMul", ["p", "v"], ["y"]),
+        ],
+        {"q": ["n", 3, "m", 16], "k": ["n", 3, 16, "k"], "v": ["n", 3, "k", 24], "mask": ["n", 1, 1, "k"]}, scale=np.array(0.25, np.float32),
+    ),
+    "attention_of_heads": model(
+        [
+            node("MatMul", ["x", "u"], ["a"]), node("Reshape", ["a", "shape"], ["r"]), node("Transpose", ["r"], ["q"], perm=[0, 2, 1, 3]),
+            node("Transpose", ["r"], ["k"], perm=[0, 2, 3, 1]), node("MatMul", ["q", "k"], ["s"]), node("Softmax", ["s"], ["p"], axis=-1),
+            node("MatMul", ["p", "q"], ["c"]), node("Transpose", ["c"], ["d"], perm=[0, 2, 1, 3]), node("Reshape", ["d", "flat"], ["e"]),
+            node("Add", ["e", "x"], ["f"]), node("LayerNormalization", ["f", "w", "b"], ["y"]),
+        ],
+        {"x": ["n", "m", 64]}, u=floats(64, 64) / 8, shape=np.array([0, 0, 4, 16]), flat=np.array([0, 0, 64]), w=floats(64), b=floats(64, seed=1),
+    ),
+    "decoder": model(
+        [node("Transpose", ["z"], ["t"], perm=[0, 2, 1]), node("MatMul", ["x", "t"], ["s"]), node("Softmax", ["s"], ["y"], axis=-1)],
+        {"x": ["n", 1, 32], "z": ["n", "m", 32]},
+    ),
     "sum": model([node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": ["n", 3, "m"]}),
     "mean_of_each": model([node("ReduceMean", ["x", "axes"], ["y"], keepdims=1)], {"x": [4, "n"]}, axes=np.array([1])),
     "turned": model([node("Transpose", ["x"], ["y"], perm=[1, 0, 2])], {"x": ["n", "m", 5]}),
@@ -117,6 +143,38 @@ def test_results_for_many_sizes_in_turn(name: str, threads: int) -> None:
         close(list(compiled.run(x).values()), want)
         if threads == 1:  # the same, on memory that is watched
             close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), want)
+
+
+@pytest.mark.parametrize("name", ["elementwise", "panels", "softmax_of_rows", "softmax_of_any", "attention", "attention_of_heads", "norm", "turned"])
+def test_sizes_large_enough_for_threads_and_small_ones_in_turn(name: str) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=2), ReferenceEvaluator(source)
+    random = np.random.default_rng(3)
+    for i in range(8):
+        most = 4 if i % 2 else 120 if len(symbols(source)) > 1 else 3000
+        x = given(source, {symbol: int(random.integers(most // 2, most)) for symbol in symbols(source)}, i)
+        close(list(compiled.run(x).values()), right.run(None, x), 1024)
+
+
+@pytest.mark.parametrize("target", guarded.NAMED)
+@pytest.mark.parametrize("name", ["panels", "softmax_of_any", "attention", "attention_of_heads", "norm"])
+def test_every_kind_of_vectors(name: str, target: str) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=1, target=target), ReferenceEvaluator(source)
+    random = np.random.default_rng(2)
+    for i in range(8):
+        x = given(source, {symbol: int(random.integers(1, 40)) for symbol in symbols(source)}, i)
+        close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), right.run(None, x), 1024)
+
+
+def test_every_rest_of_a_tile() -> None:
+    """Rows of a product lie in registers several at a time: 1 to 30 are all that can be left over."""
+    source = model([node("MatMul", ["x", "w"], ["m"]), node("Add", ["m", "v"], ["y"])], {"x": ["n", 24]}, w=floats(24, 64), v=floats(64, seed=2))
+    compiled, right = general(source, threads=1), ReferenceEvaluator(source)
+    for n in [*range(30, 0, -1), 59, 61]:
+        x = given(source, {"n": n}, n)
+        want = right.run(None, x)
+        close(list(guarded.run(compiled.specialise({"x": x["x"].shape}), x, n % 3).values()), want)
 
 
 @pytest.mark.parametrize("name", ["rows", "image", "norm"])
@@ -200,6 +258,40 @@ def test_indices_that_are_known_are_assumed_to_fit() -> None:
 def test_other_values_are_one_error() -> None:
     with pytest.raises(stepwell.InputError, match="specialise: expected one of auto, always, never, got 'sometimes'"):
         stepwell.compile(CASES["rows"], specialise="sometimes")
+
+
+@pytest.mark.parametrize("hint", [1, 3, 128])
+@pytest.mark.parametrize("name", ["rows", "panels", "columns", "softmax", "norm", "turned"])
+def test_hints_change_no_result(name: str, hint: int) -> None:
+    source = CASES[name]
+    compiled, right = general(source, threads=1, size_hints=dict.fromkeys(symbols(source), hint)), ReferenceEvaluator(source)
+    for i, size in enumerate(SIZES):
+        x = given(source, {symbol: max(size - k, 1) for k, symbol in enumerate(symbols(source))}, i)
+        close(list(guarded.run(compiled.specialise({key: array.shape for key, array in x.items()}), x, i % 3).values()), right.run(None, x))
+
+
+def test_schedules_are_chosen_by_hints() -> None:
+    """Three rows at once where there are about three, more where nothing is said; and the same kernels otherwise."""
+    texts = {hint: str(stepwell.lower(CASES["rows"], "scheduled", specialise="never", size_hints=hint and {"n": hint}).module) for hint in (None, 3)}
+    assert "unroll = array<i64: 3, 1, 1, 1>" in texts[3]
+    assert "unroll = array<i64: 3, 1, 1, 1>" not in texts[None]
+
+
+def test_hints_are_part_of_the_key(cache_folder: Any) -> None:
+    levels: list[str] = []
+    for hint in (None, {"n": 3}, {"n": 4}, {"n": 3}):
+        del levels[:]
+        stepwell.compile(CASES["rows"], specialise="never", size_hints=hint, on_level=lambda level, seconds: levels.append(level))
+    assert levels == ["cache"]
+    stepwell.compile(CASES["rows"], specialise="never", size_hints={"n": 5}, on_level=lambda level, seconds: levels.append(level))
+    assert levels[-1] == "obj"
+
+
+def test_a_hint_of_a_size_that_is_not_there_is_one_error() -> None:
+    with pytest.raises(stepwell.InputError, match="size_hints: the model's inputs have no free dimension 'm', they have n"):
+        stepwell.compile(CASES["rows"], size_hints={"m": 3})
+    with pytest.raises(stepwell.InputError, match="size_hints: expected a whole number from 1 for 'n', got 0"):
+        stepwell.compile(CASES["rows"], size_hints={"n": 0})
 
 
 def test_names_go_down_to_affine() -> None:

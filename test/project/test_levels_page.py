@@ -143,7 +143,7 @@ def texts() -> dict[str, list[str]]:
     """IR of each level."""
     lowered = stepwell.lower(everything(), LEVELS[-1], target=replace(resolve("x86-64-v3"), cores=2))
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
-    general = stepwell.lower(free(), LEVELS[-1], specialise="never")
+    general = stepwell.lower(free(), LEVELS[-1], specialise="never", size_hints={"n": 8})
     for level, snapshot in general.snapshots.items():
         found[level].append(str(snapshot))
     for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
@@ -183,5 +183,5 @@ class Watch(Instrumentation):
 def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     watch = Watch()
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
-    stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", instrumentation=watch)
+    stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", size_hints={"n": 8}, instrumentation=watch)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}

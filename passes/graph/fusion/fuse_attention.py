@@ -29,8 +29,8 @@ def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
     shared = next((one for one in inside if not has_one_use(one.operation.results[0])), None)
     if shared is not None:
         return NoMatch(f"the result of '{shared.operation.name}' before it has another user")
-    if any(not type_of(v).is_static for one in (*inside, op) for v in one.operation.operands):
-        return NoMatch("it has operands whose sizes are not known")
+    if any(None in type_of(v).shape for one in (*inside, op) for v in one.operation.operands):
+        return NoMatch("it has operands of whose sizes nothing is known")
     with fused_location(*reversed(inside), op):
         result: ir.Value = rw.attention(product.lhs, product.rhs, op.rhs, mask, scale=scale)
     return result

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, known
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
@@ -34,7 +35,7 @@ class Sliced:
 def is_view(op: ir.Operation) -> bool:
     """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
     view = op.opview
-    if not isinstance(view, (SliceOp, TransposeOp)) or not type_of(view.result).is_static:
+    if not isinstance(view, (SliceOp, TransposeOp)) or None in type_of(view.result).shape:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
     if isinstance(view, SliceOp) and not known(values["starts"]):
@@ -104,9 +105,11 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     if left.rank < 2 or right.rank < 2:
         return []
     *others, last, before = range(right.rank)
-    if tuple(turned.attribute_values()["perm"]) != (*others, before, last) or not is_float(right.dtype) or not (left.is_static and right.is_static):
+    if tuple(turned.attribute_values()["perm"]) != (*others, before, last) or not is_float(right.dtype) or None in (*left.shape, *right.shape):
         return []
-    reads = scores_of(left, right).elements * right.static_shape[-2] / max(right.elements, 1)
+    hints = hints_around(root)
+    products, elements = (likely_elements(shape, hints) for shape in ((*scores_of(left, right).shape, right.shape[-2]), right.shape))
+    reads = products / max(elements, 1)
     return [turned.operation] if reads <= FEW_READS else []
 
 

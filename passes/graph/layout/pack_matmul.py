@@ -1,12 +1,15 @@
 """The pass that packs right-hand sides of matrix products into panels."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
@@ -113,16 +116,14 @@ class _PackedMatmuls(GraphBuilder):
 
     def matmul(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed matmul as a plain value; or why not."""
-        x, w = type_of(op.lhs), type_of(op.rhs)
+        w = type_of(op.rhs)
         if self.integers:
             return self.of_integers(op)
-        if w.rank != 2 or not is_float(w.dtype) or not x.is_static:
-            return NoMatch("its right-hand side is not one matrix of floats, or sizes are unknown")
-        if not w.is_static:
-            return NoMatch("its right-hand side has an unknown size")
+        if w.rank != 2 or not is_float(w.dtype) or not w.is_static or not known(type_of(op.lhs).shape[-1:]):
+            return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
         lanes = (self.target or GENERIC).lanes(bits)
-        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
+        rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < lanes // 2:
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
         width = self.width or panel_width(rows, columns, lanes)
@@ -138,15 +139,15 @@ class _PackedMatmuls(GraphBuilder):
 
     def of_integers(self, op: Any) -> "ir.Value | NoMatch":
         """The result of the packed product of narrow integers as a plain value; or why not."""
-        x, w, result = type_of(op.lhs), type_of(op.rhs), type_of(op.result)
+        w, result = type_of(op.rhs), type_of(op.result)
         casts = [widened(value) for value in (op.lhs, op.rhs)]
-        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (x.is_static and w.is_static):
-            return NoMatch("it does not sum products of narrower integers in i32, its right-hand side is not one matrix, or sizes are unknown")
+        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (w.is_static and known(type_of(op.lhs).shape[-1:])):
+            return NoMatch("it does not sum products of narrower integers in i32, or its right-hand side is not one matrix of known sizes")
         matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
         chosen = fastest(left, right, self.target)
         if matrix is None or chosen is None:
             return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
-        rows, (depth, columns) = x.elements // x.static_shape[-1] if x.elements else 0, w.static_shape
+        rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
         width = self.width or panel_width(rows, columns, chosen.lanes)
@@ -187,11 +188,12 @@ class _PackedMatmuls(GraphBuilder):
 
     def plain(self, value: ir.Value, columns: int) -> ir.Value:
         """A value (…, P, b) as (…, columns)."""
-        shape = type_of(value).static_shape
-        full = [*shape[:-2], shape[-2] * shape[-1]]
-        flat: ir.Value = self.reshape(value, shape=full)
-        if columns < full[-1]:
-            flat = self.slice(flat, starts=[0] * len(full), sizes=[*full[:-1], columns], steps=[1] * len(full))
+        *rows, panels, width = type_of(value).shape
+        filled = prod(known_sizes([panels, width]))
+        flat: ir.Value = self.reshape(value, shape=[*rows, filled])
+        if columns < filled:
+            sizes = [*(n if isinstance(n, int) else -1 for n in rows), columns]
+            flat = self.slice(flat, starts=[0] * len(sizes), sizes=sizes, steps=[1] * len(sizes))
         self.packed[flat] = value
         return flat
 
@@ -202,36 +204,42 @@ class _PackedMatmuls(GraphBuilder):
         whole = [self.packed[v] for v in operands if v in self.packed and type_of(v).shape == result.shape]
         if not whole:
             return NoMatch("none of its operands comes from a packed matmul")
-        panels = type_of(whole[0]).static_shape[-2:]
-        fitted = [self._operand(v, result.static_shape, panels) for v in operands]
+        panels = known_sizes(type_of(whole[0]).shape[-2:])
+        fitted = [self._operand(v, result.shape, panels) for v in operands]
         if any(operand is None for operand in fitted):
             return NoMatch(f"an operand does not fit {panels[0]} panels of {panels[1]} columns")
         inner: ir.Value = self.build(type(op), *fitted, **op.attribute_values())
-        return self.plain(inner, result.static_shape[-1])
+        return self.plain(inner, known_sizes(result.shape[-1:])[0])
 
-    def _operand(self, value: ir.Value, shape: tuple[int, ...], panels: tuple[int, ...]) -> ir.Value | None:
+    def _operand(self, value: ir.Value, shape: tuple[Dim, ...], panels: Sequence[int]) -> ir.Value | None:
         """`value`, an operand of an element-wise op with result shape `shape`, for the same op on panels; None if that would move data."""
         own = type_of(value)
         known = self.packed.get(value) if own.shape == shape else None
-        if known is not None and type_of(known).static_shape[-2:] == panels:
+        if known is not None and list(type_of(known).shape[-2:]) == list(panels):
             return known
-        if not own.is_static:
-            return None
-        if own.elements == 1:
+        if own.size == 1:
             return value
-        columns = own.static_shape[-1]
+        columns = own.shape[-1] if own.rank else None
+        if None in own.shape or not isinstance(columns, int):
+            return None
         if columns == 1:
-            one: ir.Value = self.reshape(value, shape=[*own.static_shape, 1])
+            one: ir.Value = self.reshape(value, shape=[*own.shape, 1])
             return one
-        split = [*own.static_shape[:-1], *panels]
+        split = [*own.shape[:-1], *panels]
         array = self.known(value)
         if array is not None:
             filling = [(0, 0)] * (array.ndim - 1) + [(0, panels[0] * panels[1] - columns)]
-            return new_weight(self, value, np.pad(array, filling).reshape(split))
+            return new_weight(self, value, np.pad(array, filling).reshape([*array.shape[:-1], *panels]))
         if columns != panels[0] * panels[1]:
             return None
         apart: ir.Value = self.reshape(value, shape=split)
         return apart
+
+
+def rows_of(op: Any) -> int:
+    """How many rows a product's left-hand side has, or is taken to have where that is known only at run time."""
+    x = type_of(op.lhs)
+    return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
 
 
 def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:

@@ -15,6 +15,7 @@ from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.mlir import ir, parse_module
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.sizes import parse
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.nest import NestKnobs
@@ -79,11 +80,11 @@ def test_values_come_back(module: ir.Module) -> None:
     sides = [("x", TensorType("ui8", (2, None))), ('a "y"', TensorType("f32", ()))]
     checks = [IndexCheck("n", "graph.gather", 0, (1,), (4,)), IndexCheck("m", "graph.slice", 1, (0, 1), (4, 5), exact=True)]
     info.inputs, info.outputs, info.nodes, info.checks, info.arena = sides, [], ["a", ""], checks, {"w": 0, 'v"': 64}
-    info.weights_bytes, info.workspace_bytes, info.workspace_lower_bound = 72, 1 << 40, 0
+    info.weights_bytes, info.workspace_bytes, info.workspace_lower_bound, info.size_hints = 72, 1 << 40, 0, {"n": 8}
     own = KernelInfo(kernel)
     own.make_kernel()
     own.results, own.in_place, own.scratch_bytes = 2, [(0, 1), (1, 0)], 64
-    BufferInfo(view).slice = Slice(2, 1, 4, 64)
+    BufferInfo(view).slice = Slice(2, 1, 4, parse("64*n"))
     nest, loops = NestKnobs((0,), 1, (4,), 0, 8, block=(16,)), (FusedLoop("rows", 0, 2, 3), FusedLoop("columns", 1, 1))
     schedule = ScheduleInfo(fill)
     schedule.nest, schedule.fused = nest, loops
@@ -94,9 +95,10 @@ def test_values_come_back(module: ir.Module) -> None:
     info, own, schedule = ModuleInfo(again), KernelInfo(kernel), ScheduleInfo(ops_below(again.operation, "linalg.fill")[0])
     assert (info.inputs, info.outputs, info.nodes, info.checks) == (sides, [], ["a", ""], checks)
     assert (info.arena, info.weights_bytes, info.workspace_bytes, info.workspace_lower_bound) == ({"w": 0, 'v"': 64}, 72, 1 << 40, 0)
+    assert info.size_hints == {"n": 8}
     assert (own.is_kernel, own.results, own.in_place, own.scratch_bytes) == (True, 2, [(0, 1), (1, 0)], 64)
     assert own.first_destination(5) == 2
-    assert BufferInfo(ops_below(again.operation, "memref.view")[0]).slice == Slice(2, 1, 4, 64)
+    assert BufferInfo(ops_below(again.operation, "memref.view")[0]).slice == Slice(2, 1, 4, parse("64*n"))
     assert (schedule.nest, schedule.fused) == (nest, loops)
     first, second = ValueInfo.arguments(main)
     assert list(first.attributes) == ["llvm.noalias"]

@@ -95,3 +95,36 @@ func.func private @slice(%x: tensor<3x2x4x4xf32>, %whole: tensor<3x8x5xf32>) -> 
   } -> tensor<3x2x4x4xf32>
   return %1 : tensor<3x2x4x4xf32>
 }
+
+// -----
+
+// Sizes known only at run time are merged where what is known of them suffices: rows of a whole tensor follow each other, those of a slice do not.
+// CHECK-LABEL: func.func private @free(
+// CHECK: linalg.generic {{.*}} ins(%{{[a-z_0-9]+}} : tensor<?xf32>) outs(%{{[a-z_0-9]+}} : tensor<?xf32>)
+// CHECK: tensor.expand_shape {{.*}} : tensor<?xf32> into tensor<?x?x8xf32>
+func.func private @free(%x: tensor<?x?x8xf32>, %out: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> attributes {stepwell.kernel, stepwell.sizes = ["n, m", "n, m"]} {
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%x : tensor<?x?x8xf32>) outs(%out : tensor<?x?x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %1 = math.absf %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x?x8xf32>
+  return %0 : tensor<?x?x8xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func private @free_slice(
+// CHECK: linalg.generic {{.*}} ins(%{{.*}} : tensor<?x8xf32>) outs(%{{.*}} : tensor<?x8xf32>)
+func.func private @free_slice(%x: tensor<?x10xf32>, %out: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x10xf32>
+  %s = tensor.extract_slice %x[0, 1] [%n, 8] [1, 1] : tensor<?x10xf32> to tensor<?x8xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%s : tensor<?x8xf32>) outs(%out : tensor<?x8xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    %1 = math.absf %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x8xf32>
+  return %0 : tensor<?x8xf32>
+}

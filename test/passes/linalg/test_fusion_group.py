@@ -7,7 +7,8 @@ import pytest
 from linalg_stages import group_of
 
 from stepwell.dialects.core.mlir import ir, make_context
-from stepwell.passes.linalg.fusion_group import Axis, FusionGroup
+from stepwell.dialects.core.sizes import symbol
+from stepwell.passes.linalg.fusion_group import Axis, FusionGroup, ratio
 
 
 @pytest.fixture(autouse=True)
@@ -19,6 +20,12 @@ def context() -> Iterator[ir.Context]:
 def loops(group: FusionGroup, axis: Axis) -> dict[int, tuple[int, Fraction]]:
     """The loops of an axis by the numbers of their stages."""
     return {group.stages.index(stage): found for stage, found in axis.loops.items()}
+
+
+def test_ratios_are_numbers_for_all_values_of_the_symbols() -> None:
+    n, m = symbol("n"), symbol("m")
+    assert (ratio(6, 4), ratio(n, n), ratio(12 * n * m, 4 * m * n), ratio(n, 8 * n)) == (Fraction(3, 2), 1, 3, Fraction(1, 8))
+    assert (ratio(n, m), ratio(n * m, m), ratio(n + 1, n), ratio(0, 4), ratio(n, 5)) == (None,) * 5
 
 
 def test_rows_and_positions_count_for_each_other() -> None:

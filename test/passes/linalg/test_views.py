@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.sizes import symbol
 from stepwell.passes.framework.rewriting import ops_below
-from stepwell.passes.linalg.views import strides
+from stepwell.passes.linalg.views import exact_shape, strides
 
 WHOLE = np.zeros((3, 8, 5, 6), np.float32)
 FOLDED = "%e = tensor.expand_shape %p [[0], [1, 2], [3]] output_shape [3, 2, 2, 3] : tensor<3x4x3xf32> into tensor<3x2x2x3xf32>"
@@ -55,3 +56,21 @@ def test_strides_of_views(lines: list[str], view: np.ndarray) -> None:
     stepped = [i for i, size in enumerate(view.shape) if size > 1]
     assert len(found) == view.ndim
     assert [found[i] for i in stepped] == [view.strides[i] // view.itemsize for i in stepped]
+
+
+def test_strides_of_sizes_known_at_run_time_are_expressions() -> None:
+    text = """func.func @f(%x: tensor<?x8x?xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n, m"]} {
+      %c0 = arith.constant 0 : index
+      %n = tensor.dim %x, %c0 : tensor<?x8x?xf32>
+      %s = tensor.extract_slice %x[0, 2, 0] [%n, 3, 5] [1, 2, 1] : tensor<?x8x?xf32> to tensor<?x3x5xf32>
+      %c = tensor.collapse_shape %x [[0, 1], [2]] : tensor<?x8x?xf32> into tensor<?x?xf32>
+      return
+    }"""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = parse_module(text, context)
+        [sliced], [merged] = (ops_below(module.operation, f"tensor.{name}") for name in ("extract_slice", "collapse_shape"))
+        m = symbol("m")
+        assert strides(sliced.results[0]) == [8 * m, 2 * m, 1]
+        assert strides(merged.results[0]) == [m, 1]
+        assert exact_shape(merged.results[0]) == [8 * symbol("n"), m]

@@ -8,9 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from linalg_model import run_kernel
 
+from stepwell.dialects.core.sizes import evaluated, symbol
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ScheduleError
-from stepwell.passes.schedule.segments import Segment, overlapping_segments, segments, vector_segments
+from stepwell.passes.schedule.segments import MOST_LENGTHS, Rest, Segment, overlapping_segments, segments, vector_segments
 
 EPSILON = np.finfo(np.float32).eps
 
@@ -234,6 +235,23 @@ def test_segments_cover_each_iteration_once(size, step):
     for cut in (segments(size, step), vector_segments(size, 1 << (step % 6))):
         covered = [i for s in cut for start in range(s.low, s.high, s.step) for i in range(start, start + s.step)]
         assert covered == list(range(size))
+
+
+@given(factor=st.integers(1, 6), offset=st.integers(0, 5), step=st.integers(1, 30), n=st.integers(0, 40))
+def test_segments_of_a_size_known_at_run_time_cover_each_iteration_once(factor, offset, step, n):
+    size = factor * symbol("n") + offset
+    covered, values = [], {"n": n}
+    for part in segments(size, step):
+        low, high = evaluated(part.low, values), evaluated(part.high, values)
+        if isinstance(part, Rest):
+            assert len(part.lengths) <= MOST_LENGTHS
+            assert high == low or high - low in part.lengths
+            covered += range(low, high)
+        else:
+            assert (high - low) % part.step == 0
+            covered += range(low, high)
+    assert covered == list(range(factor * n + offset))
+    assert step % factor or offset or all(len(part.lengths) < step // factor for part in segments(size, step) if isinstance(part, Rest))
 
 
 def test_booleans_read_along_a_vector_are_bytes_not_bits():

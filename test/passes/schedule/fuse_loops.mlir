@@ -136,3 +136,30 @@ func.func private @columns(%x: tensor<1000x64xf32>, %out: tensor<1000x64xf32>) -
   %0 = "graph.softmax"(%x) {axis = 0 : i64} : (tensor<1000x64xf32>) -> tensor<1000x64xf32>
   return %0 : tensor<1000x64xf32>
 }
+
+// -----
+
+// Rows of which only a run knows the number are fused one at a time; what is handed on is merged with them before, or stays whole.
+// CHECK-LABEL: func.func private @free_rows(
+// CHECK: linalg.generic {{.*}}"reduction"]{{.*}} attrs = {sched.fused = #sched.fused<[{chunks = {{[0-9]+}} : i64, dim = 0 : i64, loop = "loop0", {{.*}}step = 1 : i64}]>}
+// CHECK: linalg.generic {{.*}} attrs = {sched.fused = #sched.fused<[{chunks = {{[0-9]+}} : i64, dim = 0 : i64, loop = "loop0", {{.*}}step = 1 : i64}]>}
+func.func private @free_rows(%x: tensor<?x4096xf32>, %out: tensor<?x4096xf32>) -> tensor<?x4096xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  %c0 = arith.constant 0 : index
+  %zero = arith.constant 0.0 : f32
+  %n = tensor.dim %x, %c0 : tensor<?x4096xf32>
+  %e = tensor.empty(%n) : tensor<?xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%e : tensor<?xf32>) -> tensor<?xf32>
+  %s = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]}
+    ins(%x : tensor<?x4096xf32>) outs(%f : tensor<?xf32>) {
+  ^bb0(%a: f32, %acc: f32):
+    %0 = arith.addf %acc, %a : f32
+    linalg.yield %0 : f32
+  } -> tensor<?xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+    ins(%x, %s : tensor<?x4096xf32>, tensor<?xf32>) outs(%out : tensor<?x4096xf32>) {
+  ^bb0(%a: f32, %b: f32, %o: f32):
+    %0 = arith.subf %a, %b : f32
+    linalg.yield %0 : f32
+  } -> tensor<?x4096xf32>
+  return %y : tensor<?x4096xf32>
+}

@@ -35,6 +35,22 @@ func.func @main(%x: tensor<1x20xf32>) -> tensor<1x70xf32> {
 
 // -----
 
+// As many rows as a run has: as for several.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %{{[0-9]+}}) : (tensor<3x?x20xf32, "n">, tensor<3x20x16xf32>) -> tensor<3x?x3x16xf32, "n">
+// CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<3x?x3x16xf32, "n">, tensor<3x16xf32>) -> tensor<3x?x3x16xf32, "n">
+// CHECK: %[[F:[0-9]+]] = "graph.reshape"(%[[B]]) {shape = [3, "n", 48]} {{.*}} -> tensor<3x?x48xf32, "n">
+// CHECK: "graph.slice"(%[[F]]) {sizes = array<i64: 3, -1, 44>{{.*}} -> tensor<3x?x44xf32, "n">
+func.func @main(%x: tensor<3x?x20xf32, "n">) -> tensor<3x?x44xf32, "n"> {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<20x44xf32>} : () -> tensor<20x44xf32>
+  %b = "graph.constant"() {value = dense<0.5> : tensor<44xf32>} : () -> tensor<44xf32>
+  %0 = "graph.matmul"(%x, %w) : (tensor<3x?x20xf32, "n">, tensor<20x44xf32>) -> tensor<3x?x44xf32, "n">
+  %1 = "graph.add"(%0, %b) : (tensor<3x?x44xf32, "n">, tensor<44xf32>) -> tensor<3x?x44xf32, "n">
+  return %1 : tensor<3x?x44xf32, "n">
+}
+
+// -----
+
 // Left alone: a small right-hand side that is not known, batches of matrices, integers, few columns.
 // CHECK-LABEL: func.func @main
 // CHECK-NOT: panel

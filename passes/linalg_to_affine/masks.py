@@ -1,0 +1,66 @@
+"""Vectors some of whose last lanes are switched off: what is left of a dimension whose size is known only at run time, in one vector."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from stepwell.dialects.core.mlir import affine, arith, ir, vector
+from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.target.description import Target
+from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.structured import Structured
+from stepwell.passes.schedule.nest import Nest
+
+MASKABLE = (32, 64)  # bits of the elements that x86 loads and stores under a mask since AVX
+FEATURES = ("avx512f", "avx2", "avx")
+
+
+def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], target: Target | None) -> int:
+    """The lanes of a register in which the last of the nest's vectors are computed under a mask; 0 if they are not.
+
+    That takes a target that has such loads and stores, a dimension whose size is known only at run time, and operands that are contiguous along
+    it or do not move.
+    """
+    dim = nest.vector
+    if target is None or not target.features & set(FEATURES) or dim not in root.open or nest.width == 1 or any(nest.blocks.values()):
+        return 0
+    if len(root.outputs) != 1 or any(root.outputs[0].kind(d) != "scalar" for d in root.reduction_dims):
+        return 0
+    if any(op.reads or op.loops for op in (root, *epilogues)) or any(a.is_constant for a in root.inputs):
+        return 0
+    accesses = [(a, dim) for a in (*(a for a in root.inputs if a.used), *root.outputs) if a.is_shaped]
+    place = [getattr(r, "position", -1) for r in root.outputs[0].map.results]
+    along = place.index(dim) if dim in place else -1
+    accesses += [(a, along) for op in epilogues for a in op.inputs if a.used and a.is_shaped]
+    if not all(_fits(a, d) for a, d in accesses):
+        return 0
+    return target.lanes(max(element_bits(a.element_type) for a, _ in accesses))
+
+
+def _fits(access: Access, dim: int) -> bool:
+    kind = access.element_type
+    number = isinstance(kind, (ir.F32Type, ir.F64Type)) or (isinstance(kind, ir.IntegerType) and kind.width in MASKABLE)
+    return (dim < 0 or access.kind(dim) in ("scalar", "vector")) and (number or dim < 0 or access.kind(dim) == "scalar")
+
+
+def first_lanes(width: int, count: ir.Value) -> ir.Value:
+    """The mask of the first `count` of so many lanes."""
+    return vector.CreateMaskOp(ir.VectorType.get([width], ir.IntegerType.get_signless(1)), [count]).result
+
+
+def masked_load(source: ir.Value, ivs: list[ir.Value], address: Any, mask: ir.Value) -> ir.Value:
+    """Load the neighbours from an address on that a mask has, and zeros for the others."""
+    kind = ir.VectorType.get(ir.VectorType(mask.type).shape, ir.MemRefType(source.type).element_type)
+    element = kind.element_type
+    zero = ir.FloatAttr.get(element, 0.0) if isinstance(element, ir.FloatType) else ir.IntegerAttr.get(element, 0)
+    zeros = arith.ConstantOp(kind, ir.DenseElementsAttr.get_splat(kind, zero)).result
+    return vector.MaskedLoadOp(kind, source, _indices(address, ivs), mask, zeros).result
+
+
+def masked_store(value: ir.Value, target: ir.Value, ivs: list[ir.Value], address: Any, mask: ir.Value) -> None:
+    """Store the lanes that a mask has to the neighbours from an address on."""
+    vector.MaskedStoreOp(target, _indices(address, ivs), mask, value)
+
+
+def _indices(address: Any, ivs: list[ir.Value]) -> list[ir.Value]:
+    maps = [ir.AffineMapAttr.get(ir.AffineMap.get(address.n_dims, 0, [place])) for place in address.results]
+    return [affine.AffineApplyOp(one, ivs).result for one in maps]
