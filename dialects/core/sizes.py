@@ -317,8 +317,16 @@ def _holds(a: "int | Size", relation: str, b: "int | Size") -> bool | None:
     if isinstance(apart, int):
         return apart > 0 if relation == ">" else apart >= 0
     expr = apart._expr
-    yes, no = (expr.is_positive, expr.is_nonpositive) if relation == ">" else (expr.is_nonnegative, expr.is_negative)
+    yes, no = _signs(expr, relation)
+    if not yes and not no and not apart.is_symbol:
+        algebra = _algebra()
+        yes, no = _signs(algebra.lower_bound(expr), relation)[0], _signs(-algebra.lower_bound(-expr), relation)[1]
     return True if yes else False if no else None
+
+
+def _signs(expr: Any, relation: str) -> tuple[bool | None, bool | None]:
+    """Whether `expr > 0` (or `>= 0`) certainly holds, and whether it certainly does not."""
+    return (expr.is_positive, expr.is_nonpositive) if relation == ">" else (expr.is_nonnegative, expr.is_negative)
 
 
 def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:

@@ -117,12 +117,14 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     """A filled tensor with `x` inserted; for modes that copy elements, one generic that computes where each element comes from."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     low, high, mode = attributes["low"], attributes["high"], attributes["mode"]
-    if mode != "constant" and any(not isinstance(s, int) and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):
+    if mode != "constant" and any(not isinstance(s, int) and (a, c) != (0, 0) for s, a, c in zip(result.shape, low, high, strict=True)):
         return NoMatch(f"mode '{mode}' is for static dimensions, got {op.operand_types()[0]}")
-    if not any(low) and not any(high):
+    if all(n == 0 for n in (*low, *high)):
         return x
     if mode == "constant":
-        return padded(b, x, result.dtype, low, high, attributes["value"])
+        amounts = b.given_all(high)
+        assert amounts is not None
+        return padded(b, x, result.dtype, low, amounts, attributes["value"])
 
     sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, tensor
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
-def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[int], value: Any) -> ir.Value:
+def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[OpFoldResult], value: Any) -> ir.Value:
     """`x` with `low[i]` elements `value` before and `high[i]` after each dimension."""
-    if not any(low) and not any(high):
+    if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
         return x
-    sizes = [b.sum_of_sizes(s, before + after) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
+    sizes = [b.sum_of_sizes(s, b.sum_of_sizes(after, before)) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
     return b.insert(x, b.filled(value, dtype, sizes), list(low))
 
 
