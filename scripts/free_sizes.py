@@ -55,6 +55,7 @@ def compare(name: str, free: str, wanted: Sequence[tuple[int, int, int]], thread
     import numpy as np
 
     import stepwell
+    from stepwell.driver.dynamic import DynamicModel
 
     source = freed(network(name), free)
     with tempfile.TemporaryDirectory() as folder:
@@ -62,6 +63,7 @@ def compare(name: str, free: str, wanted: Sequence[tuple[int, int, int]], thread
         path.write_bytes(source.SerializeToString())
         start = time.perf_counter()
         general = stepwell.compile(path, specialise="never", threads=threads, cache=cache)
+        assert isinstance(general, DynamicModel)
         print(f"{name}, free {free}, {threads} thread{'s' * (threads != 1)}; the program for all sizes took {time.perf_counter() - start:.1f} s")
         print(f"{'size':>12} {'made for it, ms':>18} {'for all, ms':>18} {'ratio':>7} {'medians':>8} {'apart':>8}")
         agree = True

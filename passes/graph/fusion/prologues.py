@@ -34,7 +34,7 @@ class Sliced:
 def is_view(op: ir.Operation) -> bool:
     """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
     view = op.opview
-    if not isinstance(view, (SliceOp, TransposeOp)) or not type_of(view.result).is_static:
+    if not isinstance(view, (SliceOp, TransposeOp)) or None in type_of(view.result).shape:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
