@@ -102,7 +102,19 @@ def network(name: str) -> "onnx.ModelProto":
 
 
 def freed(source: "onnx.ModelProto", free: str) -> "onnx.ModelProto":
-    """The network with free dimensions in place of some of its image's; shapes that follow from them are left to inference."""
+    """The network with free dimensions in place of some of its image's; shapes that follow from them are left to inference.
+
+    Where it reshapes one image, it reshapes as many as there are.
+    """
+    from onnx import numpy_helper
+
+    shapes = {node.input[1] for node in source.graph.node if node.op_type == "Reshape"}
+    for tensor in source.graph.initializer:
+        if tensor.name in shapes and free != "image":
+            array = numpy_helper.to_array(tensor).copy()
+            if array.size > 1 and array[0] == 1:
+                array[0] = 0  # as many as the operand has
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
     names = {"batch": {0: "n"}, "image": {2: "h", 3: "w"}, "both": {0: "n", 2: "h", 3: "w"}}[free]
     for place, symbol in names.items():
         source.graph.input[0].type.tensor_type.shape.dim[place].dim_param = symbol

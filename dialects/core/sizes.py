@@ -3,7 +3,7 @@
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -155,12 +155,12 @@ def parse_all(text: str) -> tuple[Dim, ...]:
 
 def maximum(*sizes: "int | Size") -> "int | Size":
     """The largest of some sizes."""
-    return max(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else _size(_algebra().largest(*map(_expr, sizes)))
+    return _extreme(sizes, "<=")
 
 
 def minimum(*sizes: "int | Size") -> "int | Size":
     """The smallest of some sizes."""
-    return min(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else _size(_algebra().smallest(*map(_expr, sizes)))
+    return _extreme(sizes, ">=")
 
 
 def differ(a: Dim, b: Dim) -> bool:
@@ -303,6 +303,19 @@ def _expr(value: "int | Size") -> Any:
 def _size(expr: Any) -> "int | Size":
     expr = _algebra().normal(expr)
     return int(expr) if expr.is_Integer else Size(expr)
+
+
+def _extreme(sizes: "Sequence[int | Size]", relation: str) -> "int | Size":
+    """The size that all others have that relation to, whatever the symbols are; else the maximum (or minimum) of those that none is known beyond."""
+    if all(isinstance(s, int) for s in sizes):
+        numbers = [s for s in sizes if isinstance(s, int)]
+        return max(numbers) if relation == "<=" else min(numbers)
+    kept: list[int | Size] = []
+    for size in sizes:
+        if not any(always(size, relation, other) for other in kept):
+            kept = [*(other for other in kept if not always(other, relation, size)), size]
+    algebra = _algebra()
+    return kept[0] if len(kept) == 1 else _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, kept)))
 
 
 def _quotient(a: "int | Size", b: "int | Size") -> "int | Size":

@@ -15,7 +15,7 @@ def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: 
     return b.insert(x, b.filled(value, dtype, sizes), list(low))
 
 
-def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], strides: Sequence[int], sizes: Sequence[OpFoldResult]) -> ir.Value:
     """The elements of `x` (N, C, spatial…) `strides` apart from `offsets` on, zeros elsewhere, in spatial dimensions of `sizes`."""
     have = b.sizes(x)
     out = b.filled(0, dtype, [*have[:2], *sizes])

@@ -13,7 +13,7 @@ import stepwell
 from stepwell.driver.dynamic import DynamicModel
 
 SIZES = ((2, 9, 14), (1, 1, 1), (1, 17, 5), (3, 16, 16), (0, 9, 9), (1, 2, 33), (2, 31, 30), (1, 8, 7), (5, 3, 4), (1, 12, 44), (2, 9, 14))
-FREE = {"batch": (True, False, False), "image": (False, True, True), "both": (True, True, True), "height": (False, True, False)}
+FREE = {"batch": (True, False, False), "image": (False, True, True), "both": (True, True, True)}
 FIXED = (2, 13, 18)
 
 
@@ -120,11 +120,30 @@ def scored() -> tuple[Net, str]:
     return net, net.op("Softmax", [y], axis=1)
 
 
-NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, joined, dilated, scored)}
+def pooled() -> tuple[Net, str]:
+    """Windows that hang over the end, and means of those elements that lie inside."""
+    net = Net(3)
+    y = net.op("Relu", [net.conv("x", (3, 24), 3)])
+    y = net.op("AveragePool", [y], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    y = net.op("MaxPool", [y], kernel_shape=[3, 3], strides=[2, 3], pads=[0, 1, 1, 0], ceil_mode=1)
+    y = net.op("AveragePool", [y], kernel_shape=[3, 3], strides=[2, 3], pads=[1, 0, 1, 1], ceil_mode=1, count_include_pad=1)
+    return net, net.op("AveragePool", [y], kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 0, 1], ceil_mode=1)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("free", FREE)
+def enlarged() -> tuple[Net, str]:
+    """Transposed convolutions: of whole phases, of phases that are cut, and in groups."""
+    net = Net(8)
+    y = net.op("Relu", [net.conv("x", (8, 32), 3)])
+    y = net.op("ConvTranspose", [y, net.weight(32, 32, 2, 2, scale=0.1)], strides=[2, 2])
+    y = net.op("ConvTranspose", [net.op("Relu", [y]), net.weight(32, 16, 3, 3, scale=0.1)], strides=[2, 2], pads=[1] * 4, output_padding=[1, 0])
+    y = net.op("ConvTranspose", [net.op("Relu", [y]), net.weight(16, 8, 3, 3, scale=0.1)], dilations=[2, 1], pads=[2, 1, 2, 1], group=2)
+    return net, net.conv(y, (16, 8), 3)
+
+
+NETS = {make.__name__: make for make in (plain, winograd, depthwise, shuffled, joined, dilated, scored, pooled, enlarged)}
+
+
+@pytest.mark.parametrize(("free", "threads"), [("batch", 1), ("image", 2), ("both", 1)])
 @pytest.mark.parametrize("name", NETS)
 def test_images_of_many_sizes_in_turn(name: str, free: str, threads: int) -> None:
     net, result = NETS[name]()
