@@ -5,7 +5,7 @@
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
 1 the program for all sizes is faster), and how far the results lie apart. Nothing else should run on the machine; where it does, only the ratios
-of the minima mean something.
+mean something, and on one thread `--cpu` counts the time that the thread itself gets.
 """
 
 import argparse
@@ -32,43 +32,49 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), or BATCHxHEIGHTxWIDTH")
     add("--threads", type=int, default=1)
     add("--rounds", type=int, default=40, help="how often each of the two runs (default: 40)")
+    add("--cpu", action="store_true", help="count the time of the thread alone, which other work on the machine disturbs less")
     add("--fresh", action="store_true", help="compile anew even where the cache has it")
     add("--seconds", type=float, default=20, help="after which a size is left, even if there were fewer rounds (default: 20)")
     options = parser.parse_args(arguments)
-    wanted = [parsed(text, options.free) for text in (options.sizes or DEFAULTS[options.free]).split(",")]
-    right = [compare(name, options.free, wanted, options.threads, options.rounds, options.seconds, not options.fresh) for name in options.networks]
+    if options.cpu and options.threads != 1:
+        parser.error("--cpu counts the time of one thread: it needs --threads 1")
+    right = [compare(name, options) for name in options.networks]
     return 0 if all(right) else 1
 
 
-def parsed(text: str, free: str) -> tuple[int, int, int]:
-    """A size as batch, height and width."""
+def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
+    """The shape of images of a size that is written as the options say; what is not free is as in `own`."""
     numbers = [int(part) for part in text.split("x")]
     if free == "batch":
-        return numbers[0], 224, 224
+        return numbers[0], *own[1:]
     if len(numbers) < 3:
-        numbers = [1, numbers[0], numbers[-1]]
-    return numbers[0], numbers[1], numbers[2]
+        numbers = [own[0], numbers[0], numbers[-1]]
+    return numbers[0], own[1], *numbers[1:]
 
 
-def compare(name: str, free: str, wanted: Sequence[tuple[int, int, int]], threads: int, rounds: int, seconds: float, cache: bool) -> bool:
+def compare(name: str, options: argparse.Namespace) -> bool:
     """Print a table for one network; whether all results agree."""
     import numpy as np
 
     import stepwell
     from stepwell.driver.dynamic import DynamicModel
 
-    source = freed(network(name), free)
+    threads, clock = options.threads, time.thread_time if options.cpu else time.perf_counter
+    source = network(name)
+    own = [dim.dim_value for dim in source.graph.input[0].type.tensor_type.shape.dim]
+    source = freed(source, options.free)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"
         path.write_bytes(source.SerializeToString())
         start = time.perf_counter()
-        general = stepwell.compile(path, specialise="never", threads=threads, cache=cache)
+        general = stepwell.compile(path, specialise="never", threads=threads, cache=not options.fresh)
         assert isinstance(general, DynamicModel)
-        print(f"{name}, free {free}, {threads} thread{'s' * (threads != 1)}; the program for all sizes took {time.perf_counter() - start:.1f} s")
+        took = time.perf_counter() - start
+        print(f"{name}, free {options.free}, {threads} thread{'s' * (threads != 1)}; the program for all sizes took {took:.1f} s")
         print(f"{'size':>12} {'made for it, ms':>18} {'for all, ms':>18} {'ratio':>7} {'medians':>8} {'apart':>8}")
         agree = True
-        for batch, height, width in wanted:
-            shape = (batch, 3, height, width)
+        for text in (options.sizes or DEFAULTS[options.free]).split(","):
+            shape = parsed(text, options.free, own)
             input_name = source.graph.input[0].name
             exact = stepwell.compile(path, shapes={input_name: shape}, threads=threads)
             image = np.random.default_rng(0).standard_normal(shape, np.float32)
@@ -78,16 +84,16 @@ def compare(name: str, free: str, wanted: Sequence[tuple[int, int, int]], thread
             agree &= apart < 1e-3
             times: list[list[float]] = [[], []]
             begin = time.perf_counter()
-            for turn in range(rounds):
-                if time.perf_counter() - begin > seconds:
+            for turn in range(options.rounds):
+                if time.perf_counter() - begin > options.seconds:
                     break
                 for which in (0, 1) if turn % 2 else (1, 0):
-                    start = time.perf_counter()
+                    start = clock()
                     runs[which].run({input_name: image})
-                    times[which].append(time.perf_counter() - start)
+                    times[which].append(clock() - start)
             least, middle = [1e3 * min(t) for t in times], [1e3 * statistics.median(t) for t in times]
             shown = [f"{a:.2f} ({b:.2f})" for a, b in zip(least, middle, strict=True)]
-            size = f"{batch}x{height}x{width}"
+            size = f"{shape[0]}x{shape[2]}x{shape[3]}"
             print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
     return agree
 
