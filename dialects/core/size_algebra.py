@@ -122,6 +122,20 @@ def parts(expr: Expr) -> tuple[str, list[Expr]]:
     raise TypeError(f"{expr} is not the expression of a size")
 
 
+def lower_bound(expr: Expr) -> Expr:
+    """An expression without quotients that is never above this one, as far as they are terms of its sum: `p // q` is between `(p - q + 1) / q` and
+    `p / q`."""
+    found = sympy.Integer(0)
+    for term, coefficient in sympy.expand(expr).as_coefficients_dict().items():
+        if not isinstance(term, FloorDiv) or not term.args[1].is_Integer:
+            found += coefficient * term
+            continue
+        p, q = term.args
+        bound = lower_bound(p) - q + 1 if coefficient > 0 else -lower_bound(-p)
+        found += coefficient * bound / q
+    return sympy.expand(found)
+
+
 class _Printer(StrPrinter):  # type: ignore[misc]
     """Expressions as Python writes them."""
 

@@ -3,7 +3,7 @@
 import ast
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -155,12 +155,12 @@ def parse_all(text: str) -> tuple[Dim, ...]:
 
 def maximum(*sizes: "int | Size") -> "int | Size":
     """The largest of some sizes."""
-    return max(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else _size(_algebra().largest(*map(_expr, sizes)))
+    return _extreme(sizes, "<=")
 
 
 def minimum(*sizes: "int | Size") -> "int | Size":
     """The smallest of some sizes."""
-    return min(s for s in sizes if isinstance(s, int)) if all(isinstance(s, int) for s in sizes) else _size(_algebra().smallest(*map(_expr, sizes)))
+    return _extreme(sizes, ">=")
 
 
 def differ(a: Dim, b: Dim) -> bool:
@@ -320,6 +320,19 @@ def _size(expr: Any) -> "int | Size":
     return int(expr) if expr.is_Integer else Size(expr)
 
 
+def _extreme(sizes: "Sequence[int | Size]", relation: str) -> "int | Size":
+    """The size that all others have that relation to, whatever the symbols are; else the maximum (or minimum) of those that none is known beyond."""
+    if all(isinstance(s, int) for s in sizes):
+        numbers = [s for s in sizes if isinstance(s, int)]
+        return max(numbers) if relation == "<=" else min(numbers)
+    kept: list[int | Size] = []
+    for size in sizes:
+        if not any(always(size, relation, other) for other in kept):
+            kept = [*(other for other in kept if not always(other, relation, size)), size]
+    algebra = _algebra()
+    return kept[0] if len(kept) == 1 else _size((algebra.largest if relation == "<=" else algebra.smallest)(*map(_expr, kept)))
+
+
 def _quotient(a: "int | Size", b: "int | Size") -> "int | Size":
     return _size(_algebra().floor_div(_expr(a), _expr(b)))
 
@@ -332,8 +345,16 @@ def _holds(a: "int | Size", relation: str, b: "int | Size") -> bool | None:
     if isinstance(apart, int):
         return apart > 0 if relation == ">" else apart >= 0
     expr = apart._expr
-    yes, no = (expr.is_positive, expr.is_nonpositive) if relation == ">" else (expr.is_nonnegative, expr.is_negative)
+    yes, no = _signs(expr, relation)
+    if not yes and not no and not apart.is_symbol:
+        algebra = _algebra()
+        yes, no = _signs(algebra.lower_bound(expr), relation)[0], _signs(-algebra.lower_bound(-expr), relation)[1]
     return True if yes else False if no else None
+
+
+def _signs(expr: Any, relation: str) -> tuple[bool | None, bool | None]:
+    """Whether `expr > 0` (or `>= 0`) certainly holds, and whether it certainly does not."""
+    return (expr.is_positive, expr.is_nonpositive) if relation == ">" else (expr.is_nonnegative, expr.is_negative)
 
 
 def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import holds, known_sizes
 from stepwell.dialects.core.types import TensorType, from_numpy
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.blocked import BlockedConvOp
@@ -153,7 +153,8 @@ class BorderedConvOp(GraphOp, name="bordered_conv", traits=[Pure]):
 def borders(
     x: TensorType, w: TensorType, result: TensorType, *, strides: Sequence[int], dilations: Sequence[int], zeros: Sequence[int]
 ) -> list[Border]:
-    """Each spatial dimension of such a convolution, of static operands."""
+    """Each spatial dimension of such a convolution, whose sizes are numbers."""
     spatial = len(strides)
-    numbers = zip(x.static_shape[2:], zeros[:spatial], zeros[spatial:], result.static_shape[2:], w.static_shape[2:], strides, dilations, strict=False)
+    sizes, positions = (known_sizes(t.shape[2 : 2 + spatial]) for t in (x, result))
+    numbers = zip(sizes, zeros[:spatial], zeros[spatial:], positions, w.static_shape[2:], strides, dilations, strict=False)
     return [Border(before, size - before - after, n, taps, stride, step) for size, before, after, n, taps, stride, step in numbers]

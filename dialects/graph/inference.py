@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from stepwell.dialects.core.sizes import Dim, holds
+from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import BOOL, FLOATS, INTEGERS, NUMERIC, SIGNED, UNSIGNED, TensorType
 from stepwell.dialects.graph.base import broadcast
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError
@@ -78,9 +78,9 @@ def expect_floats(name: str, values: Sequence[Any], length: int, what: str) -> N
         raise InferenceError(f"attribute '{name}' must have {length} floats, {what}; got {list(values)}")
 
 
-def expect_at_least(name: str, values: Sequence[int], least: int) -> None:
-    """Every entry of an attribute is `least` or more."""
-    if any(v < least for v in values):
+def expect_at_least(name: str, values: Sequence[int | Size], least: int) -> None:
+    """Every entry of an attribute is `least` or more; a size that is known only at run time is assumed to be."""
+    if not all(holds(v, ">=", least) for v in values):
         raise InferenceError(f"the entries of attribute '{name}' must be {least} or more, got {list(values)}")
 
 

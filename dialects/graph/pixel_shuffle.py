@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import divides, holds
+from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import expect_at_least, expect_length, expect_rank_at_least, no_arithmetic
 from stepwell.dialects.support.errors import InferenceError
 
@@ -27,11 +27,11 @@ class PixelShuffleOp(GraphOp, name="pixel_shuffle", traits=[Pure, MovesData]):
     result: Result
     strides: ir.DenseI64ArrayAttr
     offsets: ir.DenseI64ArrayAttr
-    sizes: ir.DenseI64ArrayAttr
+    sizes: Sizes
     group: ir.IntegerAttr
 
     @staticmethod
-    def infer(x: TensorType, *, strides: Sequence[int], offsets: Sequence[int], sizes: Sequence[int], group: int) -> InferredTypes:
+    def infer(x: TensorType, *, strides: Sequence[int], offsets: Sequence[int], sizes: Sequence[int | Size], group: int) -> InferredTypes:
         spatial, phases = len(strides), math.prod(strides)
         expect_rank_at_least("x", x, 2 + spatial)
         if x.rank > 3 + spatial:

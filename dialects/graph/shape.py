@@ -219,18 +219,18 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
     x: Operand
     result: Result
     low: ir.DenseI64ArrayAttr
-    high: ir.DenseI64ArrayAttr
+    high: Sizes
     mode: ir.StringAttr
     value: ir.FloatAttr
 
     @staticmethod
-    def infer(x: TensorType, *, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> InferredTypes:
+    def infer(x: TensorType, *, low: Sequence[int], high: Sequence[int | Size], mode: str, value: float) -> InferredTypes:
         expect_choice("mode", mode, PAD_MODES)
         for name, amounts in (("low", low), ("high", high)):
             expect_length(name, amounts, x.rank, "one for each dimension")
             expect_at_least(name, amounts, 0)
         for i, size in enumerate(x.shape):
-            if mode != "constant" and size == 0 and low[i] + high[i]:
+            if mode != "constant" and size == 0 and low[i] + high[i] != 0:
                 raise InferenceError(f"mode '{mode}' has nothing to copy along dimension {i} of operand 'x' ({x})")
         if mode == "constant" and is_compact(x.dtype) and (value != 0 or x.dtype == "f8E8M0FNU"):
             raise InferenceError(f"constant padding of {x} must be by 0, which the type must have; got {value}")

@@ -41,13 +41,13 @@ class Bufferize(Pass):
         if not len(main.regions[0].blocks):
             raise PassError("@main has no body")
         block = op.regions[0].blocks[0]
+        info = ModuleInfo(op)
         found = {f.sym_name.value: f for f in program_functions(op)}
+        shapes = {name: self._shapes(function, info) for name, function in found.items()}
         for function in found.values():
             function.operation.detach_from_parent()
         bufferise_kernels(op, state)
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
-        info = ModuleInfo(op)
-        shapes = {name: self._shapes(function, info) for name, function in found.items()}
         plans: dict[str, Assignment] = {}
         for name in innermost_first(found):
             plans[name] = assign(found[name], kernels, shapes[name], info.symbols if name == "main" else (), plans)
@@ -77,9 +77,7 @@ class Bufferize(Pass):
     @staticmethod
     def _shapes(function: Any, info: ModuleInfo) -> SymbolicShapes:
         if KernelInfo(function).is_region:
-            found = shapes_around(function.operation)
-            found.hints = info.size_hints
-            return found
+            return shapes_around(function.operation)
         named = [kind.shape for _, kind in info.inputs] if info.has_signature else []
         return SymbolicShapes(function.operation, named, elements=info.elements, hints=info.size_hints)
 

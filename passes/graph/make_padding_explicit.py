@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import Size, known, maximum, minimum
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.numerics import narrow
@@ -26,6 +26,7 @@ class MakePaddingExplicit(Pass):
     rewrite: conv(x, w, pads)                    -> conv(pad(x, 0), w)
     rewrite: max_pool(x, pads, ceil_mode)        -> max_pool(pad(x, lowest value))
     rewrite: avg_pool(x, pads, ceil_mode, …)     -> avg_pool(pad(x, 0)) * c  with c = elements of a window / elements that count, where it is not 1
+    rewrite: avg_pool(x, pads, ceil_mode, …)     -> avg_pool(pad(x, 0)) / avg_pool(pad(1, 0)) / …    where sizes are known only at run time
 
     Equal pads of one value are made once.
     """
@@ -55,6 +56,8 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
     x, pads, spatial = op.x, attributes["pads"], type_of(op.x).rank - 2
     window = {name: attributes[name] for name in ("strides", "pads", "dilations")}
     correction = None
+    high: Sequence[int | Size] = pads[spatial:]
+    counted: list[ir.Value] = []
     if known((*type_of(op.x).shape[2:], *type_of(op.result).shape[2:])):
         sizes, positions = spatial_shape(op.x), spatial_shape(op.result)
         kernel = attributes.get("kernel") or spatial_shape(op.w)
@@ -62,12 +65,18 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
         if op.mnemonic() == "avg_pool":
             correction = divisor_correction(sizes, positions, **{k: v for k, v in attributes.items() if k != "ceil_mode"})
     elif attributes.get("ceil_mode", False) or not attributes.get("count_include_pad", True):
-        return NoMatch("how many elements of a window lie outside follows from a size that is not known")
-    else:
-        high = pads[spatial:]
+        if None in (*type_of(x).shape, *type_of(op.result).shape):
+            return NoMatch("how many elements of a window lie outside follows from a size that is not known")
+        if attributes["ceil_mode"]:
+            reached = reached_by_last(op, attributes)
+            if isinstance(reached, NoMatch):
+                return reached
+            high = reached
+        if op.mnemonic() == "avg_pool":
+            counted = [parts_that_count(op, attributes, i, high[i], b) for i in range(spatial)]
     around: dict[str, Any] = {"low": (0, 0, *pads[:spatial]), "high": (0, 0, *high), "mode": "constant", "value": fill}
     key = (x, op.operation.block, *around.values())
-    if any(around["low"]) or any(around["high"]):
+    if any(n != 0 for n in (*around["low"], *around["high"])):
         if key not in made:
             made[key] = b.pad(x, **around)
         x = made[key]
@@ -76,7 +85,42 @@ def _rewrite(op: Any, attributes: dict[str, Any], fill: float, b: GraphBuilder, 
     value: ir.Value = b.create(type(op), [x, *others], {k: plain.get(k, v) for k, v in attributes.items()}).operation.results[0]
     if correction is not None:
         value = b.mul(value, new_weight(b, None, narrow(correction, to_numpy(type_of(x).dtype))))
+    for part in counted:
+        value = b.div(value, part)
     return value
+
+
+def reached_by_last(op: Any, attributes: dict[str, Any]) -> list[int | Size] | NoMatch:
+    """How many elements the last windows reach beyond the end of each spatial dimension, of a size known only at run time."""
+    found: list[int | Size] = []
+    sizes, counts = type_of(op.x).shape[2:], type_of(op.result).shape[2:]
+    numbers = zip(attributes["pads"], attributes["kernel"], attributes["strides"], attributes["dilations"], strict=False)
+    for size, positions, (low, taps, stride, dilation) in zip(sizes, counts, numbers, strict=True):
+        span = dilation * (taps - 1) + 1
+        if stride > span or size is None or positions is None:
+            return NoMatch("its windows leave gaps, so that where the last one ends is known only at run time")
+        found.append((positions - 1) * stride + span - size - low)
+    return found
+
+
+def parts_that_count(op: Any, attributes: dict[str, Any], dim: int, reach: int | Size, b: GraphBuilder) -> ir.Value:
+    """For each position along a spatial dimension, the part of the window there whose elements count: [1, …, positions, …, 1].
+
+    `reach` is how far windows reach beyond its end; with `count_include_pad` the elements of `pads` count too.
+    """
+    x, spatial, pads = type_of(op.x), len(attributes["kernel"]), attributes["pads"]
+    size, low, high = x.shape[2 + dim], pads[dim], pads[spatial + dim]
+    assert size is not None
+    inside, around = size, [low, reach]
+    if attributes["count_include_pad"]:
+        inside, around = size + low + minimum(high, reach), [0, maximum(reach - high, 0)]
+    ones = b.expand(b.literal(np.ones((1,) * x.rank, to_numpy(x.dtype))), shape=[inside if i == 2 + dim else 1 for i in range(x.rank)])
+    if any(n != 0 for n in around):
+        before, after = ([n if i == 2 + dim else 0 for i in range(x.rank)] for n in around)
+        ones = b.pad(ones, low=before, high=after, mode="constant", value=0.0)
+    own = {name: [attributes[name][dim] if i == dim else 1 for i in range(spatial)] for name in ("kernel", "strides", "dilations")}
+    counted: ir.Value = b.avg_pool(ones, pads=(0,) * (2 * spatial), ceil_mode=False, count_include_pad=True, **own)
+    return counted
 
 
 def spatial_shape(value: ir.Value) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir, users
-from stepwell.dialects.core.sizes import Dim
+from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, GraphBuilder
 from stepwell.dialects.graph.value_range import Range
@@ -74,8 +74,8 @@ class _Unfolding(ProductRewriting):
         if pad is not None:
             padding = pad.attribute_values()
             low, high = padding["low"], padding["high"]
-            if padding["mode"] != "constant" or padding["value"] != 0 or any(p < 0 for p in (*low, *high)):
-                return NoMatch("what pads its image is something else than zeros")
+            if padding["mode"] != "constant" or padding["value"] != 0 or not known(high):
+                return NoMatch("what pads its image is something else than zeros, or how many is known at run time only")
         image, kernel = centred(x if pad is None else pad.x, self.state.weights), type_of(w)
         if image is None or not isinstance(image.zero, np.ndarray) or image.zero.size != 1:
             return NoMatch("its image is not made of bytes with one known zero point")

@@ -6,13 +6,14 @@ from itertools import accumulate, product
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import ir, tensor
-from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
 from stepwell.dialects.graph.bordered_conv import BorderedConvOp, borders
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 
@@ -22,37 +23,45 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
 
     Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps.
     """
-    problem = _dynamic(op)
-    if problem is not None:
-        return problem
+    sizes = _sizes(op, b)
+    if isinstance(sizes, NoMatch):
+        return sizes
     x, w = (widened(b, v, products_of(op)) for v in operands)
-    return _convolved(b, b.staged(x), w, op.result_types()[0], **op.attribute_values())
+    return _convolved(b, b.staged(x), w, op.result_types()[0].dtype, sizes, **op.attribute_values())
 
 
 @lowering(BorderedConvOp)
 def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """The same loops for each stretch of positions of each dimension, over the taps that reach the inside from there."""
-    problem = _dynamic(op)
-    if problem is not None:
-        return problem
+    sizes = _sizes(op, b)
+    if isinstance(sizes, NoMatch):
+        return sizes
     x, w = (widened(b, v, products_of(op)) for v in operands)
     attributes, result = op.attribute_values(), op.result_types()[0]
     types, zeros = op.operand_types(), attributes.pop("zeros")
     window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
-    x, out = b.staged(x), b.empty(result.dtype, result.static_shape)
+    x, out = b.staged(x), b.empty(result.dtype, sizes)
     for stretches in product(*(dim.stretches() for dim in borders(types[0], types[1], result, **window))):
         mine = b.window(w, 2, [s.first for s in stretches], [s.taps for s in stretches])
         seen = [s.seen(step, apart) for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True)]
-        part = result.with_shape((*result.shape[:2], *(s.positions for s in stretches), result.shape[-1]))
-        made = _convolved(b, b.window(x, 2, *zip(*seen, strict=True)), mine, part, **attributes)
+        part = [*sizes[:2], *(s.positions for s in stretches), sizes[-1]]
+        made = _convolved(b, b.window(x, 2, *zip(*seen, strict=True)), mine, result.dtype, part, **attributes)
         out = b.insert(made, out, [0, 0, *(s.low for s in stretches), 0])
     return out
 
 
 def _convolved(
-    b: LinalgBuilder, x: ir.Value, w: ir.Value, result: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int
+    b: LinalgBuilder,
+    x: ir.Value,
+    w: ir.Value,
+    dtype: str,
+    sizes: Sequence[OpFoldResult],
+    *,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    group: int,
 ) -> ir.Value:
-    """The convolution of `x` with `w`."""
+    """The convolution of `x` with `w`, to a result of `sizes`."""
     spatial, filters = len(strides), w.type.shape
     is_blocked = x.type.rank == 3 + spatial
     sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
@@ -71,48 +80,43 @@ def _convolved(
     window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
     channel = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
     lane = [loop["side"] * filters[-2] + loop["lane"] if "side" in loop else loop["lane"]] if is_blocked else []
-    if is_blocked and side_by_side == 1:
-        x = b.first(x, [*x.type.shape[:-1], filters[-2]])  # a loop that is an index by itself must go over the whole dimension
+    if is_blocked and side_by_side == 1 and x.type.shape[-1] != filters[-2]:
+        x = b.first(x, [*b.sizes(x)[:-1], filters[-2]])  # a loop that is an index by itself must go over the whole dimension
     w_map = [*(loop[name] for name in split), loop["c"], *(at(k) for k in taps), *([loop["lane"]] if is_blocked else []), loop["f"]]
     counts = [of_group[name] for name in split]
     merged = [[*range(len(split))], *([i] for i in range(len(split), len(split) + len(filters) - 1))]
     w = b.reshape(w, merged, [*counts, *filters[1:]])
-    images, _, *positions, block = result.static_shape
-    sizes = [images, *counts, *positions, block]
-    total = contract(b, x, [loop["n"], channel, *window, *lane], w, w_map, result.dtype, sizes, len(reductions))
-    return b.reshape(total, [[0], [1 + i for i in merged[0]], *([len(split) + 1 + i] for i in range(spatial + 1))], result.static_shape)
+    images, _, *positions = sizes
+    total = contract(b, x, [loop["n"], channel, *window, *lane], w, w_map, dtype, [images, *counts, *positions], len(reductions))
+    return b.reshape(total, [[0], [1 + i for i in merged[0]], *([len(split) + 1 + i] for i in range(spatial + 1))], sizes)
 
 
 @lowering(BlockedDepthwiseConvOp)
 def lower_blocked_depthwise_conv(op: BlockedDepthwiseConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, block of channels, positions, channel of the block; then taps."""
-    problem = _dynamic(op)
-    if problem is not None:
-        return problem
+    sizes = _sizes(op, b)
+    if isinstance(sizes, NoMatch):
+        return sizes
     attributes, result = op.attribute_values(), op.result_types()[0]
     spatial = len(attributes["strides"])
     n, block, *positions = dims(*range(2 + spatial))
     c, *taps = dims(*range(2 + spatial, 3 + 2 * spatial))
     window = [o * s + t * d for o, t, s, d in zip(positions, taps, attributes["strides"], attributes["dilations"], strict=True)]
-    return contract(b, operands[0], [n, block, *window, c], operands[1], [block, *taps, c], result.dtype, list(result.static_shape), spatial)
+    return contract(b, operands[0], [n, block, *window, c], operands[1], [block, *taps, c], result.dtype, sizes, spatial)
 
 
 @lowering(RelayoutOp)
 def lower_relayout(op: RelayoutOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Inserts each piece that lies within one block on both sides into its slice; if zeros are wanted, everything is filled with them first."""
-    problem = _dynamic(op)
-    if problem is not None:
-        return problem
+    sizes = _sizes(op, b)
+    if isinstance(sizes, NoMatch):
+        return sizes
     attributes, result = op.attribute_values(), op.result_types()[0]
-    shape = result.static_shape
-    ones = [1] * result.rank
     fills = -1 in attributes["starts"]
-    out = b.filled(0, result.dtype, shape) if fills else b.empty(result.dtype, shape)
+    out = b.filled(0, result.dtype, sizes) if fills else b.empty(result.dtype, sizes)
     for value, source, into, size in _pieces(operands, attributes["starts"], attributes["sizes"], attributes["block"]):
-        places, target = ([0, block, *[0] * (len(shape) - 3), lane] for block, lane in (source, into))
-        sizes = [shape[0], 1, *shape[2:-1], size]
-        kind = ir.RankedTensorType.get(sizes, value.type.element_type)
-        out = b.insert(tensor.ExtractSliceOp(kind, value, [], [], [], places, sizes, ones).result, out, target)
+        places, target = ([0, block, *[0] * (len(sizes) - 3), lane] for block, lane in (source, into))
+        out = b.insert(b.part(value, places, [sizes[0], 1, *sizes[2:-1], size]), out, target)
     return out
 
 
@@ -137,8 +141,13 @@ def _pieces(
             left -= size
 
 
-def _dynamic(op: graph.GraphOp) -> NoMatch | None:
+def _sizes(op: graph.GraphOp, b: LinalgBuilder) -> list[OpFoldResult] | NoMatch:
+    """The sizes of the result, if those of blocks and filters are numbers."""
     types = [type_of(v) for v in op.operation.operands]
-    if all(t.is_static for t in types):
-        return None
-    return NoMatch(f"its operands must have static sizes, got {' and '.join(map(str, types))}")
+    images, filters = (types, []) if isinstance(op, RelayoutOp) else (types[:1], types[1:])
+    result = op.result_types()[0]
+    sizes = b.given_all(result.shape)
+    channels = [size for t in images for size in (*t.shape[1:2], *(t.shape[-1:] if t.rank == result.rank else ()))]
+    if sizes is None or not known(channels) or not all(t.is_static for t in filters):
+        return NoMatch(f"its channels and filters must have static sizes, got {' and '.join(map(str, types))}")
+    return sizes

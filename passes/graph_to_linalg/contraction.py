@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import known, known_sizes, maximum
 from stepwell.dialects.graph.windows import window_counts
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -143,23 +143,24 @@ def lower_conv_transpose(op: graph.ConvTransposeOp, operands: Operands, b: Linal
     """A convolution over the image spread out by the strides, zeros between, whose taps run backwards."""
     attributes, result = op.attribute_values(), op.result_types()[0]
     image, filters = op.operand_types()
-    if not known(image.shape[1:]) or not filters.is_static:
-        return NoMatch(f"its channels, image and filters must have static sizes, got {image} and {filters}")
+    given = b.given_all(result.shape)
+    if given is None or None in image.shape or not known((*image.shape[1:2], *result.shape[1:2])) or not filters.is_static:
+        return NoMatch(f"its channels and filters must have static sizes, got {image} and {filters}")
     (x, w), spatial = operands, result.rank - 2
     strides, dilations, pads = attributes["strides"], attributes["dilations"], attributes["pads"]
     # Element i of the image goes to place i * stride + before of the spread one; position o and tap t meet at o + shift - t * dilation.
     before = [max(0, d * (taps - 1) - pad) for d, taps, pad in zip(dilations, filters.static_shape[2:], pads[:spatial], strict=True)]
     shift = [pad + space for pad, space in zip(pads[:spatial], before, strict=True)]
     if any(shift) or image.shape[2:] != result.shape[2:]:  # strides tell in the sizes
-        ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.static_shape[2:], strides, strict=True)]
-        sizes = [max(end, n + move) for end, n, move in zip(ends, known_sizes(result.shape[2:]), shift, strict=True)]
+        ends = [space + (n - 1) * s + 1 for space, n, s in zip(before, image.shape[2:], strides, strict=True) if n is not None]
+        sizes = b.given_all([maximum(end, n + move) for end, n, move in zip(ends, result.shape[2:], shift, strict=True) if n is not None])
+        assert sizes is not None
         x = spread(b, x, image.dtype, before, strides, sizes)
 
     def index(position: Any, tap: Any, dim: int) -> Any:
         return position + tap * -dilations[dim] + shift[dim]
 
-    sizes_out = [b.size(operands[0], 0), *known_sizes(result.shape[1:])]
-    return convolve(b, x, w, result.dtype, attributes["group"], sizes_out, index, channels_first=True)
+    return convolve(b, x, w, result.dtype, attributes["group"], given, index, channels_first=True)
 
 
 @lowering(graph.Col2ImOp)

@@ -220,9 +220,9 @@ class LinalgBuilder:
 
     def window(self, value: ir.Value, dim: int, offsets: Sequence[int], sizes: Sequence[int]) -> ir.Value:
         """The slice of `value` of these static sizes from `offsets` on along the dimensions from `dim` on, and whole along the others."""
-        have = list(value.type.shape)
-        if have[dim : dim + len(sizes)] == list(sizes):
+        if list(value.type.shape)[dim : dim + len(sizes)] == list(sizes):
             return value
+        have = self.sizes(value)
         after = have[dim + len(sizes) :]
         return self.part(value, [*[0] * dim, *offsets, *[0] * len(after)], [*have[:dim], *sizes, *after])
 
@@ -326,28 +326,27 @@ class LinalgBuilder:
 
         return self.generic(arguments, self.empty(dtype, sizes), [*maps, dims(*range(rank))], 0, compute)
 
-    @staticmethod
-    def _split_dims(inputs: Sequence[ir.Value], sizes: Sequence[OpFoldResult]) -> tuple[list[list[int]], list[int]] | None:
+    def _split_dims(self, inputs: Sequence[ir.Value], sizes: Sequence[OpFoldResult]) -> tuple[list[list[int]], list[OpFoldResult]] | None:
         """The groups and sizes of the dimensions that an input of shape `sizes` had before they were merged, or None.
 
         Ops after a grouped convolution keep groups and filters apart, as it does, so that they can be fused into its loops.
         """
         for value in inputs:
             merge = defining_op(value)
-            if merge is None or merge.name != "tensor.collapse_shape" or list(value.type.shape) != list(sizes):
+            if merge is None or merge.name != "tensor.collapse_shape" or list(value.type.shape) != _split(sizes)[1]:
                 continue
             origin = defining_op(merge.operands[0])
-            if origin is not None and origin.name == "linalg.generic" and merge.operands[0].type.has_static_shape:
-                return [[int(i) for i in group] for group in merge.attributes["reassociation"]], list(merge.operands[0].type.shape)
+            if origin is not None and origin.name == "linalg.generic":
+                return [[int(i) for i in group] for group in merge.attributes["reassociation"]], self.sizes(merge.operands[0])
         return None
 
-    def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[int], sizes: Sequence[OpFoldResult]) -> ir.Value:
+    def _split(self, value: ir.Value, groups: Sequence[Sequence[int]], inner: Sequence[OpFoldResult], sizes: Sequence[OpFoldResult]) -> ir.Value:
         """An operand that broadcasts to `sizes` with its dimensions split as `groups` and `inner` say."""
         shape = value.type.shape
         if self.splat(value) is not None or all(len(g) == 1 for g in groups[len(groups) - len(shape) :]):
             return value
         merge = defining_op(value)
-        if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == list(inner):
+        if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == _split(inner)[1]:
             return merge.operands[0]
         parts: list[list[int]] = []
         split: list[OpFoldResult] = []

@@ -52,9 +52,10 @@ def lower_lrn(op: graph.LrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value
 def lower_blocked_lrn(op: BlockedLrnOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """As for `lrn`, but the squares of all channels of a position lie side by side, so that vectors of neighbours are read across blocks."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
-    if not result.is_static:
-        return NoMatch(f"its operand must have static sizes, got {result}")
-    (images, blocks, *places, block), size, channels = result.static_shape, attributes["size"], attributes["channels"]
+    sizes, (_, blocks, *_, block) = b.given_all(result.shape), result.shape
+    if sizes is None or not isinstance(blocks, int) or not isinstance(block, int):
+        return NoMatch(f"its channels must be static, got {result}")
+    (images, _, *places, _), size, channels = sizes, attributes["size"], attributes["channels"]
     s = Scalars(b, result.dtype)
     holds = (np.arange(blocks * block) < channels).reshape(blocks, block)
     filled = [] if holds.all() else [b.constant(holds.astype(to_numpy(s.dtype)))]
@@ -75,11 +76,11 @@ def lower_blocked_lrn(op: BlockedLrnOp, operands: Operands, b: LinalgBuilder) ->
     rest = [0] * (len(places) + 1)
     squares = padded(b, squares, s.dtype, [*rest, (size - 1) // 2], [*rest, size // 2], 0)
     tap = ir.AffineExpr.get_dim(result.rank)
-    around = _sums(b, s, squares, [n, *positions, m * block + lane + tap], image, result.static_shape, size)
+    around = _sums(b, s, squares, [n, *positions, m * block + lane + tap], image, sizes, size)
     return b.elementwise(
         [x, around, *filled],
         result.dtype,
-        result.static_shape,
+        sizes,
         lambda v, total, *rest: kept(_quotient(s, v, total, attributes), rest),
         loops={2: [1, result.rank - 1]},
     )

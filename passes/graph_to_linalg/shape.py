@@ -118,12 +118,14 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     """A filled tensor with `x` inserted; for modes that copy elements, one generic that computes where each element comes from."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     low, high, mode = attributes["low"], attributes["high"], attributes["mode"]
-    if mode != "constant" and any(not isinstance(s, int) and (a or c) for s, a, c in zip(result.shape, low, high, strict=True)):
+    if mode != "constant" and any(not isinstance(s, int) and (a, c) != (0, 0) for s, a, c in zip(result.shape, low, high, strict=True)):
         return NoMatch(f"mode '{mode}' is for static dimensions, got {op.operand_types()[0]}")
-    if not any(low) and not any(high):
+    if all(n == 0 for n in (*low, *high)):
         return x
     if mode == "constant":
-        return padded(b, x, result.dtype, low, high, attributes["value"])
+        amounts = b.given_all(high)
+        assert amounts is not None
+        return padded(b, x, result.dtype, low, amounts, attributes["value"])
 
     sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]
@@ -180,19 +182,23 @@ def source_place(b: LinalgBuilder, here: ir.Value, mode: str, low: int, high: in
 def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """One generic. Where all positions are kept, it has a loop over the phases of each dimension; else each position finds its phase."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
-    if not op.operand_types()[0].is_static:
-        return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
-    strides, offsets, group, shape = attributes["strides"], attributes["offsets"], attributes["group"], result.static_shape
-    spatial, each = len(strides), shape[1] // group
+    image, strides, offsets, group = op.operand_types()[0], attributes["strides"], attributes["offsets"], attributes["group"]
+    shape, spatial, channels = b.given_all(result.shape), len(strides), result.shape[1]
+    if shape is None or None in image.shape or not isinstance(channels, int):
+        return NoMatch(f"its channels must be static, got {image}")
+    each = channels // group
     # What is not asked for is cut off first, as far as it is whole positions of `x`.
     low = [o // s for o, s in zip(offsets, strides, strict=True)]
-    kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, shape[2:], strides, low, strict=False)]
-    x = b.window(x, 2, low, kept)
+    kept = [(o + n - 1) // s + 1 - first for o, n, s, first in zip(offsets, result.shape[2:], strides, low, strict=False) if n is not None]
+    places_kept = b.given_all(kept)
+    assert places_kept is not None
+    if any(low) or kept != list(image.shape[2 : 2 + spatial]):
+        x = b.part(x, [0, 0, *low, *[0] * (image.rank - 2 - spatial)], [*b.sizes(x)[:2], *places_kept, *b.sizes(x)[2 + spatial :]])
     offsets = [o % s for o, s in zip(offsets, strides, strict=True)]
-    whole = not any(offsets) and all(n == have * s for n, have, s in zip(shape[2:], x.type.shape[2:], strides, strict=False))
-    sizes = [*shape[:2], *((n for have, s in zip(x.type.shape[2:], strides, strict=False) for n in (have, s)) if whole else shape[2 : 2 + spatial])]
-    sizes += shape[2 + spatial :]
-    image, channel, *inner = dims(*range(len(sizes)))
+    whole = not any(offsets) and all(n == have * s for n, have, s in zip(result.shape[2:], kept, strides, strict=False))
+    inside = [n for have, s in zip(places_kept, strides, strict=True) for n in (have, s)] if whole else shape[2 : 2 + spatial]
+    sizes = [*shape[:2], *inside, *shape[2 + spatial :]]
+    images, channel, *inner = dims(*range(len(sizes)))
     if whole:
         places, phases, block = inner[: 2 * spatial : 2], inner[1 : 2 * spatial : 2], inner[2 * spatial :]
     else:
@@ -207,8 +213,9 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
         source = (first * math.prod(strides) + phase) * each + ir.AffineExpr.get_mod(channel, each)
     else:
         source = phase * each + channel
-    out = b.generic([x], b.empty(result.dtype, sizes), [[image, source, *places, *block], dims(*range(len(sizes)))], 0, lambda v, _: v)
-    return reshape_to(b, out, shape)
+    out = b.generic([x], b.empty(result.dtype, sizes), [[images, source, *places, *block], dims(*range(len(sizes)))], 0, lambda v, _: v)
+    groups = [[0], [1], *([2 + 2 * i, 3 + 2 * i] for i in range(spatial)), *([2 + 2 * spatial + i] for i in range(len(shape) - 2 - spatial))]
+    return b.reshape(out, groups, shape)
 
 
 @lowering(graph.SliceOp)

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, tensor
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
-def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[int], value: Any) -> ir.Value:
+def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[OpFoldResult], value: Any) -> ir.Value:
     """`x` with `low[i]` elements `value` before and `high[i]` after each dimension."""
-    if not any(low) and not any(high):
+    if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
         return x
-    sizes = [b.sum_of_sizes(s, before + after) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
+    sizes = [b.sum_of_sizes(s, b.sum_of_sizes(after, before)) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
     return b.insert(x, b.filled(value, dtype, sizes), list(low))
 
 
-def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], strides: Sequence[int], sizes: Sequence[int]) -> ir.Value:
+def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], strides: Sequence[int], sizes: Sequence[OpFoldResult]) -> ir.Value:
     """The elements of `x` (N, C, spatial…) `strides` apart from `offsets` on, zeros elsewhere, in spatial dimensions of `sizes`."""
     have = b.sizes(x)
     out = b.filled(0, dtype, [*have[:2], *sizes])

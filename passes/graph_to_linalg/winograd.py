@@ -9,7 +9,7 @@ from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, block_axes, matrices
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
-from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
+from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 
@@ -21,17 +21,19 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     there are several; before and after them the blocks of all groups are in a row.
     """
     x_type, u_type = op.operand_types()
-    if not x_type.is_static or not u_type.is_static:
-        return NoMatch(f"its image and filters must have static sizes, got {x_type} and {u_type}")
     tile, group, transformed = (op.attribute_values()[name] for name in ("tile", "group", "transformed"))
+    shape = op.result_types()[0].shape
+    whole, tiles = (b.given_all(sizes) for sizes in (shape, [None if size is None else size // tile for size in shape[2:4]]))
+    channels, inner = x_type.shape[1], x_type.shape[4]
+    if whole is None or tiles is None or not isinstance(channels, int) or not isinstance(inner, int) or not u_type.is_static:
+        return NoMatch(f"its channels and filters must have static sizes, got {x_type} and {u_type}")
     dtype = x_type.dtype
-    (x, u), (n, channels, _, _, inner) = operands, x_type.static_shape
+    (x, u), n, (rows, columns) = operands, whole[0], tiles
     size, filters, outer = tile + TAPS - 1, u_type.static_shape[block_axes(transformed)[0]], u_type.static_shape[5]
-    rows, columns = ((x_type.static_shape[i] - TAPS + 1) // tile for i in (2, 3))
     a_t, g, b_t = (b.constant(np.asarray(m, to_numpy(dtype))) for m in matrices(tile))
 
     # The summed loop comes last everywhere; the channels of a block stay innermost, so that vectors lie along them.
-    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[int], summed: int = 1) -> ir.Value:
+    def stage(lhs: ir.Value, lhs_map: list[Any], rhs: ir.Value, rhs_map: list[Any], sizes: list[OpFoldResult], summed: int = 1) -> ir.Value:
         return contract(b, lhs, lhs_map, rhs, rhs_map, dtype, sizes, summed)
 
     # Tiles overlap by two columns, which the first stage computes for both: so every stage can be done tile by tile.
@@ -60,7 +62,7 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     image, m, ty, p, tx, q, f, k = dims(*range(8))
     sizes = [n, filters, rows, tile, columns, tile, outer]
     y = stage(a_t, [q, k], by_rows, [k, image, m, ty, p, tx, f], sizes)
-    return b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], [n, filters, rows * tile, columns * tile, outer])
+    return b.reshape(y, [[0], [1], [2, 3], [4, 5], [6]], whole)
 
 
 def _splitting(axis: int, rank: int) -> list[list[int]]:

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.dialects.core.sizes import Size, always
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size, shapes_around
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 
-Window = tuple[list[int], list[int]]  # offsets and sizes
+Window = tuple[list[int | Size], list[int | Size]]  # offsets and sizes
 TWICE = 8  # elements that are quicker written in vectors, and again, than one of them alone
 
 
@@ -25,43 +27,52 @@ class FillBorders(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for insert in ops_below(op, "tensor.insert_slice"):
-            fill, window = defining_op(insert.operands[1]), static_window(insert)
+        inserts = ops_below(op, "tensor.insert_slice")
+        if not inserts:
+            return
+        shapes = shapes_around(op)
+        for insert in inserts:
+            fill = defining_op(insert.operands[1])
             if fill is None or fill.name != "linalg.fill":
                 continue
-            if window is None or not insert.operands[1].type.has_static_shape:
+            window, shape = window_of(insert, shapes), [size for size in shapes.shape(insert.operands[1]) if size is not None]
+            if window is None or len(shape) < len(window[0]):
                 state.decline(self.name, insert, NoMatch("all of it is filled: where the inside lies is not known, or it has gaps"))
                 continue
-            if not all(_only_sees(user, insert, window) for user in users(fill.results[0])):
+            if not all(_only_sees(user, insert, window, shapes) for user in users(fill.results[0])):
                 state.decline(self.name, insert, NoMatch("all of it is filled: something else reads what is filled"))
                 continue
-            shape = list(fill.results[0].type.shape)
             regions = around(window, shape)
-            if sum(stretches(sizes, shape) for _, sizes in regions) > prod(shape) / TWICE:
+            if sum(stretches(sizes, shape) for _, sizes in regions) > prod(map(likely_size, shape)) / TWICE:
                 state.decline(self.name, insert, NoMatch("all of it is filled: what is around the inside are single elements all over it"))
                 continue
             state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
             with ir.InsertionPoint(fill), fill.location:
                 current = fill.operands[1]
                 for offsets, sizes in regions:
-                    current = _filled(fill.operands[0], current, offsets, sizes)
+                    current = _filled(fill.operands[0], current, offsets, sizes, shapes)
             fill.results[0].replace_all_uses_with(current)
             fill.erase()
             state.count(self.name)
 
 
-def static_window(op: ir.Operation) -> Window | None:
-    """What an insert_slice or extract_slice touches, if that is known and without gaps."""
+def window_of(op: ir.Operation, shapes: SymbolicShapes) -> Window | None:
+    """What an insert_slice or extract_slice touches, if that is known, be it in symbols, and without gaps."""
     offsets, sizes, strides = (list(ir.DenseI64ArrayAttr(op.attributes[f"static_{name}"])) for name in ("offsets", "sizes", "strides"))
     dynamic = ir.ShapedType.get_dynamic_size(), ir.ShapedType.get_dynamic_stride_or_offset()
-    return (offsets, sizes) if all(s == 1 for s in strides) and not any(n in dynamic for n in (*offsets, *sizes)) else None
+    values = list(op.operands)[1 if op.name == "tensor.extract_slice" else 2 :]
+    found = [shapes.index(values.pop(0)) if n in dynamic else n for n in (*offsets, *sizes)]
+    numbers = [n for n in found if n is not None]
+    if len(numbers) < len(found) or any(s != 1 for s in strides):
+        return None
+    return numbers[: len(offsets)], numbers[len(offsets) :]
 
 
-def _only_sees(user: ir.Operation, insert: ir.Operation, window: Window) -> bool:
+def _only_sees(user: ir.Operation, insert: ir.Operation, window: Window, shapes: SymbolicShapes) -> bool:
     """Whether a user of the filled tensor is the insertion, or reads nothing but the window in order to overwrite it."""
     if user == insert:
         return True
-    return user.name == "tensor.extract_slice" and static_window(user) == window and _is_overwritten(user.results[0])
+    return user.name == "tensor.extract_slice" and window_of(user, shapes) == window and _is_overwritten(user.results[0])
 
 
 def _is_overwritten(value: ir.Value) -> bool:
@@ -73,29 +84,34 @@ def _is_overwritten(value: ir.Value) -> bool:
     )  # fmt: skip
 
 
-def around(window: Window, shape: list[int]) -> list[Window]:
-    """Windows that together cover all of `shape` but `window`, without overlaps: for each dimension what lies before and behind."""
+def around(window: Window, shape: list[int | Size]) -> list[Window]:
+    """Windows that together cover all of `shape` but `window`, without overlaps: for each dimension what lies before and behind.
+
+    One whose size is known only at run time may be empty.
+    """
     offsets, sizes = window
     out: list[Window] = []
     for d, (offset, size, whole) in enumerate(zip(offsets, sizes, shape, strict=True)):
         for start, end in ((0, offset), (offset + size, whole)):
-            if start < end:
+            if not always(end, "<=", start):
                 out.append(([*offsets[:d], start, *[0] * (len(shape) - d - 1)], [*sizes[:d], end - start, *shape[d + 1 :]]))
-    return [region for region in out if prod(region[1])]
+    return [region for region in out if 0 not in region[1]]
 
 
-def stretches(sizes: list[int], shape: list[int]) -> int:
-    """How many stretches of neighbouring elements a slice of such a tensor consists of."""
+def stretches(sizes: list[int | Size], shape: list[int | Size]) -> int:
+    """How many stretches of neighbouring elements a slice of such a tensor consists of, or is likely to."""
     inner = next((d for d in range(len(shape) - 1, -1, -1) if sizes[d] != shape[d]), 0)
-    return prod(sizes[:inner])
+    return prod(map(likely_size, sizes[:inner]))
 
 
-def _filled(value: ir.Value, whole: ir.Value, offsets: list[int], sizes: list[int]) -> ir.Value:
+def _filled(value: ir.Value, whole: ir.Value, offsets: list[int | Size], sizes: list[int | Size], shapes: SymbolicShapes) -> ir.Value:
     """`whole` with one window filled."""
-    ones = [1] * len(sizes)
-    kind = ir.RankedTensorType.get(sizes, whole.type.element_type)
-    part = tensor.ExtractSliceOp(kind, whole, [], [], [], offsets, sizes, ones).result
+    ones, dynamic = [1] * len(sizes), ir.ShapedType.get_dynamic_size()
+    starts, lengths = ([shapes.value(n) for n in side if isinstance(n, Size)] for side in (offsets, sizes))
+    static = [[n if isinstance(n, int) else dynamic for n in side] for side in (offsets, sizes)]
+    kind = ir.RankedTensorType.get(static[1], whole.type.element_type)
+    part = tensor.ExtractSliceOp(kind, whole, starts, lengths, [], *static, ones).result
     filled = linalg.fill(value, outs=[part])
     part = filled if isinstance(filled, ir.Value) else filled.result
-    result: ir.Value = tensor.InsertSliceOp(part, whole, [], [], [], offsets, sizes, ones).result
+    result: ir.Value = tensor.InsertSliceOp(part, whole, starts, lengths, [], *static, ones).result
     return result

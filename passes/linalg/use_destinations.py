@@ -6,6 +6,8 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -82,9 +84,9 @@ def write_into(value: ir.Value, destination: ir.Value) -> NoMatch | None:
         op.erase()
         return None
     if op.name in ("tensor.collapse_shape", "tensor.expand_shape") and use_count(op.operands[0]) == 1:
-        if op.name == "tensor.collapse_shape" and not op.operands[0].type.has_static_shape:
-            return NoMatch("it is computed in memory of its own: the shape in which its destination would be written is known only at run time")
         view = _inverse_view(op, destination)
+        if view is None:
+            return NoMatch("it is computed in memory of its own: the shape in which its destination would be written is not known")
         refused = write_into(op.operands[0], view)
         defining = defining_op(view)
         if refused is not None and defining is not None:
@@ -111,12 +113,19 @@ def _same_block(value: ir.Value, other: ir.Value) -> bool:
     return op is None or second is None or op.block == second.block
 
 
-def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value:
-    """`destination` in the shape of the operand of a collapse or expand."""
+def _inverse_view(op: ir.Operation, destination: ir.Value) -> ir.Value | None:
+    """`destination` in the shape of the operand of a collapse or expand; None where nothing is known of one of its sizes."""
     source_type = op.operands[0].type
     groups = [[int(i) for i in g] for g in op.attributes["reassociation"]]
     if op.name == "tensor.collapse_shape":
-        view: ir.Value = tensor.ExpandShapeOp(source_type, destination, groups, [], list(source_type.shape)).result
+        free: list[ir.Value] = []
+        if not source_type.has_static_shape:
+            shapes = shapes_around(op)
+            sizes = shapes.shape(op.operands[0])
+            if None in sizes:
+                return None
+            free = [shapes.value(size) for size in sizes if isinstance(size, Size)]
+        view: ir.Value = tensor.ExpandShapeOp(source_type, destination, groups, free, list(source_type.shape)).result
     else:
         view = tensor.CollapseShapeOp(source_type, destination, groups).result
     return view

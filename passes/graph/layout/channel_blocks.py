@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.support.extensions import extension
@@ -56,7 +57,7 @@ class Layout(GraphBuilder):
 
     def pack(self, value: ir.Value) -> BlockedValue:
         """`value` (N, C, spatial…) in the blocked layout: as it is there already, or packed with its channels in order."""
-        return self.packed(value) or self._pack(value, in_order(type_of(value).static_shape[1], self.block, self.block))
+        return self.packed(value) or self._pack(value, in_order(channels_of(value), self.block, self.block))
 
     def pack_as(self, value: ir.Value, lanes: np.ndarray) -> BlockedValue | NoMatch:
         """`value` in the blocked layout with its channels in these lanes; NoMatch if that takes too many pieces."""
@@ -85,21 +86,22 @@ class Layout(GraphBuilder):
             inside = self._pack(pad.x, lanes)
             around = {**around, "low": (*around["low"], 0), "high": (*around["high"], 0)}
             return BlockedValue(self.pad(inside.value, **around), lanes)
-        shape, (blocks, width), used = type_of(value).static_shape, lanes.shape, used_lanes(lanes) or lanes.shape[1]
+        shape, (blocks, width), used = type_of(value).shape, lanes.shape, used_lanes(lanes) or lanes.shape[1]
         value = self._filled(value, 1, blocks * used)
         value = self.reshape(value, shape=[shape[0], blocks, used, *shape[2:]])
         return BlockedValue(self._filled(self.transpose(value, perm=[0, 1, *range(3, len(shape) + 1), 2]), len(shape), width), lanes)
 
     def _filled(self, value: ir.Value, axis: int, size: int) -> ir.Value:
-        """`value` with zeros at the end of `axis`."""
-        shape = type_of(value).static_shape
-        high = [size - have if i == axis else 0 for i, have in enumerate(shape)]
+        """`value` with zeros at the end of `axis`, whose size is a number."""
+        shape = type_of(value).shape
+        high = [0] * len(shape)
+        high[axis] = size - known_sizes(shape[axis : axis + 1])[0]
         filled: ir.Value = self.pad(value, low=[0] * len(shape), high=high, mode="constant", value=0.0) if any(high) else value
         return filled
 
     def unpack(self, blocked: BlockedValue) -> ir.Value:
         """A blocked value as (N, C, spatial…)."""
-        (images, _, *places, _), channels = type_of(blocked.value).static_shape, int(blocked.lanes.max()) + 1
+        (images, _, *places, _), channels = type_of(blocked.value).shape, int(blocked.lanes.max()) + 1
         used = used_lanes(blocked.lanes)
         value = blocked.value if used is None else self._first(blocked.value, len(places) + 2, used)
         value = self.transpose(value, perm=[0, 1, len(places) + 2, *range(2, len(places) + 2)])
@@ -112,10 +114,12 @@ class Layout(GraphBuilder):
         return plain
 
     def _first(self, value: ir.Value, axis: int, size: int) -> ir.Value:
-        """The first `size` elements of `value` along `axis`."""
-        shape = type_of(value).static_shape
-        sizes = [size if i == axis else have for i, have in enumerate(shape)]
-        first: ir.Value = self.slice(value, starts=[0] * len(shape), sizes=sizes, steps=[1] * len(shape)) if sizes != list(shape) else value
+        """The first `size` elements of `value` along `axis`, whose size is a number."""
+        shape = type_of(value).shape
+        if shape[axis] == size:
+            return value
+        sizes = [size if i == axis else have if isinstance(have, int) else -1 for i, have in enumerate(shape)]
+        first: ir.Value = self.slice(value, starts=[0] * len(shape), sizes=sizes, steps=[1] * len(shape))
         return first
 
     def weights_of(self, source: ir.Value, array: np.ndarray) -> ir.Value:
@@ -123,9 +127,14 @@ class Layout(GraphBuilder):
         return new_weight(self, source, np.ascontiguousarray(array))
 
 
-def _only_around(*, low: Sequence[int], high: Sequence[int], mode: str, value: float) -> bool:
+def channels_of(value: ir.Value) -> int:
+    """How many channels an image (N, C, spatial…) has. Raises InferenceError where that is known only at run time."""
+    return known_sizes(type_of(value).shape[1:2])[0]
+
+
+def _only_around(*, low: Sequence[int], high: Sequence[int | Size], mode: str, value: float) -> bool:
     """Whether a pad puts zeros around the places alone: then its image can be brought into blocks without them."""
-    return mode == "constant" and value == 0 and not any((*low[:2], *high[:2]))
+    return mode == "constant" and value == 0 and all(n == 0 for n in (*low[:2], *high[:2]))
 
 
 Rule = Callable[[Any, "Layout"], BlockedValue | NoMatch]

@@ -1,11 +1,13 @@
 """Which group of a later convolution reads each channel of a value; layouts are chosen by this."""
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.traits import KeepsChannels
@@ -29,14 +31,15 @@ def channel_shuffle(op: Any) -> tuple[ir.Value, np.ndarray] | NoMatch:
     if split is None:
         return NoMatch("it does not end a permutation of channels, which is a reshape of a transpose of a reshape")
     plain, perm = type_of(split.x), moved.attribute_values()["perm"]
-    if not plain.is_static or plain.rank < 3 or type_of(op.result) != plain:
-        return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, is not static, has no channels, or comes out in another shape")
-    parts = type_of(split.result).static_shape
+    if plain.rank < 3 or not known(plain.shape[1:2]) or type_of(op.result) != plain:
+        return NoMatch(f"what is reshaped, transposed and reshaped, {plain}, has no channels, or how many is unknown, or comes out in another shape")
+    parts = type_of(split.result).shape
     inner = len(parts) - plain.rank + 1  # dimensions that the channels were split into
     around = [0, *range(1 + inner, len(parts))]
     if inner < 1 or [perm[i] for i in around] != around or [parts[i] for i in around] != [plain.shape[0], *plain.shape[2:]]:
         return NoMatch("the transposition moves more than channels")
-    places = np.arange(plain.static_shape[1]).reshape(parts[1 : 1 + inner])
+    split_into = known_sizes(parts[1 : 1 + inner])
+    places = np.arange(prod(split_into)).reshape(split_into)
     return split.x, places.transpose([p - 1 for p in perm[1 : 1 + inner]]).ravel()
 
 
@@ -62,14 +65,14 @@ def _passed_on(op: ir.Operation, mine: np.ndarray | None) -> list[tuple[ir.Value
     if op.name == "graph.conv" and not is_depthwise(op.opview):
         group, channels = op.opview.attribute_values()["group"], type_of(op.operands[0]).shape[1]
         return [(op.operands[0], np.arange(channels) // (channels // group))] if group > 1 and isinstance(channels, int) and channels else []
-    if mine is None or any(not type_of(v).is_static for v in (*op.operands, *op.results)):
+    if mine is None or not all(known(type_of(v).shape[1:2]) for v in (*op.operands, *op.results)):
         return []
     if op.name == "graph.conv" or op.opview.has_trait(KeepsChannels):
         return [(op.operands[0], mine)] if type_of(op.operands[0]).shape[1] == len(mine) else []
     if is_elementwise(op.opview):
         return [(v, mine) for v in op.operands if type_of(v).shape == type_of(op.results[0]).shape]
     if op.name == "graph.concat" and op.opview.attribute_values()["axis"] == 1:
-        ends = np.cumsum([type_of(v).shape[1] for v in op.operands])
+        ends = np.cumsum(known_sizes(type_of(v).shape[1] for v in op.operands))
         return list(zip(op.operands, np.split(mine, ends[:-1]), strict=True))
     shuffle = channel_shuffle(op.opview) if op.name == "graph.reshape" else NoMatch("it is no reshape")
     if isinstance(shuffle, NoMatch):

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.types import to_numpy
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -52,11 +53,11 @@ class ConvertLayout(Pass):
             rule = rule_of(operation) or (elementwise if is_elementwise(operation.opview) else None)
             if rule is None or len(operation.results) != 1:
                 continue
-            if not all(t.is_static for t in operation.opview.result_types()):
-                state.decline(self.name, operation, NoMatch("the size of its result is not known"))
+            [result] = operation.opview.result_types()
+            if None in result.shape or not known(result.shape[1:2]):
+                state.decline(self.name, operation, NoMatch("how many channels its result has, or another size, is not known"))
                 continue
-            dtype = type_of(operation.results[0]).dtype
-            block = self.block or state.machine.lanes(8 * to_numpy(dtype).itemsize)
+            block = self.block or state.machine.lanes(8 * to_numpy(result.dtype).itemsize)
             layout = Layout(state, block, self.mask, found, read_by)
             with ir.InsertionPoint(operation), operation.location:
                 blocked = rule(operation.opview, layout)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph import (
     AvgPoolOp,
@@ -22,7 +23,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
+from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
 from stepwell.passes.graph.matching import deferred_weight
@@ -39,8 +40,8 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
         return NoMatch("its filters are not known")
     if any(values["pads"]):
         return NoMatch("it pads its image itself (see make-padding-explicit)")
-    if not is_float(x.dtype) or not x.is_static:
-        return NoMatch(f"its image, {x}, is not of floats, or has an unknown size")
+    if not is_float(x.dtype) or not known(x.shape[1:2]):
+        return NoMatch(f"its image, {x}, is not of floats, or has an unknown number of channels")
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
     if is_depthwise(op):
         image = b.packed(op.x)
@@ -48,7 +49,7 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
             return NoMatch(f"it works by channel, and {PLAIN.reason}")
         by_lane = np.moveaxis(take(weights[:, 0], 0, image.lanes), 1, -1)
         return BlockedValue(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.lanes)
-    group, filters, channels = values["group"], weights.shape[0], x.static_shape[1]
+    group, filters, channels = values["group"], weights.shape[0], channels_of(op.x)
     # If more than half of the lanes are filling, the layout wastes more than it gains; a single position is a matrix-vector product.
     lanes = natural(filters, group, b.block)
     if lanes.size > 2 * filters:
@@ -89,7 +90,7 @@ def _image_for_groups(value: ir.Value, group: int, b: Layout) -> BlockedValue | 
     image = b.packed(value)
     if image is not None and groups_of(image.lanes, group) is not None:
         return image
-    return b.pack_as(value, natural(type_of(value).static_shape[1], group, b.block))
+    return b.pack_as(value, natural(channels_of(value), group, b.block))
 
 
 @layout_rule(ReshapeOp)
@@ -107,10 +108,10 @@ def _shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
 def _pixel_shuffle(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if b.packed(op.x) is None:
         return PLAIN
-    values, channels = op.attribute_values(), type_of(op.result).static_shape[1]
+    values, channels = op.attribute_values(), channels_of(op.result)
     if channels // values["group"] % b.block:
         return NoMatch(f"the {channels // values['group']} channels of a phase do not fill whole blocks of {b.block}")
-    image = b.pack_as(op.x, in_order(type_of(op.x).static_shape[1], b.block, b.block))
+    image = b.pack_as(op.x, in_order(channels_of(op.x), b.block, b.block))
     if isinstance(image, NoMatch):
         return image
     return BlockedValue(b.pixel_shuffle(image.value, **values), in_order(channels, b.block, b.block))
@@ -126,7 +127,7 @@ def _pool(op: Any, b: Layout) -> BlockedValue | NoMatch:
 def _lrn(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if b.packed(op.x) is None:
         return PLAIN
-    channels = type_of(op.x).static_shape[1]
+    channels = channels_of(op.x)
     lanes = in_order(channels, b.block, b.block)
     image = b.pack_as(op.x, lanes)  # neighbours must lie side by side
     return image if isinstance(image, NoMatch) else BlockedValue(b.blocked_lrn(image.value, channels=channels, **op.attribute_values()), lanes)
@@ -137,7 +138,7 @@ def _pad(op: Any, b: Layout) -> BlockedValue | NoMatch:
     image, values = b.packed(op.x), op.attribute_values()
     if image is None:
         return PLAIN
-    if values["mode"] != "constant" or values["low"][1] or values["high"][1]:
+    if values["mode"] != "constant" or values["low"][1] != 0 or values["high"][1] != 0:
         return NoMatch(f"it pads channels, or its mode, {values['mode']}, is not constant")
     padded = b.pad(image.value, low=[*values["low"], 0], high=[*values["high"], 0], mode="constant", value=values["value"])
     return BlockedValue(padded, image.lanes)
@@ -160,14 +161,14 @@ def _concat(op: Any, b: Layout) -> BlockedValue | NoMatch:
         return NoMatch("it does not join channels")
     if all(b.packed(v) is None for v in inputs):
         return NoMatch("nothing that it joins is channel-blocked")
-    channels = type_of(op.result).static_shape[1]
+    channels = channels_of(op.result)
     if b.read_by is not None:
         # Use the layout of the reading convolution's result, since the two are often added.
         wanted = natural(channels, int(b.read_by.max()) + 1, b.block)
         joined = _joined([b.packed(v) for v in inputs])
         if isinstance(joined, NoMatch) or not np.array_equal(joined, wanted):
             return b.in_lanes([b.pack(v) for v in inputs], wanted)
-    elif any(type_of(v).static_shape[1] % b.block for v in inputs):
+    elif any(channels_of(v) % b.block for v in inputs):
         return NoMatch(f"the channels of an operand do not fill whole blocks of {b.block}")
     images = [b.pack(v) for v in inputs]
     joined = _joined(images)
@@ -187,7 +188,7 @@ def _joined(images: Sequence[BlockedValue | None]) -> np.ndarray | NoMatch:
 
 def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
     """The rule of element-wise ops: work on blocked data if an operand is blocked and the filling stays finite."""
-    shape = type_of(op.operation.results[0]).static_shape
+    shape = type_of(op.operation.results[0]).shape
     operands = list(op.operation.operands)
     whole = [b.packed(v) for v in operands if type_of(v).shape == shape]
     lanes = next((image.lanes for image in whole if image is not None), None)
@@ -207,7 +208,7 @@ def elementwise(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return BlockedValue(made, lanes) if len(values) == 1 else b.cleaned(made, lanes)  # with one operand, zero gives a finite number
 
 
-def _operand(value: ir.Value, shape: tuple[int, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
+def _operand(value: ir.Value, shape: tuple[Dim, ...], lanes: np.ndarray, b: Layout) -> Callable[[], ir.Value | NoMatch] | NoMatch:
     """How to make this operand fit an element-wise op on blocked data of plain `shape`; NoMatch if it cannot."""
 
     def as_blocked() -> ir.Value | NoMatch:
@@ -217,9 +218,9 @@ def _operand(value: ir.Value, shape: tuple[int, ...], lanes: np.ndarray, b: Layo
     own = type_of(value)
     if own.shape == shape:
         return as_blocked
-    if own.elements == 1 and own.rank <= len(shape):
+    if own.size == 1 and own.rank <= len(shape):
         return lambda: value
-    aligned = (1,) * (len(shape) - own.rank) + own.static_shape
+    aligned = (1,) * (len(shape) - own.rank) + own.shape
     if len(aligned) > len(shape) or aligned[1] not in (1, shape[1]):
         return NoMatch(f"an operand, {own}, does not broadcast to the channels of its result")
     if aligned[1] == 1:
@@ -229,5 +230,5 @@ def _operand(value: ir.Value, shape: tuple[int, ...], lanes: np.ndarray, b: Layo
         if own.rank == len(shape):
             return as_blocked
         return NoMatch(f"an operand, {own}, is not known and has fewer dimensions than its result")
-    packed = np.moveaxis(take(array.reshape(aligned), 1, lanes), 2, -1)
+    packed = np.moveaxis(take(array.reshape((1,) * (len(shape) - own.rank) + array.shape), 1, lanes), 2, -1)
     return lambda: b.weights_of(value, packed)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.symbolic_shapes import likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
@@ -77,9 +78,12 @@ class UseWinograd(Pass):
             return NoMatch("it reads a part of each block of channels only, or its groups share one")
         if x.dtype != "f32":
             return NoMatch(f"rounding is known to be harmless for f32, not for {x.dtype}")
-        image = type_of(conv.result).static_shape[2:4]
+        whole = type_of(conv.result).shape
+        if None in whole:
+            return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
+        images, *image = (likely_size(size) for size in (whole[0], *whole[2:4]) if size is not None)
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        sizes = (x.static_shape[0], *image, channels, filters, values["group"])
+        sizes = (images, *image, channels, filters, values["group"])
         variants = self.variants(*sizes)
         if not variants:
             return NoMatch(f"no tile has an error of at most {self.error}")
@@ -91,16 +95,16 @@ class UseWinograd(Pass):
         array = source_of(conv.w, b.weights)
         if array is None:
             return NoMatch("its filters are not known")
-        filling = [-n % variant.tile for n in image]
-        data = conv.x
-        if any(filling):
+        filling = [-n % variant.tile for n in whole[2:4] if n is not None]
+        data, cut = conv.x, any(n != 0 for n in filling)
+        if cut:
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
         size, (blocks, inputs, _, _, inner, outer) = variant.tile + TAPS - 1, w.static_shape
         shape = (size, size, blocks, inputs, inner, outer)
         u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), variant.tile)]) if variant.transformed else conv.w
         result: ir.Value = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
-        if any(filling):
-            result = b.slice(result, starts=[0] * 5, sizes=type_of(conv.result).static_shape, steps=[1] * 5)
+        if cut:
+            result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
         return result
 
     def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
@@ -146,10 +150,10 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
         if source is None or source.name != "graph.slice" or not is_elementwise(view):
             return
         op, whole = user[0], source.operands[0]
-        have, kept = type_of(whole).static_shape, type_of(cut).static_shape
+        have, kept = type_of(whole).shape, type_of(cut).shape
         cuts = [d - len(have) for d, (a, c) in enumerate(zip(have, kept, strict=True)) if a != c]  # counted from the end
         others = [type_of(v).shape for v in op.operands if v != cut]
-        if type_of(op.results[0]).static_shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
+        if type_of(op.results[0]).shape != kept or any(len(shape) >= -d and shape[d] != 1 for shape in others for d in cuts):
             return
         with ir.InsertionPoint(op), op.location:
             made = b.build(type(view), *(whole if v == cut else v for v in op.operands), **view.attribute_values())

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.traits import Elementwise
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
@@ -47,7 +48,7 @@ def movers(op: Any, mnemonic: str, rw: Rewriter) -> tuple[list[Any], dict[int, n
     moving = [m for m in made if m is not None]
     if not moving:
         return NoMatch(f"no operand is a {mnemonic}")
-    if not all(type_of(m.result).shape == type_of(op.result).shape and type_of(m.x).is_static for m in moving):
+    if not all(type_of(m.result).shape == type_of(op.result).shape and None not in type_of(m.x).shape for m in moving):
         return NoMatch(f"it broadcasts what the {mnemonic} gives, or shapes are not known")
     return made, known
 
@@ -88,7 +89,7 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return match
     made, known = match
     first = next(m for m in made if m is not None)
-    source, shape = type_of(first.x).static_shape, type_of(op.result).static_shape
+    source, shape = type_of(first.x).shape, type_of(op.result).shape
     before = ((i, before_reshape(array, shape, source)) for i, array in known.items())
     constants = {i: array for i, array in before if array is not None}
     if len(constants) < len(known) or any(m is not None and type_of(m.x).shape != source for m in made):
@@ -100,7 +101,7 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-def before_reshape(array: np.ndarray, shape: Sequence[int], source: Sequence[int]) -> np.ndarray | None:
+def before_reshape(array: np.ndarray, shape: Sequence[Dim], source: Sequence[Dim]) -> np.ndarray | None:
     """`array`, which broadcasts to `shape`, such that it broadcasts alike to `source`, which is reshaped to `shape`.
 
     None if it has several values and the reshape does more than to add dimensions of size 1 or take them away.

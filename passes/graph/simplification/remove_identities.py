@@ -153,7 +153,7 @@ def merge_slices(op: SliceOp, rw: Rewriter) -> ir.Value | NoMatch:
 def drop_pad(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: pad(x, 0, 0) -> x"""
     a = op.attribute_values()
-    return NoMatch("it adds something") if any(a["low"]) or any(a["high"]) else op.x
+    return NoMatch("it adds something") if any(n != 0 for n in (*a["low"], *a["high"])) else op.x
 
 
 @pattern(PadOp)

@@ -8,6 +8,8 @@ from math import prod
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, always, known, maximum, minimum
+from stepwell.dialects.core.symbolic_shapes import likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConvTransposeOp
 from stepwell.passes.framework.registry import register_pass
@@ -34,7 +36,7 @@ class Plan:
 
     stride: int
     offset: int
-    positions: int
+    positions: int | Size
     """Of each phase."""
     classes: tuple[Class, ...]
 
@@ -48,7 +50,7 @@ class Plan:
         return Plan(self.stride, self.offset, self.positions, tuple(Class(c.places, (taps,)) for c in self.classes for taps in c.taps))
 
 
-def plan(size: int, out: int, taps: int, stride: int, dilation: int, pad: int) -> Plan | NoMatch:
+def plan(size: int | Size, out: int | Size, taps: int, stride: int, dilation: int, pad: int) -> Plan | NoMatch:
     """How a dimension of `size` that becomes `out`, with `pad` cut off its beginning, is taken apart.
 
     Position p of the result adds tap t of element i where p + pad = i * stride + t * dilation. The first phase begins at the result's first
@@ -76,7 +78,7 @@ def plan(size: int, out: int, taps: int, stride: int, dilation: int, pad: int) -
     if any(not c.places for c in plans[0].classes):
         return NoMatch(f"its {taps} taps, {dilation} apart, leave gaps between elements {stride} apart")
     exact, uncut = plans
-    fewer = len(uncut.classes) < len(exact.classes) and uncut.positions <= WORTH_APART * exact.positions
+    fewer = len(uncut.classes) < len(exact.classes) and likely_size(uncut.positions) <= WORTH_APART * likely_size(exact.positions)
     return uncut if fewer else exact
 
 
@@ -84,7 +86,7 @@ def plan(size: int, out: int, taps: int, stride: int, dilation: int, pad: int) -
 def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: conv_transpose(x, w) -> pixel_shuffle(concat(conv(x, taps of some phases), …))"""
     x, w, result = type_of(op.x), type_of(op.w), type_of(op.result)
-    if not (x.is_static and w.is_static and result.is_static) or not result.elements or not x.elements:
+    if None in (whole := (*x.shape, *result.shape)) or 0 in whole or not w.is_static or not known((*x.shape[1:2], *result.shape[1:2])):
         return NoMatch("sizes are unknown, or there is nothing to compute")
     attributes, spatial = op.attribute_values(), x.rank - 2
     group, (channels, each, *taps) = attributes["group"], w.static_shape
@@ -93,10 +95,12 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     filters = stored(op.w, rw.weights)
     if filters is None:
         return NoMatch("its filters are not known")
-    per_dim = zip(x.static_shape[2:], result.static_shape[2:], taps, attributes["strides"], attributes["dilations"], attributes["pads"], strict=False)
+    per_dim = zip(x.shape[2:], result.shape[2:], taps, attributes["strides"], attributes["dilations"], attributes["pads"], strict=False)
     plans: list[Plan] = []
-    for numbers in per_dim:
-        found = plan(*numbers)
+    for size, out, *numbers in per_dim:
+        assert size is not None
+        assert out is not None
+        found = plan(size, out, *numbers)
         if isinstance(found, NoMatch):
             return found
         plans.append(found)
@@ -105,16 +109,18 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     combinations = list(product(*(p.classes for p in plans)))
     if len(combinations) > MOST_CONVOLUTIONS or (group > 1 and len(combinations) > 1):
         return NoMatch(f"it would take {len(combinations)} convolutions in {group} groups, more than {MOST_CONVOLUTIONS} or one for several groups")
-    windows = [[window(p, c, n) for p, c, n in zip(plans, classes, x.static_shape[2:], strict=True)] for classes in combinations]
-    if any(low >= high for around in windows for low, high, _, _ in around):
+    windows = [[window(p, c, n) for p, c, n in zip(plans, classes, x.shape[2:], strict=True) if n is not None] for classes in combinations]
+    if any(always(low, ">=", high) for around in windows for low, high, _, _ in around):
         return NoMatch("what follows the image takes part of the result in by itself")
+    if not known(after for around in windows for _, _, _, after in around):
+        return NoMatch("how much of it reads what follows the image is known only at run time")
     grouped = filters.reshape(group, channels // group, each, *taps)
     ones = [1] * spatial
     parts = []
     for classes, around in zip(combinations, windows, strict=True):
         image = op.x
-        if any((low, high) != (0, n) for (low, high, _, _), n in zip(around, x.static_shape[2:], strict=True)):
-            sizes = [*x.static_shape[:2], *(high - low for low, high, _, _ in around)]
+        if any((low, high) != (0, n) for (low, high, _, _), n in zip(around, x.shape[2:], strict=True)):
+            sizes = [*x.shape[:2], *(high - low for low, high, _, _ in around)]
             image = rw.slice(image, starts=[0, 0, *(low for low, _, _, _ in around)], sizes=sizes, steps=[1] * x.rank)
         pads = [*(before for _, _, before, _ in around), *(after for _, _, _, after in around)]
         steps = [c.places[1] - c.places[0] if len(c.places) > 1 else 1 for c in classes]
@@ -125,15 +131,15 @@ def transposed_by_phases(op: ConvTransposeOp, rw: Rewriter) -> ir.Value | NoMatc
     if prod(strides) == 1:
         return value
     offsets = [p.offset for p in plans]
-    shuffled: ir.Value = rw.pixel_shuffle(value, strides=strides, offsets=offsets, sizes=result.static_shape[2:], group=group)
+    shuffled: ir.Value = rw.pixel_shuffle(value, strides=strides, offsets=offsets, sizes=result.shape[2:], group=group)
     return shuffled
 
 
-def window(p: Plan, c: Class, size: int) -> tuple[int, int, int, int]:
+def window(p: Plan, c: Class, size: int | Size) -> tuple[int, int | Size, int, int | Size]:
     """Which elements of a dimension of `size` a class reads, from and to, and how much padding lies before and after them."""
     first, end = c.places[0], p.positions + c.places[-1]
-    low, high = max(first, 0), min(end, size)
-    return low, high, max(-first, 0), max(end - size, 0)
+    low, high = max(first, 0), minimum(end, size)
+    return low, high, max(-first, 0), maximum(end - size, 0)
 
 
 def filters_of(filters: np.ndarray, classes: Sequence[Class]) -> np.ndarray:

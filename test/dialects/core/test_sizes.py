@@ -114,6 +114,16 @@ def test_order_is_decided_only_if_certain() -> None:
             question()
 
 
+def test_rounding_is_known_to_lose_less_than_the_divisor() -> None:
+    up = 4 * ((n + 3) // 4)
+    assert n <= up < n + 4
+    assert always(up - n, ">=", 0)
+    assert not always(up, ">", n)
+    assert always((n + s) // 3, "<=", n + s)
+    assert differ(up, n + 4)
+    assert 2 * ((up + 1) // 2) <= n + 4
+
+
 def test_assumptions_are_collected_once_and_checked() -> None:
     with assumptions() as found:
         assert holds(n, "==", s)

@@ -103,3 +103,26 @@ func.func @unknown_size(%x: tensor<1x2x?xf32>, %w: tensor<2x2x3xf32>) -> (tensor
     : (tensor<1x2x?xf32>) -> tensor<1x2x?xf32>
   return %0, %1 : tensor<1x2x?xf32>, tensor<1x2x?xf32>
 }
+
+// -----
+
+// Where the last window ends may follow from a size that has a name, and so may the part of a window that counts.
+// CHECK-LABEL: func.func @named_size
+// CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg0) {high = [0, 0, "-n + 2*(n // 2) + 1"]{{.*}} -> tensor<1x2x?xf32, "2*(n // 2) + 1">
+// CHECK: "graph.max_pool"(%[[P]]) {ceil_mode = false, {{.*}} -> tensor<1x2x?xf32, "n // 2">
+// CHECK: %[[ONES:[0-9]+]] = "graph.expand"({{.*}}) {shape = [1, 1, "n"]}
+// CHECK: %[[R:[0-9]+]] = "graph.pad"(%[[ONES]]) {high = array<i64: 0, 0, 1>, low = array<i64: 0, 0, 1>
+// CHECK: %[[PART:[0-9]+]] = "graph.avg_pool"(%[[R]])
+// CHECK: %[[Q:[0-9]+]] = "graph.pad"(%arg0) {high = array<i64: 0, 0, 1>, low = array<i64: 0, 0, 1>
+// CHECK: %[[MEAN:[0-9]+]] = "graph.avg_pool"(%[[Q]]) {{{.*}}count_include_pad = true
+// CHECK: "graph.div"(%[[MEAN]], %[[PART]])
+// WHY: {{.*}}make-padding-explicit{{.*}}graph.max_pool{{.*}}its windows leave gaps
+func.func @named_size(%x: tensor<1x2x?xf32, "n">) -> (tensor<1x2x?xf32, "n // 2">, tensor<1x2x?xf32, "n">, tensor<1x2x?xf32, "(n + 2) // 3">) {
+  %0 = "graph.max_pool"(%x) {kernel = array<i64: 3>, strides = array<i64: 2>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, ceil_mode = true}
+    : (tensor<1x2x?xf32, "n">) -> tensor<1x2x?xf32, "n // 2">
+  %1 = "graph.avg_pool"(%x) {kernel = array<i64: 3>, strides = array<i64: 1>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, ceil_mode = false, count_include_pad = false}
+    : (tensor<1x2x?xf32, "n">) -> tensor<1x2x?xf32, "n">
+  %2 = "graph.max_pool"(%x) {kernel = array<i64: 1>, strides = array<i64: 3>, pads = array<i64: 0, 0>, dilations = array<i64: 1>, ceil_mode = true}
+    : (tensor<1x2x?xf32, "n">) -> tensor<1x2x?xf32, "(n + 2) // 3">
+  return %0, %1, %2 : tensor<1x2x?xf32, "n // 2">, tensor<1x2x?xf32, "n">, tensor<1x2x?xf32, "(n + 2) // 3">
+}

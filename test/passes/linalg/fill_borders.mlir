@@ -65,3 +65,28 @@ func.func @last(%x: tensor<16x3xf32>, %out: tensor<16x4xf32>) -> tensor<16x4xf32
   %r = tensor.insert_slice %x into %f[0, 0] [16, 3] [1, 1] : tensor<16x3xf32> into tensor<16x4xf32>
   return %r : tensor<16x4xf32>
 }
+
+// Where the window lies may follow from sizes that are known only at run time: a row before the window, and as many behind it as there are.
+// CHECK-LABEL: func.func @sized
+// CHECK-DAG: %[[H:.*]] = tensor.dim %arg0, %c1
+// CHECK: tensor.extract_slice %arg1[0, 0, 0] [2, 1, 9] [1, 1, 1]
+// CHECK: linalg.fill {{.*}} -> tensor<2x1x9xf32>
+// CHECK: tensor.extract_slice %{{.*}}[0, %{{.*}}, 0] [2, 2, 9] [1, 1, 1]
+// CHECK: linalg.fill {{.*}} -> tensor<2x2x9xf32>
+// CHECK: tensor.extract_slice %{{.*}}[0, 1, 0] [2, %{{.*}}, 9] [1, 1, 1]
+// CHECK-NOT: linalg.fill
+// CHECK: return
+func.func @sized(%x: tensor<2x?x9xf32>, %out: tensor<2x?x9xf32>) -> tensor<2x?x9xf32> attributes {stepwell.kernel, llvm.no_inline, stepwell.sizes = ["h", "h + 3"]} {
+  %c = arith.constant 7.0 : f32
+  %one = arith.constant 1 : index
+  %h = tensor.dim %x, %one : tensor<2x?x9xf32>
+  %f = linalg.fill ins(%c : f32) outs(%out : tensor<2x?x9xf32>) -> tensor<2x?x9xf32>
+  %s = tensor.extract_slice %f[0, 1, 0] [2, %h, 9] [1, 1, 1] : tensor<2x?x9xf32> to tensor<2x?x9xf32>
+  %y = linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel", "parallel"]}
+      ins(%x : tensor<2x?x9xf32>) outs(%s : tensor<2x?x9xf32>) {
+  ^bb0(%a: f32, %b: f32):
+    linalg.yield %a : f32
+  } -> tensor<2x?x9xf32>
+  %r = tensor.insert_slice %y into %f[0, 1, 0] [2, %h, 9] [1, 1, 1] : tensor<2x?x9xf32> into tensor<2x?x9xf32>
+  return %r : tensor<2x?x9xf32>
+}

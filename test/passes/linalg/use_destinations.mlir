@@ -182,3 +182,22 @@ func.func private @begins_outside(%x: tensor<8xf32>, %all: tensor<5x8xf32>) -> t
   }
   return %r : tensor<5x8xf32>
 }
+
+// The destination of what has merged dimensions is split as they were, into sizes that are known only at run time too.
+// CHECK-LABEL: func.func private @merged
+// CHECK: tensor.expand_shape %arg1 {{\[}}[0, 1]] output_shape [%{{[a-z_0-9]+}}, 4] : tensor<?xf32> into tensor<?x4xf32>
+// CHECK-NOT: tensor.empty
+// CHECK: linalg.generic
+func.func private @merged(%x: tensor<?x4xf32>, %out: tensor<?xf32>) -> tensor<?xf32> attributes {stepwell.kernel, stepwell.sizes = ["n // 2", "4*(n // 2)"]} {
+  %c0 = arith.constant 0 : index
+  %rows = tensor.dim %x, %c0 : tensor<?x4xf32>
+  %e = tensor.empty(%rows) : tensor<?x4xf32>
+  %y = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<?x4xf32>) outs(%e : tensor<?x4xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %t = arith.negf %v : f32
+    linalg.yield %t : f32
+  } -> tensor<?x4xf32>
+  %r = tensor.collapse_shape %y [[0, 1]] : tensor<?x4xf32> into tensor<?xf32>
+  return %r : tensor<?xf32>
+}

@@ -315,3 +315,33 @@ func.func @main(%x: tensor<1x16x6x5xf32>) -> tensor<1x16x6x5xf32> {
   %1 = "graph.conv"(%0, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x16x8x7xf32>, tensor<16x16x3x3xf32>) -> tensor<1x16x6x5xf32>
   return %1 : tensor<1x16x6x5xf32>
 }
+
+// -----
+
+// Only channels must be numbers: how many images there are, and how large they are, may be known at run time only.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[C:[0-9]+]] = "graph.blocked_conv"({{.*}}) {{.*}} -> tensor<?x2x?x?x8xf32, "n, h - 2, 2*w - 2">
+// CHECK-NOT: transpose
+// CHECK: %[[R:[0-9]+]] = "graph.relu"(%[[C]])
+// CHECK: %[[P:[0-9]+]] = "graph.pad"(%[[R]]) {high = array<i64: 0, 0, 1, 1, 0>
+// CHECK: "graph.blocked_conv"(%[[P]]{{.*}} -> tensor<?x3x?x?x8xf32, "n, h - 2, 2*w - 2">
+// CHECK: "graph.reshape"({{.*}}) {shape = ["n", -1, "h - 2", "2*w - 2"]}
+func.func @main(%x: tensor<?x3x?x?xf32, "n, h, 2*w">) -> tensor<?x24x?x?xf32, "n, h - 2, 2*w - 2"> {
+  %w0 = "graph.constant"() {value = dense<0.5> : tensor<16x3x3x3xf32>} : () -> tensor<16x3x3x3xf32>
+  %0 = "graph.conv"(%x, %w0) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<?x3x?x?xf32, "n, h, 2*w">, tensor<16x3x3x3xf32>) -> tensor<?x16x?x?xf32, "n, h - 2, 2*w - 2">
+  %1 = "graph.relu"(%0) : (tensor<?x16x?x?xf32, "n, h - 2, 2*w - 2">) -> tensor<?x16x?x?xf32, "n, h - 2, 2*w - 2">
+  %2 = "graph.pad"(%1) {low = array<i64: 0, 0, 1, 1>, high = array<i64: 0, 0, 1, 1>, mode = "constant", value = 0.0 : f64} : (tensor<?x16x?x?xf32, "n, h - 2, 2*w - 2">) -> tensor<?x16x?x?xf32, "n, h, 2*w">
+  %w1 = "graph.constant"() {value = dense<0.5> : tensor<24x16x3x3xf32>} : () -> tensor<24x16x3x3xf32>
+  %3 = "graph.conv"(%2, %w1) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<?x16x?x?xf32, "n, h, 2*w">, tensor<24x16x3x3xf32>) -> tensor<?x24x?x?xf32, "n, h - 2, 2*w - 2">
+  return %3 : tensor<?x24x?x?xf32, "n, h - 2, 2*w - 2">
+}
+
+// -----
+
+// How many channels there are must be known.
+// CHECK-LABEL: func.func @main
+// CHECK-NOT: blocked
+func.func @main(%x: tensor<1x?x6x6xf32, "c">, %w: tensor<16x?x3x3xf32, "c">) -> tensor<1x16x4x4xf32> {
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x?x6x6xf32, "c">, tensor<16x?x3x3xf32, "c">) -> tensor<1x16x4x4xf32>
+  return %0 : tensor<1x16x4x4xf32>
+}

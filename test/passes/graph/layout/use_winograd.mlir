@@ -70,3 +70,16 @@ func.func @main(%x: tensor<1x8x8x9x8xf32>) -> (tensor<1x16x6x7x8xf32>, tensor<1x
   %1 = "graph.blocked_conv"(%x, %v) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<1x8x8x9x8xf32>, tensor<8x8x3x3x6x8xf32>) -> tensor<1x8x6x7x8xf32>
   return %0, %1 : tensor<1x16x6x7x8xf32>, tensor<1x8x6x7x8xf32>
 }
+
+// -----
+
+// An image whose size is known only at run time is filled up by as much as that size asks for.
+// CHECK-LABEL: func.func @main
+// CHECK: %[[P:[0-9]+]] = "graph.pad"(%arg0) {high = [0, 0, "-h + 4*((h + 3) // 4)", 1, 0]{{.*}} -> tensor<?x2x?x10x8xf32, "n, 4*((h + 3) // 4) + 2">
+// CHECK: %[[C:[0-9]+]] = "graph.winograd_conv"(%[[P]], {{.*}} -> tensor<?x3x?x8x8xf32, "n, 4*((h + 3) // 4)">
+// CHECK: "graph.slice"(%[[C]]) {sizes = ["n", 3, "h", 7, 8]{{.*}} -> tensor<?x3x?x7x8xf32, "n, h">
+func.func @main(%x: tensor<?x2x?x9x8xf32, "n, h + 2">) -> tensor<?x3x?x7x8xf32, "n, h"> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<3x2x3x3x8x8xf32>} : () -> tensor<3x2x3x3x8x8xf32>
+  %0 = "graph.blocked_conv"(%x, %w) {strides = array<i64: 1, 1>, dilations = array<i64: 1, 1>, group = 1 : i64} : (tensor<?x2x?x9x8xf32, "n, h + 2">, tensor<3x2x3x3x8x8xf32>) -> tensor<?x3x?x7x8xf32, "n, h">
+  return %0 : tensor<?x3x?x7x8xf32, "n, h">
+}

@@ -65,3 +65,16 @@ func.func @main(%x: tensor<1x2x5xf32>, %v: tensor<2x1x3xf32>) -> (tensor<1x1x11x
   %2 = "graph.conv_transpose"(%x, %w) {dilations = array<i64: 1>, group = 2 : i64, output_padding = array<i64: 0>, pads = array<i64: 0, 0>, strides = array<i64: 2>} : (tensor<1x2x5xf32>, tensor<2x1x2xf32>) -> tensor<1x2x10xf32>
   return %0, %1, %2 : tensor<1x1x11xf32>, tensor<1x1x14xf32>, tensor<1x2x10xf32>
 }
+
+// -----
+
+// The size of the image may be known only at run time.
+// CHECK-LABEL: func.func @free_size
+// CHECK: "graph.conv"(%arg0, {{.*}} -> tensor<?x8x?xf32, "n, s + 1">
+// CHECK: "graph.pixel_shuffle"({{.*}}) {group = 1 : i64, offsets = array<i64: 1>, sizes = ["2*s"], strides = array<i64: 2>} : (tensor<?x8x?xf32, "n, s + 1">) -> tensor<?x4x?xf32, "n, 2*s">
+func.func @free_size(%x: tensor<?x2x?xf32, "n, s">) -> tensor<?x4x?xf32, "n, 2*s"> {
+  %w = "graph.constant"() {value = dense<0.5> : tensor<2x4x4xf32>} : () -> tensor<2x4x4xf32>
+  %0 = "graph.conv_transpose"(%x, %w) {strides = array<i64: 2>, pads = array<i64: 1, 1>, dilations = array<i64: 1>, group = 1 : i64, output_padding = array<i64: 0>}
+    : (tensor<?x2x?xf32, "n, s">, tensor<2x4x4xf32>) -> tensor<?x4x?xf32, "n, 2*s">
+  return %0 : tensor<?x4x?xf32, "n, 2*s">
+}

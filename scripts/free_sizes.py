@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch or image is free.
+
+    .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
+
+Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
+1 the program for all sizes is faster), and how far the results lie apart. Nothing else should run on the machine; where it does, only the ratios
+mean something, and on one thread `--cpu` counts the time that the thread itself gets.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx
+
+DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160"}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the arguments say; 0 if all went well, 1 if results lie too far apart, 2 for wrong usage (argparse)."""
+    parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
+    add = parser.add_argument
+    add("networks", nargs="*", metavar="NETWORK", default=["mobilenetv2"], help="of the zoo, or an ONNX file (default: mobilenetv2)")
+    add("--free", choices=DEFAULTS, default="batch", help="which dimensions of the images are free (default: batch)")
+    add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), or BATCHxHEIGHTxWIDTH")
+    add("--threads", type=int, default=1)
+    add("--rounds", type=int, default=40, help="how often each of the two runs (default: 40)")
+    add("--cpu", action="store_true", help="count the time of the thread alone, which other work on the machine disturbs less")
+    add("--fresh", action="store_true", help="compile anew even where the cache has it")
+    add("--seconds", type=float, default=20, help="after which a size is left, even if there were fewer rounds (default: 20)")
+    options = parser.parse_args(arguments)
+    if options.cpu and options.threads != 1:
+        parser.error("--cpu counts the time of one thread: it needs --threads 1")
+    right = [compare(name, options) for name in options.networks]
+    return 0 if all(right) else 1
+
+
+def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
+    """The shape of images of a size that is written as the options say; what is not free is as in `own`."""
+    numbers = [int(part) for part in text.split("x")]
+    if free == "batch":
+        return numbers[0], *own[1:]
+    if len(numbers) < 3:
+        numbers = [own[0], numbers[0], numbers[-1]]
+    return numbers[0], own[1], *numbers[1:]
+
+
+def compare(name: str, options: argparse.Namespace) -> bool:
+    """Print a table for one network; whether all results agree."""
+    import numpy as np
+
+    import stepwell
+    from stepwell.driver.dynamic import DynamicModel
+
+    threads, clock = options.threads, time.thread_time if options.cpu else time.perf_counter
+    source = network(name)
+    own = [dim.dim_value for dim in source.graph.input[0].type.tensor_type.shape.dim]
+    source = freed(source, options.free)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        path.write_bytes(source.SerializeToString())
+        start = time.perf_counter()
+        general = stepwell.compile(path, specialise="never", threads=threads, cache=not options.fresh)
+        assert isinstance(general, DynamicModel)
+        took = time.perf_counter() - start
+        print(f"{name}, free {options.free}, {threads} thread{'s' * (threads != 1)}; the program for all sizes took {took:.1f} s")
+        print(f"{'size':>12} {'made for it, ms':>18} {'for all, ms':>18} {'ratio':>7} {'medians':>8} {'apart':>8}")
+        agree = True
+        for text in (options.sizes or DEFAULTS[options.free]).split(","):
+            shape = parsed(text, options.free, own)
+            input_name = source.graph.input[0].name
+            exact = stepwell.compile(path, shapes={input_name: shape}, threads=threads)
+            image = np.random.default_rng(0).standard_normal(shape, np.float32)
+            runs = [exact, general.specialise({input_name: shape})]
+            results = [next(iter(run.run({input_name: image}).values())) for run in runs]
+            apart = float(np.abs(results[0] - results[1]).max(initial=0) / max(float(np.abs(results[0]).max(initial=0)), 1e-30))
+            agree &= apart < 1e-3
+            times: list[list[float]] = [[], []]
+            begin = time.perf_counter()
+            for turn in range(options.rounds):
+                if time.perf_counter() - begin > options.seconds:
+                    break
+                for which in (0, 1) if turn % 2 else (1, 0):
+                    start = clock()
+                    runs[which].run({input_name: image})
+                    times[which].append(clock() - start)
+            least, middle = [1e3 * min(t) for t in times], [1e3 * statistics.median(t) for t in times]
+            shown = [f"{a:.2f} ({b:.2f})" for a, b in zip(least, middle, strict=True)]
+            size = f"{shape[0]}x{shape[2]}x{shape[3]}"
+            print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
+    return agree
+
+
+def network(name: str) -> "onnx.ModelProto":
+    """A network of the zoo, or that of a file."""
+    import onnx
+
+    from networks import build
+
+    return onnx.load(name) if Path(name).suffix == ".onnx" else build(name, 0)
+
+
+def freed(source: "onnx.ModelProto", free: str) -> "onnx.ModelProto":
+    """The network with free dimensions in place of some of its image's; shapes that follow from them are left to inference.
+
+    Where it reshapes one image, it reshapes as many as there are.
+    """
+    from onnx import numpy_helper
+
+    shapes = {node.input[1] for node in source.graph.node if node.op_type == "Reshape"}
+    for tensor in source.graph.initializer:
+        if tensor.name in shapes and free != "image":
+            array = numpy_helper.to_array(tensor).copy()
+            if array.size > 1 and array[0] == 1:
+                array[0] = 0  # as many as the operand has
+                tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+    names = {"batch": {0: "n"}, "image": {2: "h", 3: "w"}, "both": {0: "n", 2: "h", 3: "w"}}[free]
+    for place, symbol in names.items():
+        source.graph.input[0].type.tensor_type.shape.dim[place].dim_param = symbol
+    del source.graph.value_info[:]
+    for output in source.graph.output:
+        output.type.tensor_type.ClearField("shape")
+    return source
+
+
+if __name__ == "__main__":
+    sys.exit(main())

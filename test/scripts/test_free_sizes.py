@@ -1,0 +1,34 @@
+"""scripts/free_sizes.py compares code for all sizes with code made for each."""
+
+from pathlib import Path
+
+import free_sizes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A convolution, a mean, and a reshape of one image to a row."""
+    weights = {"w": np.random.default_rng(0).standard_normal((16, 2, 3, 3), np.float32), "row": np.array([1, 16], np.int64)}
+    ops = (("Conv", ["x", "w"], "c"), ("GlobalAveragePool", ["c"], "m"), ("Reshape", ["m", "row"], "y"))
+    nodes = [helper.make_node(kind, inputs, [output]) for kind, inputs, output in ops]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [1, 2, 8, 6]), ("y", [1, 16])))
+    graph = helper.make_graph(nodes, "tiny", [x], [y], [numpy_helper.from_array(array, name) for name, array in weights.items()])
+    path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    return path
+
+
+CASES = (("batch", "1,3", ("1x8x6", "3x8x6")), ("image", "9,5x7", ("1x9x9", "1x5x7")), ("both", "2x5x4", ("2x5x4",)))
+
+
+@pytest.mark.parametrize(("free", "sizes", "shown"), CASES)
+def test_a_line_for_each_size(free: str, sizes: str, shown: tuple[str, ...], network: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert free_sizes.main([str(network), "--free", free, "--sizes", sizes, "--rounds", "2", "--cpu"]) == 0
+    title, _, *lines = capsys.readouterr().out.splitlines()
+    assert f"free {free}, 1 thread; the program for all sizes took" in title
+    assert tuple(line.split()[0] for line in lines) == shown
+    assert all(float(line.split()[-1]) < 1e-3 for line in lines)
