@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.module_info import symbols_of
-from stepwell.dialects.core.sizes import assumptions
+from stepwell.dialects.core.sizes import Size, assumptions
+from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
 from stepwell.dialects.support.extensions import extending_modules
@@ -168,6 +169,25 @@ def import_source(source: Source, options: CompileOptions) -> "tuple[ImportedMod
     return imported, clock()
 
 
+COLOURS = (1, 2, 3, 4)  # channels of what is taken to be an image
+USUAL_IMAGE = 224  # rows, and columns
+USUAL_BATCH = 4  # enough for rows of matrix products to share a register tile
+
+
+def usual_sizes(inputs: Sequence[tuple[str, TensorType]]) -> dict[str, int]:
+    """About how large free dimensions of images (N, C, height, width) usually are, by their symbols.
+
+    That is a few of the size that networks were trained on.
+    """
+    images = [kind.shape for _, kind in inputs if kind.rank >= 4 and kind.shape[1] in COLOURS]
+    found: dict[str, int] = {}
+    for images_of_it, _, *places in images:
+        for size, usual in [(images_of_it, USUAL_BATCH), *((place, USUAL_IMAGE) for place in places)]:
+            if isinstance(size, Size) and size.is_symbol:
+                found.setdefault(str(size), usual)
+    return found
+
+
 def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
     """Raise InputError for a hint of a size that the model's inputs do not have."""
     unknown = [name for name in hints if name not in symbols]
@@ -182,7 +202,8 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
     lowered = Lowered(imported.module, LEVELS[0], imported.weights, state, options, passes, {"graph": seconds})
     with imported.module.context, imported.module.operation.location:
         lowered.info.inputs, lowered.info.outputs = imported.inputs, imported.outputs
-        if options.size_hints:
-            lowered.info.size_hints = options.size_hints
+        hints = {**usual_sizes(imported.inputs), **(options.size_hints or {})}
+        if hints:
+            lowered.info.size_hints = hints
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

@@ -5,7 +5,7 @@ from math import prod
 
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, users
 from stepwell.dialects.core.sizes import Size, always
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size, shapes_around
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import ops_below
@@ -43,7 +43,7 @@ class FillBorders(Pass):
                 state.decline(self.name, insert, NoMatch("all of it is filled: something else reads what is filled"))
                 continue
             regions = around(window, shape)
-            if sum(stretches(sizes, shape) for _, sizes in regions) > prod(map(likely_size, shape)) / TWICE:
+            if sum(stretches(sizes, shape, shapes) for _, sizes in regions) > prod(map(shapes.likely, shape)) / TWICE:
                 state.decline(self.name, insert, NoMatch("all of it is filled: what is around the inside are single elements all over it"))
                 continue
             state.did(self.name, insert, f"filled in {len(regions)} slices around its inside")
@@ -98,10 +98,10 @@ def around(window: Window, shape: list[int | Size]) -> list[Window]:
     return [region for region in out if 0 not in region[1]]
 
 
-def stretches(sizes: list[int | Size], shape: list[int | Size]) -> int:
+def stretches(sizes: list[int | Size], shape: list[int | Size], shapes: SymbolicShapes) -> int:
     """How many stretches of neighbouring elements a slice of such a tensor consists of, or is likely to."""
     inner = next((d for d in range(len(shape) - 1, -1, -1) if sizes[d] != shape[d]), 0)
-    return prod(map(likely_size, sizes[:inner]))
+    return prod(map(shapes.likely, sizes[:inner]))
 
 
 def _filled(value: ir.Value, whole: ir.Value, offsets: list[int | Size], sizes: list[int | Size], shapes: SymbolicShapes) -> ir.Value:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
-from stepwell.dialects.core.symbolic_shapes import likely_size
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
@@ -81,7 +81,8 @@ class UseWinograd(Pass):
         whole = type_of(conv.result).shape
         if None in whole:
             return NoMatch(f"a size of its result, {type_of(conv.result)}, is not known")
-        images, *image = (likely_size(size) for size in (whole[0], *whole[2:4]) if size is not None)
+        hints = hints_around(conv.operation)
+        images, *image = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
         sizes = (images, *image, channels, filters, values["group"])
         variants = self.variants(*sizes)
