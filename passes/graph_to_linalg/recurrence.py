@@ -119,7 +119,8 @@ class Layer:
 
     def _piece(self, number: ir.Value, directions: Sequence[int], chunks: int) -> Piece:
         """One of the pieces that these directions make with the batch in so many chunks: the first direction's chunks, then the next one's."""
-        b, rows = self.b, known_sizes([self.batch])[0] // chunks
+        assert isinstance(self.batch, int), "only a batch of known size is cut"
+        b, rows = self.b, self.batch // chunks
         if len(directions) == 1:
             first = 0 if chunks == 1 else arith.muli(number, b.index(rows))
             return Piece(directions[0], self.directions[directions[0]], first, rows)
