@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, holds, maximum
+from stepwell.dialects.core.sizes import Dim, Size, holds, maximum
 from stepwell.dialects.core.types import BOOL, NUMERIC, TensorType, type_of
-from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, IndexOperand, InferredTypes, MovesData, Operand, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import (
     INDEX,
     expect_at_least,
@@ -36,16 +36,16 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
 
     x: Operand
     result: Result
-    starts: ir.DenseI64ArrayAttr
-    sizes: ir.DenseI64ArrayAttr
+    starts: Sizes
+    sizes: Sizes
     steps: ir.DenseI64ArrayAttr
 
     @staticmethod
-    def infer(x: TensorType, *, starts: Sequence[int], sizes: Sequence[int], steps: Sequence[int]) -> InferredTypes:
+    def infer(x: TensorType, *, starts: Sequence[int | Size], sizes: Sequence[int | Size], steps: Sequence[int]) -> InferredTypes:
         for name, values in (("starts", starts), ("sizes", sizes), ("steps", steps)):
             expect_length(name, values, x.rank, "one for each dimension")
-        expect_at_least("starts", starts, 0)
-        expect_at_least("sizes", sizes, -1)
+        expect_at_least("starts", [s for s in starts if isinstance(s, int)], 0)
+        expect_at_least("sizes", [s for s in sizes if isinstance(s, int)], -1)
         return x.with_shape(tuple(slice_size(x, i, *entry) for i, entry in enumerate(zip(starts, sizes, steps, strict=True))))
 
     @staticmethod
@@ -59,7 +59,7 @@ class SliceOp(GraphOp, name="slice", traits=[Pure, MovesData]):
     flops = staticmethod(no_arithmetic)
 
 
-def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> Dim:
+def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, step: int) -> Dim:
     """The result's size along one dimension of a slice. Raises InferenceError if the slice leaves the operand."""
     have = x.shape[dim]
     if step == 0 or (size == -1 and step < 0):
@@ -67,7 +67,8 @@ def slice_size(x: TensorType, dim: int, start: int, size: int, step: int) -> Dim
     if size == -1:
         return None if have is None else maximum(-((start - have) // step), 0)
     last = start + (size - 1) * step
-    if size > 0 and (last < 0 or not holds(max(start, last), "<", have)):
+    least, most = (start, last) if step > 0 else (last, start)
+    if size != 0 and not (holds(least, ">=", 0) and holds(most, "<", have)):
         raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
     return size
 

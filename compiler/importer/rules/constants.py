@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from stepwell.dialects.core.sizes import known, known_sizes
+from stepwell.dialects.core.sizes import Size, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
@@ -94,7 +94,9 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
         raise UnsupportedError(f"stash_type={stash_type} is not supported for {type_of(start).dtype}; supported: 1 (float)")
     known = [b.constant_value(v) for v in (start, limit, delta)]
     if any(k is None for k in known):
-        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)))
+        length = range_length(b, start, limit, delta)
+        types = None if length is None else [TensorType(type_of(start).dtype, (length,))]
+        return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)), result_types=types)
     first, last, step = (b.known_scalar(v, "start, limit and delta") for v in (start, limit, delta))
     if step == 0 or not all(math.isfinite(v) for v in (first, last, step)):
         raise ModelError(f"start, limit and delta must be finite, and delta not 0; got {first}, {last}, {step}")
@@ -105,6 +107,17 @@ def range_stashed(b: ImportBuilder, start: Value, limit: Value, delta: Value, *,
         return b.range(*(b.with_shape(v, ()) for v in (start, limit, delta)), result_types=[tensor])
     wide = np.int64 if isinstance(step, int) else np.float32 if tensor.dtype in ("f16", "bf16") else to_numpy(tensor.dtype)
     return constant_tensor(b, (np.array(first, wide) + np.arange(count).astype(wide) * np.array(step, wide)).astype(to_numpy(tensor.dtype)))
+
+
+def range_length(b: ImportBuilder, start: Value, limit: Value, delta: Value) -> int | Size | None:
+    """How many numbers there are from a start to a limit that come from sizes; None if these are something else, or the step is not known."""
+    step = b.constant_value(delta)
+    bounds = [b.known_sizes(v, "start and limit") for v in (start, limit)]
+    if step is None or step.dtype.kind not in "iu" or any(bound is None or len(bound) != 1 for bound in bounds) or not step.any():
+        return None
+    (first,), (last,) = (bound for bound in bounds if bound is not None)
+    stride = int(step.reshape(-1)[0])
+    return maximum(-((first - last if stride > 0 else last - first) // abs(stride)), 0)
 
 
 @onnx_rule("EyeLike", since=9)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, maximum, minimum
+from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis, static_dims
@@ -144,7 +144,11 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
     if not split:
         parts = b.node.output_count
         chunk = -(-size // parts)
-        split = [chunk if size % parts == 0 else minimum(chunk, maximum(size - i * chunk, 0)) for i in range(parts)]
+        if isinstance(size, int):
+            split = [min(chunk, max(size - i * chunk, 0)) for i in range(parts)]
+        else:  # the last part has what is left: sizes of which there is nothing left get code of their own
+            split = [*[chunk] * (parts - 1), size - (parts - 1) * chunk]
+            holds(split[-1], ">=", 0)
     if min((s for s in split if isinstance(s, int)), default=0) < 0 or not holds(sum(split), "==", size):
         raise ModelError(f"the parts {list(split)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
     if len(split) != b.node.output_count:
@@ -244,9 +248,12 @@ def image_dims(x: Value) -> tuple[int, int, int, int]:
     return dims[0], dims[1], dims[2], dims[3]
 
 
+FARTHEST = 1 << 48  # more than a dimension has elements
+
+
 @onnx_rule("Trilu", since=14)
 def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1) -> Value:
-    dims = static_dims(x, "a matrix")
+    dims = dims_of(x)
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     columns = counting(b, dims[-1], 1, 2)
@@ -255,12 +262,13 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
     return b.select(mask, x, b.scalar(0, like=x))
 
 
-def diagonal(b: ImportBuilder, k: Value | None, rows: int, columns: int) -> Value:
-    """The number of a diagonal as an i64 scalar; one beyond the matrix as the first that is, so that adding a row to it cannot overflow."""
+def diagonal(b: ImportBuilder, k: Value | None, rows: int | Size, columns: int | Size) -> Value:
+    """The number of a diagonal as an i64 scalar; one beyond the matrix as one that is, so that adding a row to it cannot overflow."""
+    below, above = (n if isinstance(n, int) else FARTHEST for n in (rows, columns))
     if k is not None and b.constant_value(k) is None:
-        return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-rows), max=float(columns))
+        return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-below), max=float(above))
     number = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
-    return b.literal(np.array(min(max(number, -rows), columns), np.int64))
+    return b.literal(np.array(min(max(number, -below), above), np.int64))
 
 
 @onnx_rule("ReverseSequence", since=10)

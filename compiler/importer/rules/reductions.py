@@ -6,6 +6,7 @@ from typing import cast as typed
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
@@ -186,7 +187,7 @@ def top_k(b: ImportBuilder, x: Value, k: Value, *, axis: int = -1, largest: int 
     wanted = b.constant_value(k)
     count = None if wanted is None else int(b.known_scalar(k, "k"))
     size = tensor.shape[axis]
-    if count is not None and (count < 0 or (size is not None and count > size)):
+    if count is not None and (count < 0 or not holds(count, "<=", size)):
         raise ModelError(f"k must be from 0 to {size}, the size of axis {axis} of {tensor}; got {count}")
     shape = tuple(count if i == axis else d for i, d in enumerate(tensor.shape))
     types = [tensor.with_shape(shape), TensorType("i64", shape)]

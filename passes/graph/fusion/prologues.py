@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim
+from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
@@ -37,6 +37,8 @@ def is_view(op: ir.Operation) -> bool:
     if not isinstance(view, (SliceOp, TransposeOp)) or not type_of(view.result).is_static:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
+    if isinstance(view, SliceOp) and not known(values["starts"]):
+        return False  # where it begins is no part of an affine map
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
         return _is_long(shape[-2:][0])
     stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)
