@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from networks.layers import Layers
+from networks.layers import Layers, Typed
 from networks.transformer import axis_size, constant
 
 __all__ = ["detector"]
@@ -15,8 +15,10 @@ __all__ = ["detector"]
 def detector(
     seed: int, *, channels: Sequence[int] = (16, 32, 64, 128), classes: int = 80, most: int = 100, name: str = "detector"
 ) -> onnx.ModelProto:
-    """`image` [batch, 3, height, width], sides multiples of 16, to `selected` [count, 3] (image, class, box), the corners of `boxes` [batch, cells, 4]
-    and the probabilities of classes, `scores` [batch, classes, cells], of one box for each cell of 8 and of 16 pixels."""
+    """`image` [batch, 3, height, width], sides multiples of 16, to one box for each cell of 8 and of 16 pixels, and the best of the boxes.
+
+    `boxes` [batch, cells, 4] has corners, `scores` [batch, classes, cells] probabilities; `selected` [count, 3] names image, class and box.
+    """
     net = Layers(name, seed)
     x, before, stages = "image", 3, []
     for number, count in enumerate(channels):
@@ -27,13 +29,13 @@ def detector(
     wide = net.op("Resize", [stages[-1], "", factors], "up", mode="nearest", coordinate_transformation_mode="asymmetric", nearest_mode="floor")
     fine = net.op("Concat", [wide, stages[-2]], "joined", axis=1)
     scales = [head(net, fine, "fine", 8, channels[-1] + channels[-2], classes), head(net, stages[-1], "coarse", 16, channels[-1], classes)]
-    boxes, scores = (net.op("Concat", list(parts), f"{part}.both", axis=-1) for part, parts in zip(("boxes", "scores"), zip(*scales, strict=True), strict=True))
+    boxes, scores = (net.op("Concat", [scale[i] for scale in scales], f"{part}.both", axis=-1) for i, part in enumerate(("boxes", "scores")))
     corners = net.op("Transpose", [boxes], "corners", perm=[0, 2, 1])
     limits = [constant(net, "most", [most]), constant(net, "overlap", [0.5], np.float32), constant(net, "least", [0.3], np.float32)]
     net.named(net.op("NonMaxSuppression", [corners, scores, *limits], "suppression"), "selected")
     net.named(corners, "boxes")
     net.named(scores, "scores")
-    outputs = {
+    outputs: dict[str, Typed] = {
         "selected": (TensorProto.INT64, ["count", 3]), "boxes": (TensorProto.FLOAT, ["batch", "cells", 4]),
         "scores": (TensorProto.FLOAT, ["batch", classes, "cells"]),
     }  # fmt: skip
@@ -46,7 +48,7 @@ def silu(net: Layers, x: str, name: str) -> str:
 
 
 def head(net: Layers, x: str, name: str, stride: int, channels: int, classes: int) -> tuple[str, str]:
-    """The box and the classes of each cell of an image, [batch, 4, cells] and [batch, classes, cells]: centres relative to the cell, sides in pixels."""
+    """The box and the classes of each cell of an image, [batch, 4, cells] and [batch, classes, cells]."""
     made = net.conv(x, f"{name}.conv", (channels, 4 + classes), kernel=1)
     flat = net.op("Reshape", [made, constant(net, f"cells_{4 + classes}", [0, 4 + classes, -1])], f"{name}.flat")
     parts = [f"{name}.{part}" for part in ("centres", "sides", "classes")]

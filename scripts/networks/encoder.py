@@ -32,8 +32,10 @@ def encoder(
 def _layer(net: Layers, x: str, name: str, sizes: tuple[int, int, int], mask: str) -> str:
     """Self-attention and a feed-forward network, each with a shortcut and normalised afterwards."""
     width, count, depth = sizes
-    parts = [heads(net, linear(net, x, f"{name}.{part}", (width, width)), f"{name}.{part}", count, depth) for part in ("query", "key", "value")]
-    context = joined(net, attention(net, *parts, f"{name}.attention", depth, mask), f"{name}.attention", width)
+    query, key, value = (
+        heads(net, linear(net, x, f"{name}.{part}", (width, width)), f"{name}.{part}", count, depth) for part in ("query", "key", "value")
+    )
+    context = joined(net, attention(net, query, key, value, f"{name}.attention", depth, mask), f"{name}.attention", width)
     attended = net.op("Add", [x, linear(net, context, f"{name}.output", (width, width))], f"{name}.add1")
     x = layer_norm(net, attended, f"{name}.norm1", width)
     inner = net.op("Relu", [linear(net, x, f"{name}.up", (width, 4 * width))], f"{name}.relu")

@@ -47,7 +47,7 @@ def _block(net: Layers, x: str, number: int, sizes: tuple[int, int, int], mask: 
     for part, value in zip(("key", "value"), new, strict=True):
         kept.append(net.op("Concat", [f"past_key_values.{number}.{part}", value], f"{name}.{part}.all", axis=2))
         net.named(kept[-1], f"present.{number}.{part}")
-    context = joined(net, attention(net, query, *kept, f"{name}.attention", depth, mask), f"{name}.attention", width)
+    context = joined(net, attention(net, query, kept[0], kept[1], f"{name}.attention", depth, mask), f"{name}.attention", width)
     x = net.op("Add", [x, linear(net, context, f"{name}.projection", (width, width))], f"{name}.add1")
     inner = linear(net, layer_norm(net, x, f"{name}.norm2", width), f"{name}.up", (width, 4 * width))
     return net.op("Add", [x, linear(net, gelu(net, inner, f"{name}.gelu"), f"{name}.down", (4 * width, width))], f"{name}.add2")

@@ -12,7 +12,9 @@ __all__ = ["llama"]
 FAR = np.iinfo(np.int64).max
 
 
-def llama(seed: int, *, layers: int = 1, width: int = 2048, heads: int = 32, groups: int = 8, inner: int = 5632, name: str = "llama") -> onnx.ModelProto:
+def llama(
+    seed: int, *, layers: int = 1, width: int = 2048, heads: int = 32, groups: int = 8, inner: int = 5632, name: str = "llama"
+) -> onnx.ModelProto:
     """`hidden` [batch, sequence, width] behind `past` other tokens to `output` of the same shape.
 
     `groups` is the number of heads of keys and values, each for `heads / groups` heads of queries. The cache has their names and sizes as in `gpt`.
@@ -66,7 +68,7 @@ def _attended(net: Layers, x: str, number: int, sizes: tuple[int, int, int, int]
         whole = net.op("Concat", [f"past_key_values.{number}.{part}", new], f"{name}.{part}.all", axis=2)
         net.named(whole, f"present.{number}.{part}")
         kept.append(repeated(net, whole, f"{name}.{part}", count // groups, (groups, depth)))
-    context = joined(net, attention(net, query, *kept, f"{name}.attention", depth, mask), f"{name}.attention", width)
+    context = joined(net, attention(net, query, kept[0], kept[1], f"{name}.attention", depth, mask), f"{name}.attention", width)
     return net.op("Add", [x, linear(net, context, f"{name}.projection", (width, width), bias=False)], f"{name}.add1")
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import onnx
 from onnx import TensorProto
 
-from networks.layers import Layers
+from networks.layers import Layers, Typed
 from networks.recurrent import recurrent
 from networks.transformer import linear
 
@@ -29,5 +29,5 @@ def ocr(seed: int, *, channels: Sequence[int] = (64, 128, 256, 256), units: int 
     steps = net.op("Transpose", [row], "steps", perm=[2, 0, 1])
     read = recurrent(net, "LSTM", steps, "lstm", (before, units), both=True)
     net.named(net.op("LogSoftmax", [linear(net, read, "head", (2 * units, symbols))], "log_softmax", axis=-1), "scores")
-    image = (TensorProto.FLOAT, ["batch", 1, "height", "width"])
+    image: Typed = (TensorProto.FLOAT, ["batch", 1, "height", "width"])
     return net.finished({"image": image}, {"scores": (TensorProto.FLOAT, ["steps", "batch", symbols])})

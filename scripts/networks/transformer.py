@@ -6,7 +6,9 @@ import numpy as np
 
 from networks.layers import Layers
 
-__all__ = ["attention", "axis_size", "constant", "embedding", "heads", "joined", "layer_norm", "linear", "positions", "repeated", "rms_norm", "visible"]
+__all__ = [
+    "attention", "axis_size", "constant", "embedding", "heads", "joined", "layer_norm", "linear", "positions", "repeated", "rms_norm", "visible",
+]  # fmt: skip
 
 
 def constant(net: Layers, name: str, value: object, dtype: type = np.int64) -> str:
