@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Mapping[str, Sequence[int | None]]
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 
@@ -50,7 +50,7 @@ class CompileOptions:
     backend: str = DEFAULT
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
-    """Sizes for inputs with free dimensions, by name."""
+    """Sizes for inputs with free dimensions, by name; None leaves one free."""
     specialise: str = "always"
     """Of a model with free dimensions: "always" makes code for each combination of sizes, "never" makes code for all sizes."""
     pipeline: "PipelineSource | None" = None
