@@ -41,7 +41,7 @@ def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder)
 def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Dimensions merged, then split."""
     (x,), result = operands, op.result_types()[0]
-    if op.operand_types()[0].is_static:
+    if op.operand_types()[0].is_static and result.is_static:
         return reshape_to(b, x, result.static_shape)
     if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
         return reshape_types(b, x, op.operand_types()[0].shape, result.shape)

@@ -55,6 +55,11 @@ CASES: dict[str, ModelProto] = {
     "greatest": model([node("TopK", "x k", "v i", axis=1), node("Cast", "i", "j", to=FLOAT), node("Add", "v j")], IMAGE, k=[3]),
     "least_of_all": model([node("TopK", "x k", "y i", axis=0, largest=0)], {"x": ["n", 5]}, k=[1]),
     "parts": model([node("Split", "x", "a b c", axis=1, num_outputs=3), node("Concat", "c a b", axis=1)], {"x": ["n", "m", 2]}),
+    "edges": model([node("Pad", "x pads", mode="edge")], IMAGE, pads=[0, 2, 0, 1, 3, 2]),
+    "mirrored": model([node("Pad", "x pads", mode="reflect")], {"x": [2, "m"]}, pads=[0, 2, 1, 1]),
+    "around": model([node("Pad", "x pads", mode="wrap")], {"x": ["m", "n"]}, pads=[2, 1, 0, 1]),
+    "blocks": model([node("DepthToSpace", "x", blocksize=2, mode="CRD")], {"x": ["n", 8, "m", 3]}),
+    "diagonal": model([node("EyeLike", "x", "e", k=1), node("Add", "e x")], {"x": ["n", "m"]}),
     "halves": model([node("Split", "x", "a b", axis=0, num_outputs=2), node("Concat", "b a", axis=0)], {"x": ["n", "m"]}),
 }  # fmt: skip
 
@@ -76,6 +81,27 @@ def test_results_for_many_sizes_in_turn(name: str) -> None:
         one = compiled.specialise({key: array.shape for key, array in x.items()})
         np.testing.assert_array_equal(guarded.run(one, x, turn % 3)["y"], want)
     assert len(levels) == made, "nothing was compiled for new sizes"
+
+
+def test_negative_padding_crops() -> None:
+    """ONNX's evaluator does not."""
+    compiled = stepwell.compile(model([node("Pad", "x pads")], {"x": ["n", "m"]}, pads=[0, -1, 2, -2]), specialise="never")
+    for shape in ((4, 5), (1, 3), (9, 64)):
+        x = floats(*shape)
+        np.testing.assert_array_equal(compiled(x)[0], np.pad(x[:, 1:-2], ((0, 2), (0, 0))))
+
+
+def test_channels_that_are_free_are_those_of_the_weights() -> None:
+    """The result has the number of channels that the scales say, whatever becomes of the normalisation."""
+    weights = {name: floats(3, seed=i) for i, name in enumerate(("s", "b", "a"))} | {"v": np.abs(floats(3, seed=4)) + 1}
+    for way in ({}, {"training_mode": 1}):
+        nodes = [node("BatchNormalization", "x s b a v", "y" if not way else "y m d", **way)]
+        source = model(nodes, {"x": ["n", "c", "h"]}, **weights)
+        compiled, right = stepwell.compile(source, specialise="never"), ReferenceEvaluator(source)
+        for shape in ((2, 3, 5), (7, 3, 1), (1, 3, 33)):
+            np.testing.assert_allclose(compiled(floats(*shape))[0], right.run(None, {"x": floats(*shape)})[0], rtol=1e-4, atol=1e-5)
+        with pytest.raises(stepwell.ModelError, match="3 and 4"):
+            compiled(floats(2, 4, 5))
 
 
 def test_sizes_that_a_slice_does_not_assume_get_code_of_their_own() -> None:

@@ -8,11 +8,11 @@ from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, listed, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, listed, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
-from stepwell.importer.rules.slicing import counting, from_the_start, with_new_axes
+from stepwell.importer.rules.slicing import counting, from_the_start, size_scalar, with_new_axes
 
 FAR = np.iinfo(np.int32).max  # bounds from here on, and their negatives, are beyond any dimension
 
@@ -162,7 +162,7 @@ def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None =
 def tensor_scatter(
     b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Value:
-    have, new = static_dims(cache, "a cache"), static_dims(update, "an update")
+    have, new = dims_of(cache), dims_of(update)
     axis = normalized_axis(axis, len(have))
     if mode not in ("linear", "circular"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
@@ -173,7 +173,8 @@ def tensor_scatter(
         start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
         place = b.add(place, start)
     if mode == "circular":
-        place = b.mod(place, b.scalar(have[axis], like=place), fmod=False)
+        holds(have[axis], ">", 0)  # a remainder of a division by 0 is none
+        place = b.mod(place, size_scalar(b, have[axis], place), fmod=False)
     if write_indices is not None:
         place = from_the_start(b, start, have[axis], place)
     return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none", from_start=False)

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import (
@@ -16,6 +16,7 @@ from stepwell.importer.rules.slicing import (
     flattened,
     from_the_start,
     inferred_reshape,
+    size_scalar,
     sizes_of,
     slice_axis,
     split_axis,
@@ -183,10 +184,30 @@ def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: 
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
     for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
         if low < 0 or high < 0:  # negative padding crops
-            size = static_dims(x, "negative padding")[axis]
+            size = dims_of(x)[axis]
             x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
-    before, after = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
-    return b.pad(x, low=before, high=after, mode=mode, value=float(value)) if any((*before, *after)) else x
+    before, after = ([max(p, 0) for p in side] for side in (pads[:rank], pads[rank:]))
+    for axis, size in enumerate(dims_of(x)):
+        if mode != "constant" and not isinstance(size, int) and before[axis] + after[axis]:
+            x = b.gather(x, padded_places(b, size, before[axis], after[axis], mode), axis=axis)
+            before[axis] = after[axis] = 0
+    return b.pad(x, low=tuple(before), high=tuple(after), mode=mode, value=float(value)) if any((*before, *after)) else x
+
+
+def padded_places(b: ImportBuilder, size: Size, low: int, high: int, mode: str) -> Value:
+    """Where along a dimension known only at run time each element of the padded one comes from."""
+    holds(size, ">", 0)  # there is something to copy
+    here = counting(b, size + low + high)
+    here, length = b.sub(here, b.scalar(low, like=here)), size_scalar(b, size, here)
+    zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))
+    if mode == "wrap":
+        return b.mod(here, length, fmod=False)
+    last = b.sub(length, one)
+    if mode == "edge":
+        return b.minimum(b.maximum(here, zero), last)
+    period = b.maximum(b.mul(last, two), one)  # there and back again
+    turned = b.mod(here, period, fmod=False)
+    return b.minimum(turned, b.sub(period, turned))
 
 
 @onnx_rule("Pad", since=11)
@@ -216,7 +237,7 @@ def pad_axes(
 @onnx_rule("DepthToSpace", since=1)
 def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
-    if blocksize < 1 or c % (blocksize * blocksize):
+    if blocksize < 1 or not divides(blocksize * blocksize, c):
         raise ModelError(f"the {c} channels of {type_of(x)} are not a multiple of blocksize {blocksize} squared")
     depth = c // (blocksize * blocksize)
     if mode == "DCR":
@@ -231,7 +252,7 @@ def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
 @onnx_rule("SpaceToDepth", since=1)
 def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
-    if blocksize < 1 or h % blocksize or w % blocksize:
+    if blocksize < 1 or not divides(blocksize, h) or not divides(blocksize, w):
         raise ModelError(f"the spatial dimensions of {type_of(x)} are not multiples of blocksize {blocksize}")
     orders = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
     if mode not in orders:
@@ -240,9 +261,9 @@ def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
     return b.with_shape(b.transposed(blocks, orders[mode]), (n, c * blocksize * blocksize, h // blocksize, w // blocksize))
 
 
-def image_dims(x: Value) -> tuple[int, int, int, int]:
-    """The four static sizes of an image tensor. Raises ModelError if its rank is not 4."""
-    dims = static_dims(x, "an image")
+def image_dims(x: Value) -> tuple[int | Size, int | Size, int | Size, int | Size]:
+    """The four sizes of an image tensor. Raises ModelError if its rank is not 4."""
+    dims = dims_of(x)
     if len(dims) != 4:
         raise ModelError(f"its input must have rank 4, got {type_of(x)}")
     return dims[0], dims[1], dims[2], dims[3]
@@ -273,7 +294,7 @@ def diagonal(b: ImportBuilder, k: Value | None, rows: int | Size, columns: int |
 
 @onnx_rule("ReverseSequence", since=10)
 def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
-    dims = static_dims(x, "a sequence")
+    dims = dims_of(x)
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     batch, time = normalized_axis(batch_axis, len(dims), "batch_axis"), normalized_axis(time_axis, len(dims), "time_axis")

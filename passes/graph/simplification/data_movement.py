@@ -88,6 +88,8 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return match
     made, known = match
     first = next(m for m in made if m is not None)
+    if not (type_of(first.x).is_static and type_of(op.result).is_static):
+        return NoMatch("a size is known only at run time")
     source, shape = type_of(first.x).static_shape, type_of(op.result).static_shape
     before = ((i, before_reshape(array, shape, source)) for i, array in known.items())
     constants = {i: array for i, array in before if array is not None}
