@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
-Shapes: TypeAlias = Mapping[str, Sequence[int]]
+Shapes: TypeAlias = Mapping[str, Sequence[int | None]]
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 
@@ -55,7 +55,7 @@ class CompileOptions:
     backend: str = DEFAULT
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
-    """Sizes for inputs with free dimensions, by name."""
+    """Sizes for inputs with free dimensions, by name; None leaves one free."""
     values: Mapping[str, np.ndarray] | None = None
     """Values of inputs, by name, which become constants and are no inputs any more: axes, sizes and the like, which code is made for."""
     specialise: str = "auto"

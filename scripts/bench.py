@@ -253,15 +253,19 @@ def caption(settings: dict[str, object]) -> str:
 
 
 def shapes(options: argparse.Namespace) -> dict[str, tuple[int, ...]]:
-    """The shapes given by `--shape`. Raises Failure."""
+    """The shapes given by `--shape`, all in numbers. Raises Failure."""
     from benchmark.jobs import Failure
     from stepwell.cli.common import UsageError
-    from stepwell.cli.compile_options import parse_shapes
+    from stepwell.cli.shapes import parse_given
 
     try:
-        return parse_shapes(options.shape) or {}
+        given = parse_given(options.shape)
     except UsageError as error:
         raise Failure(str(error)) from None
+    numbers = {name: tuple(size for size in shape if isinstance(size, int)) for name, shape in given.items()}
+    if any(len(numbers[name]) != len(shape) for name, shape in given.items()):
+        raise Failure("--shape: a benchmark is of one shape; expected sizes in numbers")
+    return numbers
 
 
 @contextmanager

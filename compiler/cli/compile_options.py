@@ -5,6 +5,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
+from stepwell.cli.shapes import fixed, parse_given
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import SPECIALISE
@@ -56,7 +57,7 @@ def add_schedule_options(parser: Parser) -> None:
 
 def add_shape_option(parser: Parser) -> None:
     """`--shape`."""
-    text = "the shape of an input with free dimensions; may be repeated"
+    text = "the shape of an input with free dimensions; may be repeated. In 1x3x32..1024x? (or {32..1024}) one size is of a range, and one stays free"
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=1x3x224x224", help=text)
 
 
@@ -80,7 +81,7 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     check_target(options.target)
     check_backend(options.backend)
     made = CompileOptions(
-        target=options.target, backend=options.backend, shapes=parse_shapes(options.shape), specialise=options.specialise,
+        target=options.target, backend=options.backend, shapes=fixed(parse_given(options.shape)), specialise=options.specialise,
         size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
         disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip
@@ -137,23 +138,6 @@ def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
 
 def _repeated(options: argparse.Namespace, name: str) -> list[str]:
     return [part for value in getattr(options, name) for part in (f"--{name.replace('_', '-')}", value)]
-
-
-def parse_shapes(texts: list[str]) -> dict[str, tuple[int, ...]] | None:
-    """Shapes by input name from `name=1x3x224x224`; None where there are none. Raises UsageError."""
-    shapes = {}
-    for text in texts:
-        name, _, sizes = text.rpartition("=")
-        try:
-            shape = tuple(int(size) for size in sizes.split("x")) if sizes else ()
-        except ValueError:
-            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224") from None
-        if not name or any(size < 0 for size in shape):
-            raise UsageError(f"--shape {text}: expected NAME=SIZExSIZE…, as in image=1x3x224x224")
-        if name in shapes:
-            raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
-        shapes[name] = shape
-    return shapes or None
 
 
 def parse_hints(texts: list[str]) -> dict[str, int] | None:

@@ -4,7 +4,8 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, as_type, gather, read_npz
 from stepwell.cli.session import Session, add_model_options
+from stepwell.cli.shapes import Given, free_sizes, parse_given, ranges_of
+from stepwell.cli.sweep import POINTS, ROUNDS, sweep
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
@@ -22,7 +25,7 @@ from stepwell.passes.framework.levels import MEANT
 if TYPE_CHECKING:
     from stepwell.analysis.compare import OutputCheck
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.runtime.model import CompiledModel
+    from stepwell.runtime.model import CompiledModel, TensorInfo
 
 Arrays = Mapping[str, np.ndarray]
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")
@@ -45,15 +48,29 @@ def add_options(parser: Parser) -> None:
         f"run on the same inputs, or run every level down to {MEANT[-1]} by what its IR means and say between which two the outputs first "
         "differ; the status is 1 if they differ. With --from, append the ONNX model: onnxruntime:MODEL.onnx",
     )  # fmt: skip
+    add(
+        "--sweep", nargs="?", const=POINTS, type=number(1, 1000), metavar="N",
+        help=f"instead, time N combinations of sizes (default: {POINTS}) of a model with free ones, from the first of each range that --shape gives "
+        "to the last: one program for all sizes, code for each, and ONNX Runtime if it is installed, which take turns --repeat times "
+        f"(default: {ROUNDS})",
+    )  # fmt: skip
+    add("--plot", metavar="FILE", help="with --sweep: draw the times to FILE.png, .svg or .pdf")
     add("--save", metavar="DIR|FILE.npz", help="save the outputs: one .npy file each in DIR, or all in FILE.npz")
 
 
 def run(options: argparse.Namespace) -> int:
     """Do what the options say; returns the exit status. Raises StepwellError, UsageError or OSError."""
     session = Session(options)
+    if options.sweep is not None:
+        if options.check is not None or options.save is not None or options.input:
+            raise UsageError("--sweep goes with none of --input, --check and --save: it runs on random data of many sizes")
+        sweep(session)
+        return OK
+    if options.plot is not None:
+        raise UsageError("--plot goes with --sweep")
     against = _parse_check(options)
     model = session.compile(options.threads, cache=not options.no_cache)
-    inputs = gather(options.input, model.inputs)
+    inputs = gather(options.input, _sized(model.inputs, parse_given(options.shape)))
     with Progress() as progress:
         progress.say("run")
         outputs = model.run(inputs)
@@ -67,6 +84,12 @@ def run(options: argparse.Namespace) -> int:
     if options.save is not None:
         _save(outputs, options.save)
     return status
+
+
+def _sized(inputs: "Sequence[TensorInfo]", given: Given) -> "list[TensorInfo]":
+    """The inputs with the middle of the range that `--shape` gives for each free size."""
+    middle = {name: wanted.middle for name, wanted in ranges_of(given, inputs).items()}
+    return [replace(info, shape=tuple(middle.get(size, size) if isinstance(size, str) else size for size in info.shape)) for info in inputs]
 
 
 def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
@@ -96,7 +119,16 @@ def _show(model: "CompiledModel | DynamicModel", outputs: Arrays) -> None:
     sizes = f"weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}"
     print(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
     print(f"{plural(model.threads, 'thread')}\n", flush=True)
+    free = free_sizes(model.inputs)
+    if free:
+        rows = [[kind, info.name, _typed(info)] for kind, side in (("input", model.inputs), ("output", model.outputs)) for info in side]
+        print_table((f"free: {', '.join(free)}", "name", "type"), rows)
     print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
+
+
+def _typed(info: "TensorInfo") -> str:
+    """A type with names and expressions for sizes that are free."""
+    return f"{info.dtype.name}[{', '.join(map(str, info.shape))}]"
 
 
 def _summary(name: str, array: np.ndarray) -> list[str]:

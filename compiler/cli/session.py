@@ -102,7 +102,7 @@ class Session:
             sys.stderr.write(self.told.text(self.options.explain))
 
     def lower(self, level: str, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
-        """The model at a level, with `shapes` for inputs that `--shape` names none for. Raises UsageError if `--from` names a lower one."""
+        """The model at a level, with `shapes` for inputs where more is known than from `--shape`. Raises UsageError if `--from` names a lower one."""
         from stepwell.driver.lowering import descend, lower
 
         if self.options.start is not None:
@@ -111,17 +111,17 @@ class Session:
                 raise UsageError(f"--emit {level} lies above --from {self.options.start}: models are only lowered")
         with self.watched() as instrumentation:
             if self.options.start is None:
-                how = replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})})
+                how = replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})})
                 return lower(self.options.model, level, options=how, on_level=self.progress.level, instrumentation=instrumentation)
             return descend(self.read(), level, on_level=self.progress.level, instrumentation=instrumentation)
 
     def start(self, shapes: Mapping[str, tuple[int, ...]] | None = None) -> "Lowered":
-        """The model at the level that it is given at, with `shapes` for inputs that `--shape` names none for; they may be left free."""
+        """The model at the level that it is given at, with `shapes` for inputs where they are known better than from `--shape`."""
         from stepwell.driver.lowering import lower
 
         if self.options.start is not None:
             return self.read()
-        return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(shapes or {}), **(self.how.shapes or {})}))
+        return lower(self.options.model, LEVELS[0], options=replace(self.how, shapes={**(self.how.shapes or {}), **(shapes or {})}))
 
     def compile(self, threads: int | None, *, cache: bool) -> "CompiledModel | DynamicModel":
         """Code for the model; `cache` is whether it, or its kernels, may be what was compiled before."""

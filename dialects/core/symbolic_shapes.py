@@ -21,6 +21,7 @@ _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.ceildivui": lambda a, b: -(-a // b), "arith.remui": lambda a, b: a % b, "arith.maxsi": maximum, "arith.maxui": maximum,
     "arith.minsi": minimum, "arith.minui": minimum,
 }  # fmt: skip
+_CARRIED = 3  # operands of scf.for before those that it carries: bounds and step
 _AS_OPERAND = ("tensor.cast", "memref.cast", "bufferization.materialize_in_destination", "builtin.unrealized_conversion_cast")
 
 
@@ -60,7 +61,7 @@ class SymbolicShapes:
         if value in self.arguments:
             return self.arguments[value][dim]
         op = defining_op(value)
-        return None if op is None else self._made(op, value, sizes, dim)
+        return self._carried(value, dim) if op is None else self._made(op, value, sizes, dim)
 
     def bytes(self, value: ir.Value) -> int | Size:
         """The size of a contiguous tensor or memref. Raises PassError where nothing is known of a dimension."""
@@ -122,8 +123,10 @@ class SymbolicShapes:
             return self.dim(op.operands[0], dim)
         if op.name.startswith("linalg.") or op.name in ("func.call", "flow.if", "flow.loop"):  # the last operands are the destinations
             return self.dim(op.operands[len(op.operands) - len(op.results) + ir.OpResult(value).result_number], dim)
-        if op.name == "tensor.insert_slice":
+        if op.name in ("tensor.insert_slice", "tensor.insert"):
             return self.dim(op.operands[1], dim)
+        if op.name == "scf.for":  # what a loop carries keeps its shape
+            return self.dim(op.operands[_CARRIED + ir.OpResult(value).result_number], dim)
         if op.name in ("tensor.collapse_shape", "memref.collapse_shape"):
             group = [int(i) for i in op.attributes["reassociation"][dim]]
             return product(self.dim(op.operands[0], i) for i in group)
@@ -136,6 +139,13 @@ class SymbolicShapes:
             parts = [self.dim(operand, dim) for operand in op.operands]
             return parts[0] if dim != axis else None if None in parts else sum(p for p in parts if p is not None)
         return None
+
+    def _carried(self, value: ir.Value, dim: int) -> Dim:
+        """The size of one dimension of a value that a loop carries, where it comes into the loop's body; nothing is known of other arguments."""
+        owner = value.owner.owner if isinstance(value.owner, ir.Block) else None
+        if owner is None or owner.operation.name != "scf.for":
+            return None
+        return self.dim(owner.operation.operands[_CARRIED - 1 + ir.BlockArgument(value).arg_number], dim)
 
     def _taken(self, op: ir.Operation, sizes: list[int]) -> list[Dim]:
         """The shape of a slice."""

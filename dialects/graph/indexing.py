@@ -67,17 +67,9 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
         raise InferenceError(f"the step along dimension {dim} must not be 0, nor negative where the size is -1; got {step}")
     if size == -1:
         return None if have is None else maximum(-((start - have) // step), 0)
-    if isinstance(start, int) and isinstance(size, int):
-        end = start + (size - 1) * step
-        fits = size <= 0 or (end >= 0 and holds(max(start, end), "<", have))
-    elif step == 1:
-        fits = holds(start + size, "<=", have)
-    elif not isinstance(start, int):
-        raise InferenceError(f"the slice of dimension {dim} begins at {start}, known only at run time, which takes a step of 1; got {step}")
-    else:
-        first, last = (start, start + (size - 1) * step)[:: 1 if step > 0 else -1]
-        fits = holds(first, ">=", 0) and holds(last, "<", have)
-    if not fits:
+    last = start + (size - 1) * step
+    least, most = (start, last) if step > 0 else (last, start)
+    if size != 0 and not (holds(least, ">=", 0) and holds(most, "<", have)):
         raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
     return size
 

@@ -33,7 +33,8 @@ class BatchNormOp(GraphOp, name="batch_norm", traits=[Pure]):
             expect_dim(name, operand, 0, x.shape[1], f"the channels of operand 'x' ({x})")
         if not (math.isfinite(epsilon) and epsilon >= 0):
             raise InferenceError(f"attribute 'epsilon' must be 0 or more, got {epsilon}")
-        return x
+        counts = [size for size in (x.shape[1], scale.shape[0], bias.shape[0], mean.shape[0], var.shape[0]) if isinstance(size, int)]
+        return x.with_shape((x.shape[0], counts[0], *x.shape[2:])) if counts else x  # one number says all of them
 
     @staticmethod
     def reference(x: np.ndarray, scale: np.ndarray, bias: np.ndarray, mean: np.ndarray, var: np.ndarray, *, epsilon: float) -> np.ndarray:

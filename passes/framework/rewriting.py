@@ -15,6 +15,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import UndecidedError
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.dialects.graph.base import ops_with
@@ -115,7 +116,8 @@ class _Run:
     def callback(self, p: Pattern) -> Callable[[Any, Any], bool]:
         def call(op: Any, native: Any) -> bool:
             with native.ip, op.location:
-                result = guarded(p, op, lambda: checked(op, p.rewrite(op, Rewriter(self.state))))
+                rw = Rewriter(self.state)
+                result = guarded(p, op, lambda: as_declared(op, checked(op, p.rewrite(op, rw)), rw))
             if isinstance(result, NoMatch):
                 self.state.decline(p.name, op, result)
                 return True
@@ -146,6 +148,21 @@ def checked(op: Any, result: Any) -> "list[ir.Value] | NoMatch":
     if len(values) != count:
         raise TypeError(f"expected {count} values to replace {count} results, got {len(values)}")
     return list(values)
+
+
+def as_declared(op: Any, result: "list[ir.Value] | NoMatch", rw: Rewriter) -> "list[ir.Value] | NoMatch":
+    """The replacement with the types that `op` gives, where these differ in how a size is said: by a number, or by a symbol assumed to be it."""
+    if isinstance(result, NoMatch):
+        return result
+    values = []
+    for value, old in zip(result, op.operation.results, strict=True):
+        if value.type != old.type and isinstance(value.type, ir.RankedTensorType) and isinstance(old.type, ir.RankedTensorType):
+            given, wanted = type_of(value), type_of(old)
+            free = not (given.is_static and wanted.is_static) and None not in (*given.shape, *wanted.shape)
+            values.append(rw.reshape(value, shape=wanted.shape) if free and given.dtype == wanted.dtype else value)
+        else:
+            values.append(value)
+    return values
 
 
 def guarded(p: Pattern, op: Any, action: Callable[[], Any]) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir, math
+from stepwell.dialects.core.sizes import known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.graph.recurrence import DIRECTIONS, RecurrentOp
 from stepwell.passes.framework.rewriting import NoMatch
@@ -53,7 +54,7 @@ class Piece:
     """Whether the loop goes from the last step to the first."""
     first: OpFoldResult
     """The first sequence."""
-    rows: int
+    rows: OpFoldResult
     """How many sequences."""
 
 
@@ -64,10 +65,11 @@ class Layer:
         self.b, self.attributes = b, op.attribute_values()
         self.dtype = op.result_types()[0].dtype
         self.s = Scalars(b, self.dtype)
-        self.steps, _, self.batch, self.hidden = op.result_types()[0].static_shape
+        self.steps, self.batch = b.size(projected, 0), b.size(projected, 1)
+        self.hidden = known_sizes(op.result_types()[0].shape[3:])[0]
         self.directions = DIRECTIONS[self.attributes["direction"]]
         self.gates, self.functions_of_one = type(op).gates, type(op).functions
-        sizes = [self.steps, self.batch, len(self.directions) * self.gates, self.hidden]
+        sizes: list[OpFoldResult] = [self.steps, self.batch, len(self.directions) * self.gates, self.hidden]
         self.projected = b.reshape(projected, [[0], [1], [2, 3]], sizes)
         self.weights, self.lengths = weights, lengths
 
@@ -96,8 +98,7 @@ class Layer:
         results += [b.empty(self.dtype, [len(numbers), self.batch, self.hidden]) for _ in initial]
         alike = all(self._chosen(direction) == self._chosen(0) for direction in numbers)
         for group in [list(numbers)] if alike else [[direction] for direction in numbers]:
-            weights = self.weights.type.shape[1:]
-            chunks = chunks_on_threads(self.steps, len(group), self.batch, weights, element_bits(self.weights.type.element_type), b.state.machine)
+            chunks = self._chunks(len(group))
             if chunks:
 
                 def one(iv: ir.Value, carried: list[ir.Value], group: list[int] = group, chunks: int = chunks) -> list[ir.Value]:
@@ -109,8 +110,16 @@ class Layer:
                     results = self._sequences(Piece(direction, self.directions[direction], 0, self.batch), initial, results, step)
         return results
 
+    def _chunks(self, directions: int) -> int:
+        """How many chunks the batch is cut into in each of so many directions that go on threads of their own; 0 if none do."""
+        if not isinstance(self.steps, int) or not isinstance(self.batch, int):
+            return 0
+        bits = element_bits(self.weights.type.element_type)
+        return chunks_on_threads(self.steps, directions, self.batch, self.weights.type.shape[1:], bits, self.b.state.machine)
+
     def _piece(self, number: ir.Value, directions: Sequence[int], chunks: int) -> Piece:
         """One of the pieces that these directions make with the batch in so many chunks: the first direction's chunks, then the next one's."""
+        assert isinstance(self.batch, int), "only a batch of known size is cut"
         b, rows = self.b, self.batch // chunks
         if len(directions) == 1:
             first = 0 if chunks == 1 else arith.muli(number, b.index(rows))
@@ -123,7 +132,8 @@ class Layer:
         self, piece: Piece, initial: Sequence[ir.Value | None], results: Sequence[ir.Value], step: Callable[["Step"], list[ir.Value]]
     ) -> list[ir.Value]:
         """The results of the layer with those of a piece written into them: a loop over the steps."""
-        b, sizes = self.b, [piece.rows, self.hidden]
+        b = self.b
+        sizes: list[OpFoldResult] = [piece.rows, self.hidden]
         y, *last = results
 
         def one(ivs: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
@@ -140,12 +150,14 @@ class Layer:
         """The place in the sequence of a round of the loop over the steps."""
         if backward is False:
             return round_
-        turned = arith.subi(self.b.index(self.steps - 1), round_)
+        last = self.b.index(self.steps - 1) if isinstance(self.steps, int) else arith.subi(self.steps, self.b.index(1))
+        turned = arith.subi(last, round_)
         return turned if backward is True else arith.select(backward, turned, round_)
 
     def _start(self, initial: ir.Value | None, piece: Piece) -> ir.Value:
         """A state of a piece before its first step, in the type it is computed in."""
-        b, sizes = self.b, [piece.rows, self.hidden]
+        b = self.b
+        sizes: list[OpFoldResult] = [piece.rows, self.hidden]
         if initial is None:
             return b.filled(0, self.s.dtype, sizes)
         return b.elementwise([b.part(initial, [piece.direction, piece.first, 0], sizes)], self.s.dtype, sizes, lambda x: x)
@@ -187,10 +199,10 @@ class Step:
         layer, b, (_, _, panels, depth, width) = self.layer, self.layer.b, self.layer.weights.type.shape
         weights = b.part(layer.weights, [self.piece.direction, first, 0, 0, 0], [count, panels, depth, width])
         row, gate, panel, column, summed = dims(0, 1, 2, 3, 4)
-        sizes = [self.piece.rows, count, panels, width]
+        sizes: list[OpFoldResult] = [self.piece.rows, count, panels, width]
         total = contract(b, state, [row, summed], weights, [gate, panel, summed, column], layer.s.dtype, sizes, 1)
         whole = b.reshape(total, [[0], [1], [2, 3]], [self.piece.rows, count, panels * width])
-        return of_gates(b.first(whole, [self.piece.rows, count, layer.hidden]))
+        return of_gates(whole if panels * width == layer.hidden else b.first(whole, [self.piece.rows, count, layer.hidden]))
 
     def of_units(self, value: ir.Value, places: Sequence[Sequence[int]]) -> list[Read]:
         """At each of some places behind the direction, a number for each unit of the state."""
@@ -235,9 +247,11 @@ def present(op: RecurrentOp, operands: Operands) -> list[Any]:
 
 
 def objection(op: RecurrentOp) -> NoMatch | None:
-    """Why a layer cannot be lowered; None if it can."""
-    types = [t for t in op.operand_types() if t is not None]
-    return None if all(t.is_static for t in types) else NoMatch(f"its operands must have static sizes, got {', '.join(map(str, types))}")
+    """Why a layer cannot be lowered; None if it can: steps and batch may be of any size."""
+    projected, weights = op.operand_types()[:2]
+    if projected is not None and weights is not None and weights.is_static and isinstance(projected.shape[2], int):
+        return None
+    return NoMatch(f"its units and weights must have static sizes, got {projected}, {weights}")
 
 
 @lowering(graph.LstmOp)
@@ -298,7 +312,7 @@ def lower_gru(op: graph.GruOp, operands: Operands, b: LinalgBuilder) -> Sequence
             return at.end([*at.products(h, 0, 3), *x, *at.of_units(hidden_bias, [[]])], whole)
 
         update, reset = at.products(h, 0, 2)
-        sizes = [at.piece.rows, layer.hidden]
+        sizes: list[OpFoldResult] = [at.piece.rows, layer.hidden]
         reads = [reset, x[1], (h, dims(0, 1))]
         held = b.generic(
             [value for value, _ in reads],

@@ -1,12 +1,13 @@
 """Lowerings of ops that rearrange a tensor: views where possible, else one generic with maps."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects import graph
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, ir, tensor
-from stepwell.dialects.core.sizes import known
+from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.graph import GraphOp
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -40,7 +41,7 @@ def lower_parameter(op: graph.ParameterOp, operands: Operands, b: LinalgBuilder)
 def lower_reshape(op: graph.ReshapeOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Dimensions merged, then split."""
     (x,), result = operands, op.result_types()[0]
-    if op.operand_types()[0].is_static:
+    if op.operand_types()[0].is_static and result.is_static:
         return reshape_to(b, x, result.static_shape)
     if None not in (*op.operand_types()[0].shape, *result.shape) and result.rank and x.type.rank:
         return reshape_types(b, x, op.operand_types()[0].shape, result.shape)
@@ -220,24 +221,37 @@ def lower_pixel_shuffle(op: graph.PixelShuffleOp, operands: Operands, b: LinalgB
 
 @lowering(graph.SliceOp)
 def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One generic that reads at `start + i * step`."""
+    """One generic that reads at `start + i * step`, in a view of `x` where the start is known only at run time, or the step goes back from it."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
+    starts, steps = attributes["starts"], attributes["steps"]
     sizes: list[OpFoldResult] = []
     for i, size in enumerate(result.shape):
         given = b.given(size)
-        sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), attributes["starts"][i], attributes["steps"][i]))
-    starts, steps = attributes["starts"], attributes["steps"]
-    if not known(starts):  # no index can say that, so what is read begins there
-        begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
-        extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
-        x = b.part(x, [begin for begin in begins if begin is not None], extents)
-        starts = [start if isinstance(start, int) else 0 for start in starts]
+        sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), starts[i], steps[i]))
+    if not known(starts):
+        return sliced_from(b, x, starts, sizes, steps, result.dtype)
     entries = list(zip(starts, steps, strict=True))
     # A loop that is an index by itself must go over the whole dimension.
     x = b.first(x, [size if entry == (0, 1) else b.size(x, i) for i, (size, entry) in enumerate(zip(sizes, entries, strict=True))])
     loops = dims(*range(result.rank))
     places = [loop if entry == (0, 1) else loop * entry[1] + entry[0] for loop, entry in zip(loops, entries, strict=True)]
     return b.generic([x], b.empty(result.dtype, sizes), [places, loops], 0, lambda v, _: v)
+
+
+def sliced_from(
+    b: LinalgBuilder, x: ir.Value, starts: Sequence[int | Size], sizes: Sequence[OpFoldResult], steps: Sequence[int], dtype: str
+) -> ir.Value:
+    """A slice whose starts are known only at run time: along these dimensions each element is read at the place that its index gives."""
+    first = b.given_all(starts)
+    assert first is not None, "a start is a number or an expression"
+    if all(step == 1 for step in steps):
+        return b.copy(b.part(x, first, sizes))
+
+    def body() -> ir.Value:
+        along = enumerate(zip(first, steps, strict=True))
+        return b.extract(x, [arith.addi(b.index_of(start), arith.muli(b.here(i), b.index(step))) for i, (start, step) in along])
+
+    return b.elementwise([], dtype, sizes, body, exact=True)
 
 
 def steps_to_end(b: LinalgBuilder, size: ir.Value, start: int, step: int) -> ir.Value:

@@ -1,7 +1,7 @@
-"""A small builder for convolutional networks: one method a layer, weights drawn as it goes, names that say where a layer is."""
+"""A small builder for networks: one method a layer, weights drawn as it goes, names that say where a layer is."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -9,10 +9,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 from networks.weights import Weights
 
-__all__ = ["Layers"]
+__all__ = ["Layers", "Typed"]
 
 OPSET = 17
 IR_VERSION = 8
+Typed: TypeAlias = tuple[int, Sequence[int | str]]
+"""An element type of ONNX, and a shape: numbers, and names for free sizes."""
 
 
 class Layers:
@@ -61,13 +63,16 @@ class Layers:
         self, output: str, *, takes: tuple[str, Sequence[int]] = ("image", (1, 3, 224, 224)), gives: Sequence[int] = (1, 1000)
     ) -> onnx.ModelProto:
         """The finished network to `output` of shape `gives` from the input `takes`, its name and shape; checked and with shapes inferred."""
-        graph = helper.make_graph(
-            self.nodes,
-            self.network,
-            [helper.make_tensor_value_info(takes[0], TensorProto.FLOAT, takes[1])],
-            [helper.make_tensor_value_info(output, TensorProto.FLOAT, gives)],
-            self.initializers,
-        )
+        return self.finished({takes[0]: (TensorProto.FLOAT, takes[1])}, {output: (TensorProto.FLOAT, gives)})
+
+    def named(self, value: str, name: str) -> None:
+        """Give a value the name of an output of the network."""
+        self.nodes.append(helper.make_node("Identity", [value], [name], name=f"{name}.named"))
+
+    def finished(self, inputs: Mapping[str, Typed], outputs: Mapping[str, Typed]) -> onnx.ModelProto:
+        """The network from and to values by name, with their element types and shapes (names for free sizes); checked, with shapes inferred."""
+        takes, gives = ([helper.make_tensor_value_info(name, *kind) for name, kind in side.items()] for side in (inputs, outputs))
+        graph = helper.make_graph(self.nodes, self.network, takes, gives, self.initializers)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="stepwell-zoo")
         onnx.checker.check_model(model, full_check=True)
         return model

@@ -405,3 +405,34 @@ def test_inputs_that_do_not_fit(name: str, shape: tuple[int, ...], message: str)
     proto = made.proto(14, ["Y"], [])
     with pytest.raises(StepwellError, match=message):
         stepwell.lower(proto, "graph")
+
+
+FREE = {
+    "op": tuple(GATES), "direction": ("forward", "reverse", "bidirectional"), "layout": (0, 1), "lengths": (False, True), "initial": (False, True),
+    "own": (0, 1, 2), "threads": (1, 2), "dtype": (np.float32, np.float16),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", list(pairwise(FREE, 0)), ids=named)
+def test_one_program_for_any_length_and_batch(row: dict[str, Any]) -> None:
+    kept = {name: value for name, value in row.items() if name != "threads"}
+    first = layer(sizes=(2, 3, 5, 33), **kept)
+    names = ["Y", "Y_h"]
+    proto = first.proto(14, names, WEIGHTS)
+    for value in proto.graph.input:  # the sizes of the operands by name, batch and steps free
+        dims = value.type.tensor_type.shape.dim
+        for dim in dims:
+            if dim.dim_value in (2, 3) and not (dim.dim_value == 2 and value.name.startswith("initial")):
+                dim.dim_param = "steps" if dim.dim_value == 2 else "batch"
+    compiled = stepwell.compile(proto, specialise="never", threads=row["threads"])
+    for turn, (steps, batch) in enumerate([(5, 4), (1, 1), (19, 2), (2, 7), (0, 3), (3, 0), (5, 4)]):
+        if row["lengths"] and not steps:
+            continue
+        made = layer(sizes=(steps, batch, 5, 33), seed=turn, **kept)
+        made.inputs |= {name: first.inputs[name] for name in WEIGHTS if name in first.inputs}
+        made.attributes = first.attributes
+        got = compiled.run({n: a for n, a in made.inputs.items() if a is not None and n not in WEIGHTS})
+        want = made.expected()
+        for name in names:
+            assert got[name].shape == want[name].shape
+            assert_close(got[name], want[name], steps, 38)

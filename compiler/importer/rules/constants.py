@@ -12,9 +12,9 @@ from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, maximu
 from stepwell.dialects.core.types import TensorType, from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.support.errors import LimitError, ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import COUNTED, inferred_reshape, size_scalar, sizes_of
+from stepwell.importer.rules.slicing import COUNTED, counting, inferred_reshape, size_scalar, sizes_of
 from stepwell.importer.tensors import our_dtype
 
 SPLAT_BYTES = 1 << 20  # a larger tensor of one repeated number is filled at run time
@@ -141,14 +141,19 @@ def uncast(value: Value) -> Value:
 
 @onnx_rule("EyeLike", since=9)
 def eye_like(b: ImportBuilder, x: Value, *, dtype: int | None = None, k: int = 0) -> Value:
-    dims = static_dims(x, "an input")
-    if len(dims) != 2:
+    shape = dims_of(x)
+    if len(shape) != 2:
         raise ModelError(f"its input must have rank 2, got {type_of(x)}")
     wanted = type_of(x).dtype if dtype is None else our_dtype(dtype)
+    if not known(shape):
+        one, zero = (b.literal(np.array(number, to_numpy(wanted))) for number in (1, 0))
+        rows, columns = (counting(b, size, axis, 2) for axis, size in enumerate(shape))
+        return b.select(b.equal(columns, b.add(rows, b.scalar(k, like=rows))), one, zero)
+    dims = tuple(known_sizes(shape))
     b.check_size(TensorType(wanted, dims))
     if math.prod(dims) > 1 << 24:
         raise UnsupportedError(f"of {type_of(x)} is not supported; supported: up to 2^24 elements")
-    return constant_tensor(b, np.eye(*dims, k=k, dtype=to_numpy(wanted)))
+    return constant_tensor(b, np.eye(dims[0], dims[1], k=k, dtype=to_numpy(wanted)))
 
 
 @onnx_rule("MelWeightMatrix", since=17)

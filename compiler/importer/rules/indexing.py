@@ -8,11 +8,13 @@ from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.indexing import slice_bounds
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import in_i64
 from stepwell.importer.rules.layout import broadcast_to
-from stepwell.importer.rules.slicing import counting, from_the_start, with_new_axes
+from stepwell.importer.rules.slicing import counting, from_the_start, size_scalar, with_new_axes
+
+FAR = np.iinfo(np.int32).max  # bounds from here on, and their negatives, are beyond any dimension
 
 
 @onnx_rule("Slice", since=1)
@@ -23,11 +25,15 @@ def slice_by_attributes(b: ImportBuilder, x: Value, *, starts: Sequence[int], en
 
 @onnx_rule("Slice", since=10)
 def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None) -> Value:
-    known = [None if v is None else b.constant_value(v) for v in (starts, ends, axes, steps)]
+    known = [None if v is None else b.constant_value(v) for v in (axes, steps)]
+    first, last = (b.known_sizes(v, "starts and ends") for v in (starts, ends))
     count = type_of(starts).shape[0]
-    if all(v is None or c is not None for v, c in zip((starts, ends, axes, steps), known, strict=True)):
-        first, last, where, step = (None if k is None else listed(k, "starts, ends, axes and steps") for k in known)
-        first, last = first or (), last or ()
+    if any(map(b.symbols.is_of_elements, [size for size in (*(first or ()), *(last or ())) if isinstance(size, Size)])):
+        symbolic = symbolic_slice(b, x, starts, ends, axes, steps)  # data may say anything: bounds are cut to what there is
+        if symbolic is not None:
+            return symbolic
+    if first is not None and last is not None and all(v is None or c is not None for v, c in zip((axes, steps), known, strict=True)):
+        where, step = (None if k is None else listed(k, "axes and steps") for k in known)
         return static_slice(b, x, first, last, range(len(first)) if where is None else where, step or [1] * len(first))
     if not isinstance(count, int):
         raise NotConstantError("starts of unknown length are not supported; supported: starts of known length", sizes=[count])
@@ -64,21 +70,23 @@ def symbolic_slice(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes:
     return b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=(1,) * tensor.rank)
 
 
-def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> Value:
+def static_slice(
+    b: ImportBuilder, x: Value, starts: Sequence[int | Size], ends: Sequence[int | Size], axes: Sequence[int], steps: Sequence[int]
+) -> Value:
     """`x[start:end:step]` along each of `axes`, with ONNX's rules for negative and out-of-range bounds."""
     tensor = type_of(x)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise ModelError(f"starts {list(starts)}, ends {list(ends)}, axes {list(axes)} and steps {list(steps)} must have one length")
-    begin, count, stride = [0] * tensor.rank, [-1] * tensor.rank, [1] * tensor.rank
+    begin: list[int | Size] = [0] * tensor.rank
+    count: list[int | Size] = [-1] * tensor.rank
+    stride = [1] * tensor.rank
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normalized_axis(axis, tensor.rank, "axes")
         if step == 0:
             raise ModelError(f"steps must not be 0, got {list(steps)}")
-        size = tensor.shape[axis]
-        if not isinstance(size, int):
-            if start < 0 or end < np.iinfo(np.int32).max or step < 0:  # only "everything from here on" needs no size
-                return dynamic_static_slice(b, x, starts, ends, axes, steps)
-            begin[axis], stride[axis] = start, step
+        size = dims_of(x)[axis]
+        if isinstance(start, Size) or isinstance(end, Size) or isinstance(size, Size):
+            begin[axis], count[axis], stride[axis] = *symbolic_bounds(start, end, step, size), step
             continue
         places = range(*slice_bounds(start, end, step, size), step)
         begin[axis], count[axis], stride[axis] = (places[0] if places else 0), len(places), step
@@ -86,10 +94,33 @@ def static_slice(b: ImportBuilder, x: Value, starts: Sequence[int], ends: Sequen
     return x if whole else b.slice(x, starts=tuple(begin), sizes=tuple(count), steps=tuple(stride))
 
 
-def dynamic_static_slice(b: ImportBuilder, x: Value, *bounds: Sequence[int]) -> Value:
-    """A slice with known bounds of a dimension of unknown size."""
-    types = [b.node.output_types[0]] if b.node.output_types and b.node.output_types[0] is not None else None
-    return b.dynamic_slice(x, *(b.literal(np.array(list(bound), np.int64)) for bound in bounds), result_types=types)
+def symbolic_bounds(start: int | Size, end: int | Size, step: int, size: int | Size) -> tuple[int | Size, int | Size]:
+    """The first place of a slice of a dimension, and how many places it has, where one of the numbers is known only at run time.
+
+    Bounds far away mean the ends. Others are assumed to lie in the dimension, and to be in order: where they do not, the sizes get code of their own.
+    """
+
+    def inside(bound: int | Size, low: int, high: int | Size) -> int | Size:
+        if isinstance(bound, int) and abs(bound) >= FAR:
+            return high if bound > 0 else low
+        if isinstance(bound, int) and bound < 0:
+            bound = size + bound
+        holds(bound, ">=", low)
+        holds(bound, "<=", high)
+        return bound
+
+    if step > 0 and isinstance(start, int) and isinstance(end, int) and 0 <= start < FAR <= end:
+        return start, -1  # whatever there is
+    if step > 0:
+        first = inside(start, 0, size)
+        ahead = inside(end, 0, size) - first
+    else:
+        first = inside(start, 0, size - 1)
+        # An end of -1 counts from the end, as in Python: there is no way but a far one to say "down to the first".
+        ahead = first - inside(end, -1, size - 1)
+    if not holds(ahead, ">=", 0):
+        return 0, 0
+    return first, -(-ahead // abs(step))
 
 
 @onnx_rule("Gather", since=1)
@@ -160,7 +191,7 @@ def compress(b: ImportBuilder, x: Value, condition: Value, *, axis: int | None =
 def tensor_scatter(
     b: ImportBuilder, cache: Value, update: Value, write_indices: Value | None = None, *, axis: int = -2, mode: str = "linear"
 ) -> Value:
-    have, new = static_dims(cache, "a cache"), static_dims(update, "an update")
+    have, new = dims_of(cache), dims_of(update)
     axis = normalized_axis(axis, len(have))
     if mode not in ("linear", "circular"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'linear', 'circular'")
@@ -171,7 +202,8 @@ def tensor_scatter(
         start = b.with_shape(b.convert(write_indices, "i64"), [new[0] if i == 0 else 1 for i in range(len(new))])
         place = b.add(place, start)
     if mode == "circular":
-        place = b.mod(place, b.scalar(have[axis], like=place), fmod=False)
+        holds(have[axis], ">", 0)  # a remainder of a division by 0 is none
+        place = b.mod(place, size_scalar(b, have[axis], place), fmod=False)
     if write_indices is not None:
         place = from_the_start(b, start, have[axis], place)
     return b.scatter_elements(cache, broadcast_to(b, place, new), update, axis=axis, reduction="none", from_start=False)

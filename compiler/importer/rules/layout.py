@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, maximum, minimum
+from stepwell.dialects.core.sizes import Size, divides, holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import (
@@ -16,6 +16,7 @@ from stepwell.importer.rules.slicing import (
     flattened,
     from_the_start,
     inferred_reshape,
+    size_scalar,
     sizes_of,
     slice_axis,
     split_axis,
@@ -146,7 +147,11 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
     if not split:
         parts = b.node.output_count
         chunk = -(-size // parts)
-        split = [chunk if size % parts == 0 else minimum(chunk, maximum(size - i * chunk, 0)) for i in range(parts)]
+        if isinstance(size, int):
+            split = [min(chunk, max(size - i * chunk, 0)) for i in range(parts)]
+        else:  # the last part has what is left: sizes of which there is nothing left get code of their own
+            split = [*[chunk] * (parts - 1), size - (parts - 1) * chunk]
+            holds(split[-1], ">=", 0)
     if min((s for s in split if isinstance(s, int)), default=0) < 0 or not holds(sum(split), "==", size):
         raise ModelError(f"the parts {list(split)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
     if len(split) != b.node.output_count:
@@ -187,10 +192,30 @@ def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: 
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
     for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
         if low < 0 or high < 0:  # negative padding crops
-            size = static_dims(x, "negative padding")[axis]
+            size = dims_of(x)[axis]
             x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
-    before, after = (tuple(max(p, 0) for p in side) for side in (pads[:rank], pads[rank:]))
-    return b.pad(x, low=before, high=after, mode=mode, value=float(value)) if any((*before, *after)) else x
+    before, after = ([max(p, 0) for p in side] for side in (pads[:rank], pads[rank:]))
+    for axis, size in enumerate(dims_of(x)):
+        if mode != "constant" and not isinstance(size, int) and before[axis] + after[axis]:
+            x = b.gather(x, padded_places(b, size, before[axis], after[axis], mode), axis=axis)
+            before[axis] = after[axis] = 0
+    return b.pad(x, low=tuple(before), high=tuple(after), mode=mode, value=float(value)) if any((*before, *after)) else x
+
+
+def padded_places(b: ImportBuilder, size: Size, low: int, high: int, mode: str) -> Value:
+    """Where along a dimension known only at run time each element of the padded one comes from."""
+    holds(size, ">", 0)  # there is something to copy
+    here = counting(b, size + low + high)
+    here, length = b.sub(here, b.scalar(low, like=here)), size_scalar(b, size, here)
+    zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))
+    if mode == "wrap":
+        return b.mod(here, length, fmod=False)
+    last = b.sub(length, one)
+    if mode == "edge":
+        return b.minimum(b.maximum(here, zero), last)
+    period = b.maximum(b.mul(last, two), one)  # there and back again
+    turned = b.mod(here, period, fmod=False)
+    return b.minimum(turned, b.sub(period, turned))
 
 
 @onnx_rule("Pad", since=11)
@@ -220,7 +245,7 @@ def pad_axes(
 @onnx_rule("DepthToSpace", since=1)
 def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
-    if blocksize < 1 or c % (blocksize * blocksize):
+    if blocksize < 1 or not divides(blocksize * blocksize, c):
         raise ModelError(f"the {c} channels of {type_of(x)} are not a multiple of blocksize {blocksize} squared")
     depth = c // (blocksize * blocksize)
     if mode == "DCR":
@@ -235,7 +260,7 @@ def depth_to_space(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
 @onnx_rule("SpaceToDepth", since=1)
 def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "DCR") -> Value:
     n, c, h, w = image_dims(x)
-    if blocksize < 1 or h % blocksize or w % blocksize:
+    if blocksize < 1 or not divides(blocksize, h) or not divides(blocksize, w):
         raise ModelError(f"the spatial dimensions of {type_of(x)} are not multiples of blocksize {blocksize}")
     orders = {"DCR": (0, 3, 5, 1, 2, 4), "CRD": (0, 1, 3, 5, 2, 4)}
     if mode not in orders:
@@ -244,17 +269,20 @@ def space_to_depth(b: ImportBuilder, x: Value, *, blocksize: int, mode: str = "D
     return b.with_shape(b.transposed(blocks, orders[mode]), (n, c * blocksize * blocksize, h // blocksize, w // blocksize))
 
 
-def image_dims(x: Value) -> tuple[int, int, int, int]:
-    """The four static sizes of an image tensor. Raises ModelError if its rank is not 4."""
-    dims = static_dims(x, "an image")
+def image_dims(x: Value) -> tuple[int | Size, int | Size, int | Size, int | Size]:
+    """The four sizes of an image tensor. Raises ModelError if its rank is not 4."""
+    dims = dims_of(x)
     if len(dims) != 4:
         raise ModelError(f"its input must have rank 4, got {type_of(x)}")
     return dims[0], dims[1], dims[2], dims[3]
 
 
+FARTHEST = 1 << 48  # more than a dimension has elements
+
+
 @onnx_rule("Trilu", since=14)
 def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1) -> Value:
-    dims = static_dims(x, "a matrix")
+    dims = dims_of(x)
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     columns = counting(b, dims[-1], 1, 2)
@@ -263,17 +291,18 @@ def trilu(b: ImportBuilder, x: Value, k: Value | None = None, *, upper: int = 1)
     return b.select(mask, x, b.scalar(0, like=x))
 
 
-def diagonal(b: ImportBuilder, k: Value | None, rows: int, columns: int) -> Value:
-    """The number of a diagonal as an i64 scalar; one beyond the matrix as the first that is, so that adding a row to it cannot overflow."""
+def diagonal(b: ImportBuilder, k: Value | None, rows: int | Size, columns: int | Size) -> Value:
+    """The number of a diagonal as an i64 scalar; one beyond the matrix as one that is, so that adding a row to it cannot overflow."""
+    below, above = (n if isinstance(n, int) else FARTHEST for n in (rows, columns))
     if k is not None and b.constant_value(k) is None:
-        return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-rows), max=float(columns))
+        return b.clamp(b.convert(b.with_shape(k, ()), "i64"), min=float(-below), max=float(above))
     number = 0 if k is None else int(b.known_scalar(k, "the diagonal k"))
-    return b.literal(np.array(min(max(number, -rows), columns), np.int64))
+    return b.literal(np.array(min(max(number, -below), above), np.int64))
 
 
 @onnx_rule("ReverseSequence", since=10)
 def reverse_sequence(b: ImportBuilder, x: Value, lengths: Value, *, batch_axis: int = 1, time_axis: int = 0) -> Value:
-    dims = static_dims(x, "a sequence")
+    dims = dims_of(x)
     if len(dims) < 2:
         raise ModelError(f"its input must have rank 2 or more, got {type_of(x)}")
     batch, time = normalized_axis(batch_axis, len(dims), "batch_axis"), normalized_axis(time_axis, len(dims), "time_axis")

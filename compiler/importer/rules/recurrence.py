@@ -152,7 +152,7 @@ class Layer:
         inputs, hidden = type_of(w).shape[2], type_of(r).shape[2]
         if hidden is None or inputs is None:
             raise UnsupportedError(f"weights of unknown sizes, {type_of(w)} and {type_of(r)}, are not supported; supported: static sizes")
-        if hidden_size not in (None, hidden):
+        if hidden_size is not None and not holds(hidden_size, "==", hidden):
             raise ModelError(f"hidden_size is {hidden_size}, but R ({type_of(r)}) is for {hidden}")
         self.b, self.x, self.w, self.r, self.gates, self.inputs, self.hidden = b, x, w, r, gates, inputs, hidden
         self.directions, self.batch_first = len(DIRECTIONS[direction]), bool(layout)

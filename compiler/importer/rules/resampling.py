@@ -3,10 +3,12 @@
 import math
 from collections.abc import Sequence
 
+from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.free_resampling import Resampling, resampled, scaled
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -29,10 +31,14 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
         raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
     mode = supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
     for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
-        if any(s != 1.0 for s in factors):
+        dims = dims_of(x)
+        sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
+        if is_free(dims, sizes):
+            x = resampled(b, x, [Resampling(n, s, mode, "asymmetric", rounding) for n, s in zip(sizes, factors, strict=True)])
+        elif any(s != 1.0 for s in factors):
             x = b.resize(
                 x,
-                sizes=tuple(math.floor(d * s) for d, s in zip(static_dims(x, "an input"), factors, strict=True)),
+                sizes=tuple(n if isinstance(n, int) else -1 for n in sizes),
                 scales=tuple(map(float, factors)),
                 mode=mode,
                 coordinates="asymmetric",
@@ -75,39 +81,63 @@ def resize(
     axes: Sequence[int] | None = None,
     keep_aspect_ratio_policy: str = "stretch",
 ) -> Value:
-    dims = static_dims(x, "an input")
+    dims = dims_of(x)
     rank = len(dims)
     chosen = list(range(rank)) if axes is None else [normalized_axis(a, rank, "axes") for a in axes]
     factors = [] if scales is None else [float(s) for s in b.known(scales, "scales").reshape(-1)]
-    wanted = [] if sizes is None else list(b.known_ints(sizes, "sizes"))
+    wanted = [] if sizes is None else list(wanted_sizes(b, sizes))
     if len(factors or wanted) != len(chosen) or (factors and wanted):
         raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")
     if not all(math.isfinite(f) and f > 0 for f in factors):
         raise ModelError(f"scales must be finite and positive, got {factors}")
+    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
+    mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
+    if (antialias or keep_aspect_ratio_policy != "stretch") and not known([*(dims[a] for a in chosen), *wanted]):
+        static_dims(x, "with antialias or a policy for the aspect ratio, an input")
+    asked = wanted or [scaled(dims[a], s) for a, s in zip(chosen, factors, strict=True)]
+    if is_free([dims[a] for a in chosen], asked):
+        plans: list[Resampling | None] = [None] * rank
+        for i, axis in enumerate(chosen):
+            if asked[i] != dims[axis] or (factors and factors[i] != 1):
+                plans[axis] = Resampling(asked[i], factors[i] if factors else None, mode, coordinates, rounding)
+        return resampled(b, x, plans)
+    fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay as they are
+    numbers = known_sizes(asked[i] for i in fixed)
     if wanted:
-        factors, wanted = fitted([dims[a] for a in chosen], wanted, keep_aspect_ratio_policy)
+        factors, numbers = fitted(known_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
     else:
-        wanted = [math.floor(dims[a] * s) for a, s in zip(chosen, factors, strict=True)]
+        factors = [factors[i] for i in fixed]
     region = [] if roi is None else [float(r) for r in b.known(roi, "roi").reshape(-1)]
-    full_scales, full_sizes, bounds = [1.0] * rank, list(dims), [0.0] * rank + [1.0] * rank
-    for i, axis in enumerate(chosen):
-        full_scales[axis], full_sizes[axis] = factors[i], wanted[i]
+    full_scales, full_sizes, bounds = [1.0] * rank, [d if isinstance(d, int) else -1 for d in dims], [0.0] * rank + [1.0] * rank
+    for i, factor, size in zip(fixed, factors, numbers, strict=True):
+        axis = chosen[i]
+        full_scales[axis], full_sizes[axis] = factor, size
         if len(region) == 2 * len(chosen):
             bounds[axis], bounds[rank + axis] = region[i], region[len(chosen) + i]
-    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
     return b.resize(
         x,
         sizes=tuple(full_sizes),
         scales=tuple(full_scales),
-        mode=supported("mode", mode, ("nearest", "linear", "cubic")),
+        mode=mode,
         coordinates=coordinates,
-        rounding=supported("nearest_mode", nearest_mode, ROUNDINGS),
+        rounding=rounding,
         cubic_coefficient=cubic_coeff_a,
         exclude_outside=bool(exclude_outside),
         antialias=bool(antialias),
         roi=tuple(bounds) if coordinates == "tf_crop_and_resize" else (),
         extrapolation=extrapolation_value,
     )
+
+
+def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
+    """The sizes that are asked for: numbers, or what comes from sizes of inputs."""
+    found = b.known_sizes(sizes, "sizes")
+    return b.known_ints(sizes, "sizes") if found is None else found
+
+
+def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:
+    """Whether a dimension that changes has a size, or is to have one, that is known only at run time."""
+    return any(have != want and not known([have, want]) for have, want in zip(dims, wanted, strict=True))
 
 
 def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:

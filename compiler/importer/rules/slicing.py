@@ -91,13 +91,13 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim]) -> l
     return [x.with_shape((None,) * shape[0])]
 
 
-def from_the_start(b: ImportBuilder, number: Value, size: int, indices: Value) -> Value:
+def from_the_start(b: ImportBuilder, number: Value, size: int | Size, indices: Value) -> Value:
     """`indices` along a dimension of `size`, replaced by out-of-range ones where the original integer is negative and thus invalid.
 
     Gathers and scatters would count negative indices from the end.
     """
     below = b.less(number, b.scalar(0, like=number))
-    return b.select(below, b.sub(number, b.scalar(size, like=number)), indices)
+    return b.select(below, b.sub(number, size_scalar(b, size, number)), indices)
 
 
 def along_axis(b: ImportBuilder, x: Value, axis: Value, make: Callable[[int], Value], axes: int | None = None) -> Value:

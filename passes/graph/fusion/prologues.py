@@ -39,7 +39,7 @@ def is_view(op: ir.Operation) -> bool:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
     if isinstance(view, SliceOp) and not known(values["starts"]):
-        return False
+        return False  # where it begins is no part of an affine map
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
         return _is_long(shape[-2:][0])
     stays = values["steps"][-1:] == (1,) if isinstance(view, SliceOp) else values["perm"][-1:] == (len(shape) - 1,)

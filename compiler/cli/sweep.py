@@ -1,0 +1,177 @@
+"""`stepwell run --sweep`: how long a model of free sizes takes over a range of them: general code, code for each size, and ONNX Runtime."""
+
+import importlib.util
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stepwell.analysis.random_inputs import random_array
+from stepwell.cli.common import UsageError
+from stepwell.cli.display import Progress, plural, print_table, seconds
+from stepwell.cli.session import Session
+from stepwell.cli.shapes import DEFAULT, free_sizes, parse_given, ranges_of, shapes_at, sweep_points
+from stepwell.dialects.target.cores import thread_count
+from stepwell.driver.dynamic import DynamicModel
+from stepwell.options import CompileOptions
+
+POINTS = 8
+"""How many combinations of sizes are timed unless told."""
+ROUNDS = 10
+"""How often each engine runs on each of them unless told."""
+SECONDS = 2.0  # for one engine at one combination: rounds that would take longer are left out, but for three
+PICTURES = (".png", ".svg", ".pdf")
+PEER = "onnxruntime"
+COLOURS = {"general": "#4477aa", "for the size": "#228833", PEER: "#ddaa33"}  # told apart by colour-blind readers too
+
+Run = Callable[[Mapping[str, np.ndarray]], object]
+
+
+@dataclass
+class Timed:
+    """The median time of each engine over combinations of sizes."""
+
+    points: list[dict[str, int]]
+    times: dict[str, list[float]] = field(default_factory=dict)
+    compiled: list[float] = field(default_factory=list)
+    """What it took to make code for each combination."""
+
+
+def sweep(session: Session) -> None:
+    """Time the sweep that the options ask for; prints a table and writes the picture. Raises UsageError or StepwellError."""
+    options = session.options
+    check_picture(options.plot)
+    if options.start is not None:
+        raise UsageError("--sweep is for ONNX models: IR given with --from has its sizes")
+    general = _compiled(session, replace(session.how, specialise="never"))
+    if not isinstance(general, DynamicModel):
+        raise UsageError(f"--sweep is for a model with free sizes: {options.model} has none left")
+    own = _compiled(session, replace(session.how, specialise="always"))
+    given = ranges_of(parse_given(options.shape), general.inputs)
+    ranges = {name: given.get(name, DEFAULT) for name in free_sizes(general.inputs)}
+    timed = Timed(sweep_points(ranges, options.sweep))
+    threads = thread_count(options.threads)
+    peer = _onnxruntime(options.model, threads)
+    with Progress() as progress:
+        for point in timed.points:
+            progress.say(", ".join(f"{name} {size}" for name, size in point.items()))
+            shapes = shapes_at(general.inputs, point)
+            infos = [replace(info, shape=shapes[info.name]) for info in general.inputs]
+            feed = {info.name: random_array(info, 0, i) for i, info in enumerate(infos)}
+            begin = time.perf_counter()
+            made = own.specialise(shapes)
+            timed.compiled.append(time.perf_counter() - begin)
+            peer = _able(peer, feed)
+            engines: dict[str, Run] = {"general": general.run, "for the size": made.run, **({} if peer is None else {PEER: peer})}
+            for name, median in medians(engines, feed, options.repeat or ROUNDS).items():
+                timed.times.setdefault(name, []).append(median)
+    if peer is None:
+        timed.times.pop(PEER, None)  # which has no time for some of the sizes
+    _show(timed, threads)
+    if options.plot is not None:
+        plot(timed, Path(options.plot), f"{Path(options.model).name}, {plural(threads, 'thread')}")
+        print(f"plotted to {options.plot}")
+
+
+def check_picture(file: str | None) -> None:
+    """Raise UsageError unless the picture that `--plot` asks for, if any, can be written."""
+    if file is not None and not file.endswith(PICTURES):
+        raise UsageError(f"--plot {file}: expected a file {', '.join(PICTURES)}")
+    if file is not None and importlib.util.find_spec("matplotlib") is None:
+        raise UsageError("--plot needs matplotlib: pip install matplotlib")
+
+
+def medians(engines: Mapping[str, Run], feed: Mapping[str, np.ndarray], rounds: int) -> dict[str, float]:
+    """The median time of each engine, which take turns, in another order each round; a run of each before does not count."""
+    times: dict[str, list[float]] = {name: [] for name in engines}
+    for run in engines.values():
+        run(feed)
+    for number in range(rounds):
+        order = list(engines)
+        for name in order[number % len(order) :] + order[: number % len(order)]:
+            begin = time.perf_counter()
+            engines[name](feed)
+            times[name].append(time.perf_counter() - begin)
+        if number >= 2 and max(map(sum, times.values())) > SECONDS:
+            break
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def _compiled(session: Session, how: CompileOptions) -> Any:
+    from stepwell.driver.compilation import compile
+
+    options = session.options
+    with Progress() as progress:
+        return compile(options.model, options=how, threads=options.threads, cache=not options.no_cache, on_level=progress.level)
+
+
+def _onnxruntime(model: str, threads: int) -> Run | None:
+    """ONNX Runtime's session, or None if it is not installed."""
+    if importlib.util.find_spec(PEER) is None:
+        return None
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # what it cannot run is said once, by `_able`
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return lambda feed: session.run(None, feed)
+
+
+def _able(peer: Run | None, feed: Mapping[str, np.ndarray]) -> Run | None:
+    """ONNX Runtime if it can run on these inputs; else None, said on standard error."""
+    if peer is None:
+        return None
+    try:
+        peer(feed)
+    except Exception as error:  # its exceptions have no common base
+        print(f"stepwell run: left out: onnxruntime cannot run the model: {str(error).strip().splitlines()[0]}", file=sys.stderr)
+        return None
+    return peer
+
+
+def _show(timed: Timed, threads: int) -> None:
+    names = list(timed.points[0])
+    rows = []
+    for i, point in enumerate(timed.points):
+        taken = {name: times[i] for name, times in timed.times.items()}
+        ratios = [f"{taken[other] / taken['general']:.2f}" for other in taken if other != "general"]
+        rows.append([*(str(point[name]) for name in names), *map(seconds, taken.values()), *ratios, seconds(timed.compiled[i])])
+    others = [name for name in timed.times if name != "general"]
+    header = [*names, *timed.times, *(f"{other} / general" for other in others), "made in"]
+    print_table(header, rows, title=f"medians on {plural(threads, 'thread')}", numbers=range(len(header)))
+
+
+def plot(timed: Timed, path: Path, title: str) -> None:
+    """Write the picture of a sweep: the time of each engine over the combinations of sizes."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")  # no screen is needed
+    from matplotlib import pyplot
+
+    figure, axis = pyplot.subplots(figsize=(8, 4.8), layout="constrained")
+    places = range(len(timed.points))
+    for name, times in timed.times.items():
+        axis.plot(places, [1e3 * t for t in times], marker="o", color=COLOURS.get(name), label=name)
+    axis.set_yscale("log", subs=(2, 5))
+    for ticks in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+        ticks("{x:g}")
+    axis.set_xticks(list(places), ["\n".join(map(str, point.values())) for point in timed.points])
+    axis.set_xlabel(_names(list(timed.points[0])))
+    axis.set_ylabel("median, ms")
+    axis.set_title(title, loc="left")
+    axis.grid(axis="y", which="both", color="#dddddd")
+    axis.set_axisbelow(True)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) + (" (from top to bottom)" if len(names) > 1 else "")
