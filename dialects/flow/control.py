@@ -6,6 +6,8 @@ from stepwell.dialects.flow.dialect import Flow
 from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, VariadicOperand, VariadicResult, compatible
 from stepwell.dialects.graph.control import report, spell
 
+CONTROL = ("flow.if", "flow.loop")
+
 
 class IfOp(GraphOp, dialect=Flow, name="if"):
     """What the function `then` makes of the inputs where the condition holds, else what the function `otherwise` does.
@@ -80,3 +82,8 @@ def passed_on(op: "IfOp | LoopOp") -> list[ir.Value]:
 def destinations_of(op: "IfOp | LoopOp") -> list[ir.Value]:
     """Where the results go."""
     return list(op.inputs)[len(op.inputs) - op.attribute_values()["destinations"] :]
+
+
+def called_by(op: ir.Operation) -> list[str]:
+    """The functions that a conditional or a loop names."""
+    return [ir.StringAttr(op.attributes[name]).value for name in (("then", "otherwise") if op.name == "flow.if" else ("body",))]

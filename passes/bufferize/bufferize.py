@@ -1,6 +1,5 @@
 """The pass that takes a model from tensors to memory: kernels in place, @main as calls on one workspace and one weight arena."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,13 +12,12 @@ from stepwell.dialects.flow import control as flow
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, assign
-from stepwell.passes.bufferize.control_memory import CONTROL, called_by
 from stepwell.passes.bufferize.kernels import bufferise_kernels
 from stepwell.passes.bufferize.late_sizes import number_all
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, functions, program_functions
+from stepwell.passes.framework.rewriting import find_function, functions, innermost_first, program_functions
 
 
 @register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp])
@@ -80,20 +78,6 @@ class Bufferize(Pass):
             return shapes_around(function.operation)
         named = [kind.shape for _, kind in info.inputs] if info.has_signature else []
         return SymbolicShapes(function.operation, named, elements=info.elements, hints=info.size_hints)
-
-
-def innermost_first(found: dict[str, Any]) -> Sequence[str]:
-    """The functions of a program such that each comes after those that it calls."""
-    done: dict[str, None] = {}
-    waiting = ["main"]
-    while waiting:
-        ops = [o.operation for o in found[waiting[-1]].regions[0].blocks[0].operations if o.operation.name in CONTROL]
-        missing = [name for op in ops for name in called_by(op) if name not in done]
-        if missing:
-            waiting += missing
-        else:
-            done.setdefault(waiting.pop())
-    return list(done)
 
 
 def _check_workspace(plan: Assignment, limits: Limits) -> None:

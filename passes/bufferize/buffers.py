@@ -15,9 +15,9 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
-from stepwell.dialects.flow.control import destinations_of
+from stepwell.dialects.flow.control import CONTROL, destinations_of
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize.control_memory import CONTROL, control_memory
+from stepwell.passes.bufferize.control_memory import control_memory
 from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
 from stepwell.passes.bufferize.packing import Lifetime, Piece, lower_bound, pack, slots
 

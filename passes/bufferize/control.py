@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
 from stepwell.dialects.core.symbolic_shapes import constant, element_bits
-from stepwell.dialects.flow.control import destinations_of, passed_on
+from stepwell.dialects.flow.control import called_by, destinations_of, passed_on
 from stepwell.passes.bufferize import runtime
-from stepwell.passes.bufferize.control_memory import ControlMemory, called_by, control_memory
+from stepwell.passes.bufferize.control_memory import ControlMemory, control_memory
 
 if TYPE_CHECKING:
     from stepwell.passes.bufferize.program import ProgramBuilder

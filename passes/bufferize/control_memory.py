@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from stepwell.dialects.core.layout import ALIGNMENT, aligned
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
-
-CONTROL = ("flow.if", "flow.loop")
+from stepwell.dialects.flow.control import called_by
 
 
 class Planned(Protocol):
@@ -50,9 +49,3 @@ def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[st
         end += aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
     number, condition, going_on = (int(place) for place in scalars)
     return ControlMemory(end, 0, number, condition, going_on, tuple(spare))
-
-
-def called_by(op: ir.Operation) -> list[str]:
-    """The functions that a conditional or a loop calls."""
-    names: Any = ("then", "otherwise") if op.name == "flow.if" else ("body",)
-    return [ir.StringAttr(op.attributes[name]).value for name in names]

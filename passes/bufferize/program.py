@@ -9,11 +9,11 @@ from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.segments import Segment, new_symbols
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
+from stepwell.dialects.flow.control import CONTROL
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize import control, runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
-from stepwell.passes.bufferize.control_memory import CONTROL
 from stepwell.passes.bufferize.kernels import copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.framework.registry import PassState

@@ -7,7 +7,7 @@
 - An exception in a pattern does not say where it came from: here pattern, op and node are added.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
@@ -17,6 +17,7 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import UndecidedError
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
+from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.dialects.graph import GraphBuilder, constant_value
 from stepwell.dialects.graph.base import ops_with
 from stepwell.dialects.graph.known import FOLD_ELEMENTS
@@ -299,6 +300,27 @@ def program_functions(module: ir.Operation) -> list[Any]:
     """`@main`, then the functions of regions: those that launch kernels. Declarations are none."""
     found = [f for f in functions(module) if len(f.regions[0].blocks) and not KernelInfo(f).is_kernel]
     return sorted(found, key=lambda f: f.sym_name.value != "main")
+
+
+def innermost_first(found: Mapping[str, Any]) -> list[str]:
+    """The functions of a program by name, in such an order that each comes after those that it calls."""
+    done: dict[str, None] = {}
+    waiting = ["main"]
+    while waiting:
+        ops = [o.operation for o in found[waiting[-1]].regions[0].blocks[0].operations if o.operation.name in CONTROL]
+        missing = [name for op in ops for name in called_by(op) if name not in done]
+        if missing:
+            waiting += missing
+        else:
+            done.setdefault(waiting.pop())
+    return list(done)
+
+
+def retyped(function: Any) -> None:
+    """Make a function's type that of its block's arguments and of what it returns."""
+    block = function.regions[0].blocks[0]
+    returned = [v.type for v in list(block.operations)[-1].operation.operands]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([a.type for a in block.arguments], returned))
 
 
 def find_function(module: ir.Operation, name: str) -> Any:

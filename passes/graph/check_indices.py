@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Dim, Size, always, holds, known_sizes, product
 from stepwell.dialects.core.types import type_of
+from stepwell.dialects.flow.control import CONTROL, called_by
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.base import GraphOp, IndexOperand
 from stepwell.dialects.graph.numerics import first_out_of_range
@@ -20,10 +21,11 @@ from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.dialects.support.errors import ModelError
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function
+from stepwell.passes.framework.rewriting import innermost_first, program_functions, retyped
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes, declared_shape, size_vector
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ranges
+from stepwell.passes.graph.region_results import with_more_results
 
 # Their results hold the same elements as their operands, if they hold any.
 _SAME_ELEMENTS = ("reshape", "transpose", "expand", "tile")
@@ -45,6 +47,8 @@ class CheckIndices(Pass):
 
     rewrite: return y  ->  return y, zigzag(asked - declared)
 
+    Functions of regions give their hidden results to the op that calls them: 0 of a branch that is not taken, the greatest of a loop's rounds.
+
     Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
     checked, an index out of range means some other element of its dimension: no index ever reads or writes other memory.
     """
@@ -52,9 +56,17 @@ class CheckIndices(Pass):
     at_run_time: bool = True  # check indices that are not known at compile time when the model runs; otherwise they mean some element
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        main = find_function(op, "main")
-        block = main.regions[0].blocks[0]
-        checks = _Checks(op, main, GraphBuilder(state.weights))
+        found = {function.sym_name.value: function for function in program_functions(op)}
+        inside: dict[str, _Checks] = {}
+        for name in innermost_first(found):
+            checks = inside[name] = _Checks(found[name], GraphBuilder(state.weights), ModuleInfo(op).checks if name == "main" else ())
+            self._check(checks, found[name].regions[0].blocks[0], state)
+            for inner in [o.operation for o in found[name].regions[0].blocks[0].operations if o.operation.name in CONTROL]:
+                checks.take_over(inner, found, inside)
+        inside["main"].finish(op)
+
+    def _check(self, checks: "_Checks", block: ir.Block, state: PassState) -> None:
+        """Look for indices in a function, and have those checked that may be wrong."""
         if self.at_run_time:
             for inner in [o.operation for o in block.operations]:
                 if inner.name in SIZED and is_used(inner.results[0]) and _is_declared(inner):
@@ -85,7 +97,6 @@ class CheckIndices(Pass):
                     state.decline(self.name, inner, NoMatch("its indices are in range whatever the data are"))
             state.count(f"{self.name}.added", len(doubtful))
             state.count(f"{self.name}.proven", len(unknown) - len(doubtful))
-        checks.finish()
 
 
 def _is_declared(op: ir.Operation) -> bool:
@@ -150,12 +161,13 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
 
 
 class _Checks:
-    """Adds hidden results to @main."""
+    """Hidden results of a function, and what they are to be."""
 
-    def __init__(self, module: ir.Operation, main: Any, b: GraphBuilder) -> None:
-        self.module, self.main, self.b = module, main, b
-        self.end = list(main.regions[0].blocks[0].operations)[-1].operation
-        self.checks = list(ModuleInfo(module).checks)
+    def __init__(self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck]) -> None:
+        """`checks` are there already."""
+        self.function, self.b = function, b
+        self.end = list(function.regions[0].blocks[0].operations)[-1].operation
+        self.checks = list(checks)
         self.made: dict[tuple[ir.Value, bool, bool], int] = {}
         self.count = len(widths(self.checks))
         self.hidden: list[tuple[ir.Value, str]] = []
@@ -188,20 +200,32 @@ class _Checks:
         self.hidden.append((value, name))
         return self.count + len(self.hidden) - 1
 
-    def finish(self) -> None:
+    def take_over(self, op: ir.Operation, functions: dict[str, Any], inside: "dict[str, _Checks]") -> None:
+        """Make the hidden results of the functions that a conditional or a loop calls results of the op, and hide these here."""
+        called = {name: inside[name] for name in called_by(op)}
+        if not any(checks.hidden for checks in called.values()):
+            return
+        values = with_more_results(op, functions, {name: [v for v, _ in checks.hidden] for name, checks in called.items()}, self.b)
+        for checks in called.values():
+            first = self.count + len(self.hidden)
+            for _, name in checks.hidden:
+                self._hide(values.pop(0), name)
+            self.checks += [replace(check, result=first + check.result) for check in checks.checks]
+
+    def finish(self, module: ir.Operation) -> None:
         """Make @main return the hidden results, and describe them on the module."""
         if self.hidden:
             self._give_back([value for value, _ in self.hidden], [name for _, name in self.hidden])
-            ModuleInfo(self.module).checks = self.checks
+            ModuleInfo(module).checks = self.checks
 
     def _give_back(self, hidden: Sequence[ir.Value], names: Sequence[str]) -> None:
         """Make @main return these too, under names of their own."""
-        outputs, kind = list(self.end.operands), self.main.type
+        outputs, results = list(self.end.operands), ValueInfo.results(self.function)
         with ir.InsertionPoint(self.end), self.end.location:
             ir.Operation.create("func.return", operands=[*outputs, *hidden])
         self.end.erase()
-        ValueInfo.set_results(self.main, [*ValueInfo.results(self.main), *(ValueInfo(name=name) for name in names)])
-        self.main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kind.inputs, [*kind.results, *(v.type for v in hidden)]))
+        ValueInfo.set_results(self.function, [*results, *(ValueInfo(name=name) for name in names)])
+        retyped(self.function)
 
 
 def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:

@@ -168,6 +168,29 @@ def test_runs_on_several_threads() -> None:
     assert not wrong
 
 
+def looked_up() -> ModelProto:
+    """Indices that are computed, in both branches of a conditional, one of them in a loop."""
+    body = graph(
+        [node("Add", ["i", "k"], ["at"]), node("Gather", ["x", "at"], ["row"], axis=0), node("Add", ["v", "row"], ["v2"]),
+         node("Identity", ["go"], ["go2"])],
+        [("i", INT, []), ("go", BOOL, []), ("v", FLOAT, [6])], [("go2", BOOL, []), ("v2", FLOAT, [6])],
+    )  # fmt: skip
+    then = branch([node("Loop", ["n", "", "zeros"], ["l"], body=body)], "l", [6], zeros=np.zeros(6, np.float32))
+    other = branch([node("Gather", ["x", "k"], ["o"], axis=0)], "o", [6])
+    nodes = [node("Greater", ["n", "two"], ["c"]), node("If", ["c"], ["y"], then_branch=then, else_branch=other)]
+    return model(nodes, [("x", FLOAT, [7, 6]), ("n", INT, []), ("k", INT, [])], [("y", FLOAT, [6])], two=np.array(2))
+
+
+def test_indices_in_regions_are_checked() -> None:
+    source, rng = looked_up(), np.random.default_rng(5)
+    compiled = stepwell.compile(source)
+    for n, k in ((4, 3), (2, 6), (0, -7), (7, 0)):
+        check(source, compiled, inputs_of(source, rng, n=n, k=k))
+    for n, k, index in ((4, 5, 8), (2, 7, 7), (1, -8, -8)):
+        with pytest.raises(stepwell.IndexRangeError, match=f"index {index} is out of range for dimension 0 of size 7"):
+            compiled.run(inputs_of(source, rng, n=n, k=k))
+
+
 def endless() -> ModelProto:
     body = graph(
         [node("Mul", ["v", "v"], ["v2"]), node("Identity", ["go"], ["go2"])],

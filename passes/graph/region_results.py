@@ -1,0 +1,90 @@
+"""More results for the functions of regions: what a check finds in them reaches @main by the ops that call them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import TensorType, to_numpy, type_of
+from stepwell.dialects.flow import control as flow
+from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph.base import make_op
+from stepwell.passes.framework.rewriting import retyped
+
+
+def with_more_results(op: ir.Operation, functions: dict[str, Any], more: dict[str, Sequence[ir.Value]], b: GraphBuilder) -> list[ir.Value]:
+    """Give a `flow.if` or `flow.loop` a result for each of the values that its functions compute beside what they return, `more` by their names.
+
+    Of a branch that is not taken, and of a loop without rounds, it is 0; of a loop otherwise the greatest of all rounds. Replaces the op.
+    """
+    view: Any = op.opview
+    return _of_if(view, functions, more, b) if isinstance(view, flow.IfOp) else _of_loop(view, functions, more, b)
+
+
+def _of_if(op: flow.IfOp, functions: dict[str, Any], more: dict[str, Sequence[ir.Value]], b: GraphBuilder) -> list[ir.Value]:
+    attributes = op.attribute_values()
+    names = [attributes["then"], attributes["otherwise"]]
+    own = [list(more.get(name, ())) for name in names]
+    kinds = [type_of(v) for values in own for v in values]
+    for number, name in enumerate(names):
+        end = _end(functions[name])
+        with ir.InsertionPoint(end), end.location:
+            values = [v if side == number else _zeros(b, type_of(v)) for side, values in enumerate(own) for v in values]
+        _return(functions[name], [*end.operands, *values])
+    return _rebuilt(op, list(op.inputs), list(op.result_types()), len(op.result_types()), kinds, attributes)
+
+
+def _of_loop(op: flow.LoopOp, functions: dict[str, Any], more: dict[str, Sequence[ir.Value]], b: GraphBuilder) -> list[ir.Value]:
+    attributes = op.attribute_values()
+    function, carried = functions[attributes["body"]], attributes["carried"]
+    values = list(more.get(attributes["body"], ()))
+    kinds = [type_of(v) for v in values]
+    block, end = function.regions[0].blocks[0], _end(function)
+    with ir.InsertionPoint(end), end.location:
+        captured = list(block.arguments)[2 + carried :]
+        before = [block.add_argument(v.type, function.location) for v in values]
+        for argument in captured:  # they come behind what is carried
+            argument.replace_all_uses_with(block.add_argument(argument.type, function.location))
+        for argument in reversed(captured):
+            block.erase_argument(argument.arg_number)
+        greatest = [b.maximum(old, new) for old, new in zip(before, values, strict=True)]
+    returned = list(end.operands)
+    _return(function, [*returned[: 1 + carried], *greatest, *returned[1 + carried :]])
+    with ir.InsertionPoint(op.operation), op.operation.location:
+        zeros = [_zeros(b, kind) for kind in kinds]
+    inputs = list(op.inputs)
+    attributes["carried"] = carried + len(values)
+    return _rebuilt(op, [*inputs[:carried], *zeros, *inputs[carried:]], list(op.result_types()), carried, kinds, attributes)
+
+
+def _zeros(b: GraphBuilder, kind: TensorType) -> ir.Value:
+    return b.literal(np.zeros(kind.static_shape, to_numpy(kind.dtype)))
+
+
+def _end(function: Any) -> ir.Operation:
+    return list(function.regions[0].blocks[0].operations)[-1].operation
+
+
+def _return(function: Any, values: Sequence[ir.Value]) -> None:
+    """Make a function return these."""
+    end = _end(function)
+    with ir.InsertionPoint(end), end.location:
+        ir.Operation.create("func.return", operands=list(values))
+    end.erase()
+    retyped(function)
+
+
+def _rebuilt(
+    op: Any, inputs: Sequence[ir.Value], kinds: Sequence[TensorType], place: int, more: Sequence[TensorType], attributes: dict[str, Any]
+) -> list[ir.Value]:
+    """The op with other inputs, and with more results in the middle, which are returned."""
+    old = op.operation
+    first = list(old.operands)[: len(old.operands) - len(op.inputs)]
+    with ir.InsertionPoint(old), old.location:
+        new = make_op(type(op), [*first, list(inputs)], attributes, [*kinds[:place], *more, *kinds[place:]]).operation
+    results: list[ir.Value] = list(new.results)
+    for before, after in zip(old.results, [*results[:place], *results[place + len(more) :]], strict=True):
+        before.replace_all_uses_with(after)
+    old.erase()
+    return results[place : place + len(more)]
