@@ -228,8 +228,13 @@ def lower_slice(op: graph.SliceOp, operands: Operands, b: LinalgBuilder) -> ir.V
     for i, size in enumerate(result.shape):
         given = b.given(size)
         sizes.append(given if given is not None else steps_to_end(b, b.dim(x, i), starts[i], steps[i]))
-    if not known(starts):
+    if any(not isinstance(start, int) and step != 1 for start, step in zip(starts, steps, strict=True)):
         return sliced_from(b, x, starts, sizes, steps, result.dtype)
+    if not known(starts):  # no index can say that, so what is read begins there
+        begins = [0 if isinstance(start, int) else b.given(start) for start in starts]
+        extents = [b.size(x, i) if isinstance(start, int) else size for i, (start, size) in enumerate(zip(starts, sizes, strict=True))]
+        x = b.part(x, [begin for begin in begins if begin is not None], extents)
+        starts = [start if isinstance(start, int) else 0 for start in starts]
     entries = list(zip(starts, steps, strict=True))
     # A loop that is an index by itself must go over the whole dimension.
     x = b.first(x, [size if entry == (0, 1) else b.size(x, i) for i, (size, entry) in enumerate(zip(sizes, entries, strict=True))])

@@ -31,7 +31,10 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             values = b.node.import_graph(graph, ())
             b.yield_(list(values), result_types=[])
         types.append([type_of(v) for v in values])
-    made = b.create(IfOp, [b.with_shape(condition, ())], {}, joined(*types)).operation
+    results = joined(*types)
+    if any(None in kind.shape for kind in results):
+        b.require_if_given([condition], "the condition of branches that give values of different sizes")  # which compiled code cannot
+    made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
     holder.erase()
@@ -135,6 +138,7 @@ def loop_of(
             raise UnsupportedError(
                 f"carried values that change their type ({', '.join(map(str, own))} to {shown}) are not supported; supported: one type each"
             )
+        b.require_if_given([limit, condition], "the number of rounds of a loop that carries values of changing sizes")  # which compiled code cannot
         open_ = joined(joined(own, after), inferred)
         types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, open_, strict=False)]
         holder.erase()
