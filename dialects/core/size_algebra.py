@@ -150,6 +150,7 @@ class _Printer(StrPrinter):  # type: ignore[misc]
         return f"min({', '.join(sorted(map(self._print, expr.args)))})"
 
 
+@lru_cache(1 << 14)
 def text(expr: Expr) -> str:
     """An expression as Python writes it."""
     return str(_Printer({"order": "lex"}).doprint(expr))

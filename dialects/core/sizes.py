@@ -62,10 +62,10 @@ class Size:
     __repr__ = __str__
 
     def __hash__(self) -> int:
-        return hash(self._text)
+        return hash(self._expr)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Size) and (self is other or self._text == other._text)
+        return isinstance(other, Size) and (self is other or bool(self._expr == other._expr))
 
     def __add__(self, other: "int | Size") -> "int | Size":
         return _size(self._expr + _expr(other)) if _is_size(other) else NotImplemented

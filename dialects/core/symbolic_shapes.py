@@ -199,9 +199,10 @@ class SymbolicShapes:
                 argument, dim = self.places[part]
                 kind = tensor.DimOp if isinstance(argument.type, ir.RankedTensorType) else memref.DimOp
                 return kind(argument, constant(dim, ip), ip=ip).result
-            if part in self.bound:
-                return self.bound[part]
             if part.is_symbol:
+                known = self.bound.get(part)
+                if known is not None:
+                    return known
                 raise PassError(f"no argument of {self.block.owner.operation.attributes['sym_name']} has a dimension {part}")
             return None
 

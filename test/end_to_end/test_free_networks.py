@@ -13,10 +13,6 @@ import networks
 import stepwell
 
 TOLERANCE = 2e-6  # of the output's scale: the largest difference over the largest value
-NOT_YET = {"detector": ("non_max_suppression", 1)}
-"""Networks that no program for all sizes is made of, the op that stands in the way, and how many outputs, the first ones, depend on it."""
-READY = [name for name in networks.FREE if name not in NOT_YET]
-
 Run = tuple[dict[str, np.ndarray], list[np.ndarray]]
 
 
@@ -53,7 +49,7 @@ def general(name: str, **options: Any) -> Any:
     return stepwell.compile(small(name), specialise="never", **options)
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", networks.FREE)
 def test_a_dozen_sizes_in_random_order(name: str) -> None:
     levels: list[str] = []
     model = general(name, on_level=lambda level, seconds: levels.append(level))
@@ -66,7 +62,7 @@ def test_a_dozen_sizes_in_random_order(name: str) -> None:
     assert len(levels) == made, "something was compiled for sizes"
 
 
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", networks.FREE)
 def test_several_threads_at_once(name: str) -> None:
     model, wrong = general(name, threads=2), list[BaseException]()
 
@@ -101,20 +97,7 @@ def test_tokens_one_by_one_give_what_all_at_once_do() -> None:
     check({name.replace("past_key_values", "present"): array for name, array in cache.items()}, list(whole.values()))
 
 
-@pytest.mark.parametrize("name", NOT_YET)
-def test_what_is_not_ready_says_so(name: str) -> None:
-    """Fails when it is: then the name goes from `NOT_YET`, so that the network is compared as a whole."""
-    op, count = NOT_YET[name]
-    with pytest.raises(stepwell.UnsupportedError, match=op):
-        general(name)
-    rest = onnx.ModelProto.FromString(small(name).SerializeToString())
-    del rest.graph.output[:count]
-    model = stepwell.compile(rest, specialise="never")
-    for feed, want in runs(name):
-        check(model.run(feed), want[count:])
-
-
-@pytest.mark.parametrize("name", READY)
+@pytest.mark.parametrize("name", networks.FREE)
 def test_sizes_of_outputs_are_told_in_names(name: str) -> None:
     told = {info.name: info.shape for info in general(name).outputs}
     expected = {
@@ -122,5 +105,6 @@ def test_sizes_of_outputs_are_told_in_names(name: str) -> None:
         "translator": {"logits": ("batch", "target_length", 31)},
         "gpt": {"logits": ("batch", "sequence", 101), "present.1.value": ("batch", 6, "past + sequence", 8)},
         "llama": {"output": ("batch", "sequence", 48), "present.0.key": ("batch", 2, "past + sequence", 8)},
+        "detector": {"selected": ("suppression_out_0", 3)},
     }[name]  # fmt: skip
     assert expected.items() <= told.items()
