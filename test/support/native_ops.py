@@ -41,9 +41,7 @@ class Way:
 
 WAYS = {"full": Way(True), "unfolded": Way(False, ("use-winograd",)), "plain": Way(False, REWRITES)}
 """All there is; without folding, so that ops of constants are compiled too, and with direct convolutions; without any rewriting of the graph."""
-NOT_NATIVE = dict.fromkeys(
-    ("non_zero", "unique", "non_max_suppression"), "the size of its result is known only when it runs, and then it is not compiled yet"
-)
+NOT_NATIVE: dict[str, str] = {}
 """The ops that are not compiled, and why."""
 # Winograd's method makes NaN of what is beside an infinity, and so needs finite data.
 FINITE_ONLY = {"full": ("conv",)}
