@@ -15,8 +15,10 @@ from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, I
 
 import stepwell
 from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.sizes import assumptions
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.importer import ImportedModel, import_model, registry
+from stepwell.importer.deferral import NeedsError
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -130,11 +132,32 @@ def check(
     nodes = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
     wanted = list(expected) if expected is not None else expected_outputs(nodes, inputs, outputs, weights or {}, opset)
     proto = model(nodes, inputs, dict(zip(outputs, map(np.asarray, wanted), strict=True)), weights, opset=opset)
-    imported = import_model(proto, context())
+    imported, inputs = import_for(proto, inputs)
     got = run_imported(imported, inputs)
     for name, want in zip(outputs, wanted, strict=True):
         assert_close(got[name], want, terms)
     return imported
+
+
+def import_for(proto: ModelProto, inputs: Arrays) -> tuple[ImportedModel, Arrays]:
+    """The imported model and its inputs.
+
+    Inputs are constants, as `stepwell.compile` has it, where their values are needed, or are no sizes as they are taken to be.
+    """
+    try:
+        with assumptions() as assumed:
+            imported = import_model(proto, context())
+    except NeedsError as error:
+        given = {name: inputs[name] for name in error.needs.values}
+    else:
+        named = [(name, sizes) for (name, _), sizes in zip(imported.inputs, imported.elements, strict=False)]
+        pairs = [pair for name, sizes in named for pair in zip(sizes, np.ravel(inputs[name]), strict=False)]
+        values = {str(size): int(number) for size, number in pairs if size is not None}
+        of_elements = [assumption for assumption in assumed if assumption.symbols and assumption.symbols <= values.keys()]
+        if min(values.values(), default=0) >= 0 and all(assumption.holds(values) for assumption in of_elements):
+            return imported, inputs
+        given = {name: inputs[name] for name, sizes in named if any(size is not None for size in sizes)}
+    return import_model(proto, context(), constants=given), {name: array for name, array in inputs.items() if name not in given}
 
 
 def node(op: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), **attributes: Any) -> NodeProto:

@@ -125,6 +125,6 @@ def test_a_pass_that_breaks_it_is_named_by_its_level() -> None:
     sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 6])] for name in ("x", "y")]
     graph = helper.make_graph([helper.make_node("Exp", ["x"], ["y"])], "g", *sides)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    pipeline = stepwell.Pipeline.default().insert_after("collapse-dimensions", "linalg-specialize-generic-ops")
+    pipeline = stepwell.Pipeline.default().insert_after("collapse-dimensions#2", "linalg-specialize-generic-ops")
     with pytest.raises(stepwell.PassError, match=r"level linalg: kernel @exp_\w+: 'linalg.\w+' of .* write it as linalg.generic"):
         stepwell.lower(model, "linalg", pipeline=pipeline)
