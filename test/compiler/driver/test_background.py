@@ -253,13 +253,13 @@ print("done")
 
 
 def test_a_model_without_such_a_program_says_why() -> None:
-    nodes = [helper.make_node("Cast", ["z"], ["i"], to=TensorProto.INT64), helper.make_node("Gather", ["x", "i"], ["y"], axis=0)]
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"])]  # of a free number of channels
     value = helper.make_tensor_value_info
-    inputs = [value("x", TensorProto.FLOAT, ["n", 3]), value("z", TensorProto.FLOAT, [2])]
+    inputs = [value("x", TensorProto.FLOAT, [1, "c", 2, 2]), value("w", TensorProto.FLOAT, [1, "c", 1, 1])]
     graph = helper.make_graph(nodes, "open", inputs, [value("y", TensorProto.FLOAT, None)])
     for _ in range(2):  # the second time from the cache
         model = auto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
         assert not model.general
-        assert "indices along a dimension of n elements" in model.why_not_general
-        x = np.arange(12, dtype=np.float32).reshape(4, 3)
-        np.testing.assert_array_equal(model(x, np.array([2, 0], np.float32))[0], x[[2, 0]])
+        assert "supported" in model.why_not_general
+        x, w = np.arange(12, dtype=np.float32).reshape(1, 3, 2, 2), np.array([1, 2, 4], np.float32).reshape(1, 3, 1, 1)
+        np.testing.assert_array_equal(model(x, w)[0], (x * w).sum(axis=1, keepdims=True))
