@@ -184,4 +184,5 @@ def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     watch = Watch()
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", size_hints={"n": 8}, instrumentation=watch)
+    stepwell.lower(controlled(), "affine", target="x86-64-v3", instrumentation=watch)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}
