@@ -43,7 +43,8 @@ def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[s
     for size, number in zip(sizes, numbers, strict=True):
         expected = evaluated(size, values)
         if expected != number:
-            raise IndexRangeError(f"the data ask for the size {number}, where {size} is {expected}")
+            where = f"where {size} is {expected}" if isinstance(size, Size) else f"where {expected} is expected"
+            raise IndexRangeError(f"the data ask for the size {number}, {where}")
 
 
 def new_symbols(segments: Sequence[Segment], known: Sequence[str]) -> list[dict[str, int]]:

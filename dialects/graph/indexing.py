@@ -69,7 +69,7 @@ def slice_size(x: TensorType, dim: int, start: int | Size, size: int | Size, ste
         return None if have is None else maximum(-((start - have) // step), 0)
     last = start + (size - 1) * step
     least, most = (start, last) if step > 0 else (last, start)
-    if size != 0 and not (holds(least, ">=", 0) and holds(most, "<", have)):
+    if size != 0 and not (holds(least, ">=", 0) and holds(most + 1, "<=", have)):
         raise InferenceError(f"the slice of dimension {dim} (start {start}, size {size}, step {step}) leaves operand 'x' ({x})")
     return size
 

@@ -19,14 +19,14 @@ def interpret(
     """What `@main` of a module returns for its arguments: tensors as arrays of signless integers or floats, a buffer as an array of bytes.
 
     It ignores schedules: they say how to compute, not what. `observe` is called for each op; `sizes` gets the symbols that become known.
-    Raises StepwellError, naming op and
-    node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for a module without @main.
+    Raises StepwellError, naming op and node, for an op that has no meaning here (NoMeaningError) or reads what is not there, and IRError for
+    a module without @main.
     """
     functions = {ir.StringAttr(op.attributes["sym_name"]).value: op.operation for op in module.body.operations if op.operation.name == "func.func"}
     if "main" not in functions:
         raise IRError("the module has no function @main")
     machine = Interpreter(functions, observe, sizes)
-    machine.arena = arguments[-1]
+    machine.arena = arguments[-1] if len(arguments) else None
     return machine.call("main", arguments)
 
 

@@ -29,18 +29,22 @@ from stepwell.passes.graph.asked_sizes import asked_sizes
 Rule: TypeAlias = Callable[[Any, GraphBuilder], "Sequence[ir.Value] | None"]
 R = TypeVar("R", bound=Rule)
 _RULES: dict[str, Rule] = {}
+_ALWAYS: set[str] = set()  # the ops that only a rule here lowers
 
 
-def sized_by(*classes: type[GraphOp]) -> Callable[[R], R]:
+def sized_by(*classes: type[GraphOp], always: bool = False) -> Callable[[R], R]:
     """Register how sizes of these ops' results that depend on data become known.
 
-    The function takes the op and a builder in front of it. It binds the symbols in the types of the results (`bind`), and returns what
-    replaces the results, or None where the op can stay as it is.
+    The function takes the op and a builder in front of it. It binds the sizes in the types of the results (`bind`), and returns what
+    replaces the results, or None where the op can stay as it is. It is called where a symbol is new; `always` also where the types have
+    none, for ops that have no other lowering: what they find is then compared with the type when it runs.
     """
 
     def add(function: R) -> R:
         for cls in classes:
             _RULES[cls.OPERATION_NAME] = function
+            if always:
+                _ALWAYS.add(cls.OPERATION_NAME)
         extension(function)
         return function
 
@@ -71,8 +75,9 @@ class BindSizes(Pass):
             if isinstance(view, BindSizesOp):
                 known_symbols |= {name for size in view.attribute_values()["sizes"] for name in symbols_of(size)}
             elif isinstance(view, GraphOp) and inner.name in _RULES:
-                new = {name for kind in view.result_types() for size in kind.shape for name in symbols_of(size)} - known_symbols
-                if new:
+                shown = [size for kind in view.result_types() for size in kind.shape]
+                new = {name for size in shown for name in symbols_of(size)} - known_symbols
+                if new or (inner.name in _ALWAYS and None not in shown):
                     self._bind(inner, state)
                     known_symbols |= new
             else:
@@ -111,7 +116,7 @@ def first_along(b: GraphBuilder, x: ir.Value, axis: int, size: int | Size) -> ir
     return value
 
 
-@sized_by(NonZeroOp)
+@sized_by(NonZeroOp, always=True)
 def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
     """The places of all elements, of which the first count."""
     places, count = b.non_zero_places(op.x)
@@ -120,7 +125,7 @@ def non_zero(op: NonZeroOp, b: GraphBuilder) -> list[ir.Value]:
     return [first_along(b, places, 1, size)]
 
 
-@sized_by(NonMaxSuppressionOp)
+@sized_by(NonMaxSuppressionOp, always=True)
 def non_max_suppression(op: NonMaxSuppressionOp, b: GraphBuilder) -> list[ir.Value]:
     """As many rows as there are scores, of which the first count."""
     rows, count = b.kept_boxes(*op.operation.operands, **op.attribute_values())
@@ -166,7 +171,7 @@ def as_asked(op: Any, b: GraphBuilder) -> list[ir.Value] | None:
     return None
 
 
-@sized_by(UniqueOp)
+@sized_by(UniqueOp, always=True)
 def unique(op: UniqueOp, b: GraphBuilder) -> list[ir.Value]:
     """By the order of all slices: those that differ from the one before them in it are the different ones, numbered in that order.
 

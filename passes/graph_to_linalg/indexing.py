@@ -122,28 +122,3 @@ def lower_at_round(op: graph.AtRoundOp, operands: Operands, b: LinalgBuilder) ->
         return b.extract(x, [at if i == axis else b.here(place) for i, place in enumerate(places)])
 
     return b.elementwise([], op.result_types()[0].dtype, sizes, body, exact=True)
-
-
-@lowering(graph.NonZeroOp)
-def lower_non_zero(op: graph.NonZeroOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
-    """One pass that counts, one that writes the indices."""
-    (x,), s = operands, Scalars(b, op.operand_types()[0].dtype)
-    one = b.index(1)
-
-    def is_set(at: list[ir.Value]) -> ir.Value:
-        return s.compare("ne", b.widen(b.extract(x, at)), s.const(0))
-
-    def count(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        return [arith.SelectOp(is_set(at), arith.AddIOp(carried[0], one).result, carried[0]).result]
-
-    def write(at: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        def put() -> list[ir.Value]:
-            out = carried[0]
-            for i, iv in enumerate(at):
-                out = b.insert_element(b.from_index(iv), out, [b.index(i), carried[1]])
-            return [out, arith.AddIOp(carried[1], one).result]
-
-        return b.branch(is_set(at), carried, put)
-
-    total = b.loops(b.sizes(x), [b.index(0)], count)[0]
-    return b.loops(b.sizes(x), [b.empty("i64", [x.type.rank, total]), b.index(0)], write)[0]

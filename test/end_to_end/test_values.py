@@ -150,7 +150,7 @@ def test_rounds_whose_results_are_collected() -> None:
         [value("t", INT, []), value("c", TensorProto.BOOL, []), value("v", FLOAT, [4, 6])],
         [value("d", TensorProto.BOOL, []), value("w", FLOAT, [4, 6]), value("u", FLOAT, [4, 6])],
     )  # fmt: skip
-    made = compiled(model([node("Loop", ["m", "", "x"], ["f", "y"], body=body)], {"x": [4, 6], "m": []}))
+    made = stepwell.compile(model([node("Loop", ["m", "", "x"], ["f", "y"], body=body)], {"x": [4, 6], "m": []}))
     for count in (3, 1, 5):
         last, collected = made(X, np.array(count))
         close([last, collected], [X * 2.0**count, np.stack([-X * 2.0 ** (i + 1) for i in range(count)])])

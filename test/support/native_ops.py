@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from guarded import bits, run
 from op_cases import case_of, legal_dtypes
-from op_closeness import ADDS_UP, Bound, bound, problem
+from op_closeness import ADDS_UP, Bound, bound, meaningful, problem
 from op_random import Case, type_of_array
 from op_sweep import SIZES, Row, Sweep, pairwise
 
@@ -224,11 +224,13 @@ def problems(batch: Sequence[Instance]) -> dict[str, str]:
     found = {}
     at = 0
     for single in batch:
-        for n, want in enumerate(single.expected):
-            wrong = problem(first[at], want, single.bound)
-            if wrong is None and any((bits(other[at]) != bits(first[at])).any() for other in others):
+        expected = meaningful(single.mnemonic, single.expected)
+        got, *again = ([*meaningful(single.mnemonic, run[at : at + len(expected)])] for run in (first, *others))
+        for n, want in enumerate(expected):
+            wrong = problem(got[n], want, single.bound)
+            if wrong is None and any((bits(other[n]) != bits(got[n])).any() for other in again):
                 wrong = "threads or alignment change the result"
             if wrong is not None:
                 found[str(single)] = f"result {n}: {wrong}"
-            at += 1
+        at += len(expected)
     return found

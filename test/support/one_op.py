@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from op_closeness import Bound, problem
+from op_closeness import Bound, meaningful, problem
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, passmanager
@@ -202,6 +202,6 @@ def check_within(mnemonic: str, arrays: Sequence[Any], allowed: Bound, options: 
     """Compare what compiled code computes with the reference. `options` are the op's attributes, and `types` as for `run_op`."""
     actual = run_op(mnemonic, arrays, **options)
     expected = reference(mnemonic, arrays, **{k: v for k, v in options.items() if k != "types"})
-    for a, e in zip(actual, expected, strict=True):
+    for a, e in zip(meaningful(mnemonic, actual), meaningful(mnemonic, expected), strict=True):
         wrong = problem(a, e, allowed)
         assert wrong is None, f"{mnemonic}: {wrong}"

@@ -30,6 +30,8 @@ EXACT = (
     "reduce_min", "relu", "roi_max_pool", "round", "select", "sign", "sqrt", "sub",
 )  # fmt: skip
 KEEPS_SIGNS = ("abs", "neg", "select")
+COUNTED = {"non_zero_places": 1, "kept_boxes": 0}
+"""Ops whose first result means something only as far along this axis as their second, a vector of one number, says."""
 RESAMPLED = 32  # roundings of a resampled element: of its coordinates and weights in each dimension
 
 
@@ -122,6 +124,14 @@ def wide(array: np.ndarray) -> np.ndarray:
 def finite(array: np.ndarray) -> np.ndarray:
     """Those elements that are numbers."""
     return array[np.isfinite(array)]
+
+
+def meaningful(mnemonic: str, results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of an op without what means nothing in them."""
+    if mnemonic not in COUNTED:
+        return list(results)
+    padded, count = results
+    return [np.take(padded, range(int(count[0])), axis=COUNTED[mnemonic]), count]
 
 
 def problem(got: np.ndarray, want: np.ndarray, allowed: Bound) -> str | None:

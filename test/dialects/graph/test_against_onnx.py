@@ -32,7 +32,10 @@ ALONE = {
     "interpolate": "a part of DeformConv and GridSample, which end_to_end/test_sampled_operators.py compares with its definition",
     **dict.fromkeys(("det", "roi_align", "roi_max_pool", "count_ngrams"), "end_to_end/test_sampled_operators.py compares their operators"),
     **dict.fromkeys(("unique", "non_max_suppression"), "compiler/importer/test_rule_selection.py compares their operators"),
-    **dict.fromkeys(("non_zero_places", "order_rows"), "parts of NonZero and Unique, which end_to_end/test_data_sizes.py compares"),
+    **dict.fromkeys(
+        ("first", "non_zero_places", "order_rows", "kept_boxes"),
+        "parts of NonZero, Unique and NonMaxSuppression, which end_to_end/test_data_sizes.py compares",
+    ),
     "at_round": "a part of Scan, which end_to_end/test_compiled_control_flow.py compares with ONNX Runtime",
     "tree_ensemble": "compiler/importer/test_rule_trees.py compares its operators, of ai.onnx.ml",
     "pairwise_coupling": "a part of SVMClassifier, which compiler/importer/test_rule_linear_models.py compares with ONNX Runtime",

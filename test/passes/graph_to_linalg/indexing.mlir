@@ -30,15 +30,19 @@ func.func private @scatter(%x: tensor<5xf16>, %i: tensor<2xi64>, %u: tensor<2xf1
 
 // -----
 
-// The count is known after one pass, and is the size of the result of the second.
-// CHECK-LABEL: func.func private @non_zero
-// CHECK: %[[N:[0-9]+]] = scf.for {{.*}} -> (index)
-// CHECK: tensor.empty(%[[N]]) : tensor<1x?xi64>
-// CHECK: scf.for {{.*}} -> (tensor<1x?xi64>, index)
-// CHECK: scf.if
-func.func private @non_zero(%x: tensor<5xf32>, %o: tensor<1x?xi64>) -> tensor<1x?xi64> attributes {stepwell.kernel} {
-  %r = "graph.non_zero"(%x) : (tensor<5xf32>) -> tensor<1x?xi64>
-  return %r : tensor<1x?xi64>
+// One pass without branches writes each place behind those found so far; the count moves on past those that stay.
+// CHECK-LABEL: func.func private @places
+// CHECK: %[[OUT:[0-9]+]] = tensor.empty() : tensor<1x5xi64>
+// CHECK: %[[R:[0-9]+]]:2 = scf.for {{.*}} iter_args(%[[P:.*]] = %[[OUT]], %[[N:.*]] = %{{.*}}) -> (tensor<1x5xi64>, index)
+// CHECK: tensor.insert %{{.*}} into %[[P]][%{{.*}}, %[[N]]]
+// CHECK-NOT: scf.if
+// CHECK: %[[SET:[0-9]+]] = arith.cmpf une
+// CHECK: %[[ONE:[0-9]+]] = arith.index_castui %[[SET]] : i1 to index
+// CHECK: arith.addi %[[N]], %[[ONE]]
+// CHECK: arith.index_cast %[[R]]#1 : index to i64
+func.func private @places(%x: tensor<5xf32>, %o: tensor<1x5xi64>, %n: tensor<1xi64>) -> (tensor<1x5xi64>, tensor<1xi64>) attributes {stepwell.kernel} {
+  %p, %c = "graph.non_zero_places"(%x) : (tensor<5xf32>) -> (tensor<1x5xi64>, tensor<1xi64>)
+  return %p, %c : tensor<1x5xi64>, tensor<1xi64>
 }
 
 // -----

@@ -144,10 +144,10 @@ def test_scattered_indices_from_the_start_stay_inside() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i1", "ui8", "bf16"])
-def test_non_zero(dtype: str) -> None:
+def test_places_of_what_is_not_zero(dtype: str) -> None:
     for shape in [(3, 4, 2), (5,), (), (0, 3)]:
         x = np.where(RNG.random(shape) < 0.5, 0, values(dtype, *shape)).astype(to_numpy(dtype))
-        check_op("non_zero", [x])
+        check_op("non_zero_places", [x])
 
 
 def test_shapes_and_ranges() -> None:

@@ -138,9 +138,22 @@ def dynamic_slice(r: Random) -> Case:
     return Case([x, *(np.array(v, dtype) for v in vectors)], {})
 
 
-@case("non_zero")
+@case("first")
+def first(r: Random) -> Case:
+    x = r.array(r.dtype(), r.shape())
+    return Case([x], {"sizes": tuple(r.integer(-1, size) for size in x.shape)})
+
+
+@case("non_zero", "non_zero_places")
 def non_zero(r: Random) -> Case:
     return Case([r.array(r.dtype(), r.shape(1, 4), -1, 1)], {})
+
+
+@case("at_round")
+def at_round(r: Random) -> Case:
+    x = r.array(r.dtype(), r.shape(1, 4, least=1))
+    axis = r.integer(0, x.ndim - 1)
+    return Case([x, np.array(r.integer(0, x.shape[axis] - 1))], {"axis": axis, "backwards": r.boolean()})
 
 
 @case("resize")

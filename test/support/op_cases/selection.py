@@ -73,7 +73,12 @@ def unique(r: Random) -> Case:
     return Case([x], {"axis": r.integer(0, x.ndim - 1), "sorted": r.boolean()})
 
 
-@case("non_max_suppression")
+@case("order_rows")
+def order_rows(r: Random) -> Case:
+    return Case([r.array(r.dtype(), (r.size(), r.size(0, 4)), -1, 1)], {})
+
+
+@case("non_max_suppression", "kept_boxes")
 def non_max_suppression(r: Random) -> Case:
     dtype, batch, boxes = r.dtype(), r.size(1, 2), r.size(1, 6)
     places = r.within(dtype, (batch, boxes, 4), 0, 4)
