@@ -124,8 +124,8 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
         if made.late is not None:
             record["code"]["late"] = made.late.to_json()
         if made.general is not None:
-            slots = [[str(slot.size), *slot.below] for slot in made.general.layout]
-            assumed = [[str(a.left), a.relation, str(a.right)] for a in made.general.assumptions]
+            slots = [slot.record for slot in made.general.layout]
+            assumed = [assumption.record for assumption in made.general.assumptions]
             record["code"]["general"] = {
                 "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
                 "most_bytes": made.general.most_bytes, "assumptions": assumed,
@@ -174,8 +174,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
 
 
 def _general(record: Mapping[str, Any]) -> General:
-    layout = [Slot(parse(size), tuple(below)) for size, *below in record["layout"]]
-    assumptions = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
+    layout, assumptions = list(map(Slot.of_record, record["layout"])), list(map(Assumption.of_record, record["assumptions"]))
     numbers = record["workspace_bytes"], record["most_bytes"]
     return General(record["symbols"], layout, *numbers, assumptions, record["elements"], record["most_value_bytes"])
 

@@ -52,17 +52,16 @@ class LateSizes:
             self.assumptions.append(ready)
             waiting = [a for a in waiting if a not in ready]
 
-
     def to_json(self) -> dict[str, Any]:
         """What `from_json` makes it of again, with the outputs."""
         segments = [
             {
                 "nodes": s.nodes, "start": s.start, "sizes": [str(size) for size in s.sizes], "outputs": [list(pair) for pair in s.outputs],
-                "slots": [[str(slot.size), *slot.below] for slot in s.slots],
+                "slots": [slot.record for slot in s.slots],
             }
             for s in self.segments
         ]  # fmt: skip
-        assumed = [[str(a.left), a.relation, str(a.right)] for group in self.assumptions for a in group]
+        assumed = [assumption.record for group in self.assumptions for assumption in group]
         return {"segments": segments, "assumptions": assumed, "symbols": list(self.symbols), "entries": self.entries,
                 "most": [self.most_bytes, self.most_rounds]}  # fmt: skip
 
@@ -71,12 +70,12 @@ class LateSizes:
         """What `to_json` has recorded."""
         segments = [
             Segment(
-                s["nodes"], s["start"], tuple(map(parse, s["sizes"])), tuple(Slot(parse(size), tuple(below)) for size, *below in s["slots"]),
+                s["nodes"], s["start"], tuple(map(parse, s["sizes"])), tuple(map(Slot.of_record, s["slots"])),
                 tuple((slot, output) for slot, output in s["outputs"]),
             )
             for s in record["segments"]
         ]  # fmt: skip
-        assumed = [Assumption(parse(left), relation, parse(right)) for left, relation, right in record["assumptions"]]
+        assumed = list(map(Assumption.of_record, record["assumptions"]))
         return LateSizes(segments, record["entries"], assumed, record["symbols"], tuple(record["most"]), outputs)
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.sizes import Size, parse
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
@@ -15,6 +16,17 @@ class Slot:
     size: int | Size
     below: tuple[int, ...]
     """Numbers of slots before it in the layout's order: those that live at the same time and lie lower."""
+
+    @property
+    def record(self) -> list[Any]:
+        """What `of_record` makes it of again: its size as text, then the numbers of those below."""
+        return [str(self.size), *self.below]
+
+    @staticmethod
+    def of_record(record: Sequence[Any]) -> "Slot":
+        """The slot that is recorded so."""
+        size, *below = record
+        return Slot(parse(size) if isinstance(size, str) else size, tuple(below))
 
 
 def aligned(size: int) -> int:

@@ -10,7 +10,7 @@ from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Dim, Size, parse
+from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -32,14 +32,14 @@ def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
 def _slots(attribute: ir.Attribute) -> list[Slot]:
     entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(isinstance(entry, tuple) and entry for entry in value))
     try:
-        return [Slot(parse(size) if isinstance(size, str) else size, tuple(below)) for size, *below in entries]
+        return list(map(Slot.of_record, entries))
     except InferenceError as error:
         raise ValueError(error.args[0]) from None
 
 
 SLOTS: Kind[list[Slot]] = Kind(
     'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
-    lambda slots: to_attribute([(str(slot.size), *slot.below) for slot in slots]),
+    lambda slots: to_attribute([tuple(slot.record) for slot in slots]),
 )  # fmt: skip
 
 

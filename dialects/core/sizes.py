@@ -223,8 +223,19 @@ class Assumption:
         except (KeyError, ZeroDivisionError):
             return False
 
+    @property
+    def record(self) -> list[str]:
+        """What `of_record` makes it of again."""
+        return [str(self.left), self.relation, str(self.right)]
+
+    @staticmethod
+    def of_record(record: "Sequence[str]") -> "Assumption":
+        """The assumption that is recorded so."""
+        left, relation, right = record
+        return Assumption(parse(left), relation, parse(right))
+
     def __str__(self) -> str:
-        return f"{self.left} {self.relation} {self.right}"
+        return " ".join(self.record)
 
 
 @contextmanager

@@ -1,9 +1,12 @@
 """Control flow between kernel launches: conditionals and loops whose regions are functions of the module."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, TensorType, type_of
 from stepwell.dialects.flow.dialect import Flow
-from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, VariadicOperand, VariadicResult, compatible
+from stepwell.dialects.graph.base import Fusion, GraphOp, Operand, VariadicOperand, VariadicResult, compatible, make_op
 from stepwell.dialects.graph.control import report, spell
 
 CONTROL = ("flow.if", "flow.loop")
@@ -82,6 +85,14 @@ def passed_on(op: "IfOp | LoopOp") -> list[ir.Value]:
 def destinations_of(op: "IfOp | LoopOp") -> list[ir.Value]:
     """Where the results go."""
     return list(op.inputs)[len(op.inputs) - op.attribute_values()["destinations"] :]
+
+
+def with_inputs(op: "IfOp | LoopOp", inputs: Sequence[ir.Value], attributes: dict[str, Any], types: Sequence[TensorType]) -> ir.Operation:
+    """An op in front of this one, and at its location, with the same scalars, but with other inputs, attributes and results."""
+    old = op.operation
+    scalars = list(old.operands)[: len(old.operands) - len(op.inputs)]
+    with ir.InsertionPoint(old), old.location:
+        return make_op(type(op), [*scalars, list(inputs)], attributes, types).operation
 
 
 def called_by(op: ir.Operation) -> list[str]:

@@ -125,10 +125,10 @@ class Evaluator:
             body = op.regions[0].blocks[0]
             return self.loop(lambda *state: self.run(body, state, values), int(trip_count), condition, carried, op.result_types())[:-1]
         if isinstance(op, flow.IfOp):
-            function = ir.StringAttr(op.attributes["then" if bool(groups[0]) else "otherwise"]).value
-            return self.call(function, [values[v] for v in flow.passed_on(op)])
+            function, otherwise = flow.called_by(op.operation)
+            return self.call(function if bool(groups[0]) else otherwise, [values[v] for v in flow.passed_on(op)])
         if isinstance(op, flow.LoopOp):
-            name, carried = ir.StringAttr(op.attributes["body"]).value, op.attribute_values()["carried"]
+            (name,), carried = flow.called_by(op.operation), op.attribute_values()["carried"]
             inputs = [values[v] for v in flow.passed_on(op)]
             rest = inputs[carried:]
             return self.loop(lambda *state: self.call(name, [*state, *rest]), int(groups[0]), groups[1], inputs[:carried], op.result_types()[:-1])

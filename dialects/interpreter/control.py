@@ -9,6 +9,7 @@ from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import bind_all
 from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.flow.control import called_by
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
 from stepwell.dialects.interpreter.tensors import owned, undefined
 
@@ -80,18 +81,20 @@ def size(machine: Interpreter, op: ir.Operation, _: list[Any], __: Values) -> Se
 def branch_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
     """What one of two functions gives."""
     count = len(operands) - ir.IntegerAttr(op.attributes["destinations"]).value
-    return machine.call_region(ir.StringAttr(op.attributes["then" if operands[0] else "otherwise"]).value, operands[1:count])
+    then, otherwise = called_by(op)
+    return machine.call_region(then if operands[0] else otherwise, operands[1:count])
 
 
 @meaning("flow.loop")
 def loop_of_program(machine: Interpreter, op: ir.Operation, operands: list[Any], _: Values) -> Sequence[Any]:
     """One round after the other: the carried values after the last, what was collected, and the number of rounds."""
     carried, places = (ir.IntegerAttr(op.attributes[name]).value for name in ("carried", "destinations"))
+    (body,) = called_by(op)
     trip_count, condition, *inputs = operands[: len(operands) - places]
     collected = [np.array(destination) for destination in operands[len(operands) - places + carried : -1]]
     state, rest, done = inputs[:carried], inputs[carried:], 0
     while done < trip_count and condition:
-        results = machine.call_region(ir.StringAttr(op.attributes["body"]).value, [np.array(done), condition, *state, *rest])
+        results = machine.call_region(body, [np.array(done), condition, *state, *rest])
         condition, state = results[0], results[1 : carried + 1]
         for whole, part in zip(collected, results[carried + 1 :], strict=True):
             whole[done] = part

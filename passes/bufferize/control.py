@@ -5,19 +5,20 @@ them, the initial value at first, and writes the other. What the last round has 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
+from stepwell.dialects.core.sizes import Dim, product
 from stepwell.dialects.core.symbolic_shapes import constant, element_bits
-from stepwell.dialects.flow.control import called_by, destinations_of, passed_on
+from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of, passed_on
 from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.control_memory import ControlMemory, control_memory
+from stepwell.passes.bufferize.kernels import as_memref
+from stepwell.passes.bufferize.program import ProgramBuilder, emits
 
-if TYPE_CHECKING:
-    from stepwell.passes.bufferize.program import ProgramBuilder
 
-
-def emit(b: "ProgramBuilder", op: ir.Operation) -> None:
+@emits(*CONTROL)
+def emit(b: ProgramBuilder, op: ir.Operation) -> None:
     """Build a `flow.if` or a `flow.loop`; what comes behind it goes on in a new block."""
     scratch = control_memory(op, b.shapes, b.program.plans)
     if op.name == "flow.if":
@@ -26,7 +27,7 @@ def emit(b: "ProgramBuilder", op: ir.Operation) -> None:
         _loop(b, op, scratch)
 
 
-def _call(b: "ProgramBuilder", name: str, operands: Sequence[ir.Value], inner: ir.Value) -> ir.Value:
+def _call(b: ProgramBuilder, name: str, operands: Sequence[ir.Value], inner: ir.Value) -> ir.Value:
     """Call the function of a region; whether to go on, as i64. `inner` is its workspace."""
     memory = [b.weights, inner, b.base, b.table]
     kinds = b.program.region_memory(name)
@@ -34,7 +35,7 @@ def _call(b: "ProgramBuilder", name: str, operands: Sequence[ir.Value], inner: i
     return func.CallOp([ir.IntegerType.get_signless(64)], name, [*operands, *cast]).results[0]
 
 
-def _inner(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory, name: str) -> ir.Value:
+def _inner(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory, name: str) -> ir.Value:
     """The workspace of a function that is called, in the scratch of the op."""
     _, kind, _ = b.program.region_memory(name)
     if op not in b.plan.scratch or not b.program.plans[name].workspace_bytes:
@@ -56,7 +57,7 @@ def _number(value: int) -> ir.Value:
     return arith.ConstantOp(i64, ir.IntegerAttr.get(i64, value)).result
 
 
-def _if(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory) -> None:
+def _if(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     view: Any = op.opview
     names = called_by(op)
     operands = [b.operand(v) for v in (*passed_on(view), *destinations_of(view))]  # before the blocks part
@@ -75,7 +76,7 @@ def _if(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory) -> None:
     b.block = rest
 
 
-def _loop(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory) -> None:
+def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     view: Any = op.opview
     (name,) = called_by(op)
     index, i1, cmp = ir.IndexType.get(), ir.IntegerType.get_signless(1), arith.CmpIPredicate
@@ -117,11 +118,11 @@ def _loop(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory) -> None
     with ir.InsertionPoint(work):
         memref.StoreOp(arith.IndexCastOp(ir.IntegerType.get_signless(64), at).result, number, [])
         memref.StoreOp(goes, condition, [])
-        reads = [b.at(address, as_type(v), b.shapes.shape(v)) for address, v in zip(now, inputs, strict=False)]
-        writes = [b.at(address, as_type(v), b.shapes.shape(v)) for address, v in zip(next_, places, strict=False)]
+        reads = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, inputs, strict=False)]
+        writes = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, places, strict=False)]
         parts = []
         for start, size, v in zip(whole, part_bytes, places[carried:-1], strict=True):
-            kind = as_type(v)
+            kind = as_memref(v.type)
             part = ir.MemRefType.get(list(kind.shape)[1:], kind.element_type)
             parts.append(b.at(arith.AddIOp(start, arith.MulIOp(at, size).result).result, part, b.shapes.shape(v)[1:]))
         status = _call(b, name, [number, condition, *reads, *captured, going_on, *writes, *parts], inner)
@@ -143,14 +144,6 @@ def _loop(b: "ProgramBuilder", op: ir.Operation, scratch: ControlMemory) -> None
         b.block = rest
 
 
-def as_type(value: ir.Value) -> ir.MemRefType:
-    """The type of the memory that holds a tensor."""
-    return ir.MemRefType.get(list(value.type.shape), value.type.element_type)
-
-
-def _part_bytes(b: "ProgramBuilder", value: ir.Value) -> Any:
+def _part_bytes(b: ProgramBuilder, value: ir.Value) -> Dim:
     """The bytes of what a round collects."""
-    bytes_: Any = element_bits(value.type.element_type) // 8
-    for size in b.shapes.shape(value)[1:]:
-        bytes_ = bytes_ * size
-    return bytes_
+    return product([element_bits(value.type.element_type) // 8, *b.shapes.shape(value)[1:]])

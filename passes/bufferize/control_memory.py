@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from stepwell.dialects.core.layout import ALIGNMENT, aligned
+from stepwell.dialects.core.layout import ALIGNMENT, aligned, aligned_size
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
@@ -45,7 +45,6 @@ def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[st
     spare = []
     for value in list(op.results)[: ir.IntegerAttr(op.attributes["carried"]).value]:
         spare.append(end)
-        size = shapes.bytes(value)
-        end += aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
+        end += aligned_size(shapes.bytes(value))
     number, condition, going_on = (int(place) for place in scalars)
     return ControlMemory(end, 0, number, condition, going_on, tuple(spare))

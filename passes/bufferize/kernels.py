@@ -274,6 +274,11 @@ def _users_through_views(value: ir.Value) -> list[ir.Operation]:
     return found
 
 
+def as_memref(tensor_type: Any) -> ir.MemRefType:
+    """The contiguous memref type of a ranked tensor type."""
+    return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)
+
+
 def memref_bytes(mlir_type: Any) -> int:
     """Bytes of a statically shaped, contiguous memref or tensor."""
     count = 1

@@ -1,7 +1,7 @@
 """Builds the functions of a program on memory: @main and those of regions as calls of kernels on views of workspaces."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, func, ir, memref
@@ -9,19 +9,30 @@ from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.segments import Segment, new_symbols
 from stepwell.dialects.core.sizes import Dim, Size, product, size_text, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, constant, index_arithmetic, reshaped_pointer
-from stepwell.dialects.flow.control import CONTROL
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.bufferize import control, runtime
+from stepwell.passes.bufferize import runtime
 from stepwell.passes.bufferize.buffers import Assignment, Buffer, callee
-from stepwell.passes.bufferize.kernels import copy_generic, memref_bytes
+from stepwell.passes.bufferize.kernels import as_memref, copy_generic, memref_bytes
 from stepwell.passes.bufferize.late_sizes import BINDS
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import reinterpreted
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.schedulers import choose
 
+Emitter: TypeAlias = "Callable[[ProgramBuilder, ir.Operation], None]"
+_EMITTERS: dict[str, Emitter] = {}
 COPY = "copy_"  # how the names of kernels begin that only copy: a result that is an input, or given twice
+
+
+def emits(*names: str) -> Callable[[Emitter], Emitter]:
+    """Register a function as what builds ops of these names on memory; it may leave the builder in another block."""
+
+    def register(function: Emitter) -> Emitter:
+        _EMITTERS.update(dict.fromkeys(names, function))
+        return function
+
+    return register
 
 
 class Program:
@@ -155,8 +166,8 @@ class ProgramBuilder:
                 func.CallOp([], callee(op), operands)
             elif op.name == BINDS:
                 self._bind(op)
-            elif op.name in CONTROL:
-                control.emit(self, op)
+            elif op.name in _EMITTERS:
+                _EMITTERS[op.name](self, op)
             elif op.name == "func.return":
                 self.leave(1)
 
@@ -324,8 +335,3 @@ def element_count(tensor_type: Any) -> int:
     for size in tensor_type.shape:
         count *= size
     return count
-
-
-def as_memref(tensor_type: Any) -> ir.MemRefType:
-    """The contiguous memref type of a ranked tensor type."""
-    return ir.MemRefType.get(list(tensor_type.shape), tensor_type.element_type)

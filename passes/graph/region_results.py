@@ -9,7 +9,6 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.graph import GraphBuilder
-from stepwell.dialects.graph.base import make_op
 from stepwell.passes.framework.rewriting import retyped
 
 
@@ -80,10 +79,7 @@ def _rebuilt(
 ) -> list[ir.Value]:
     """The op with other inputs, and with more results in the middle, which are returned."""
     old = op.operation
-    first = list(old.operands)[: len(old.operands) - len(op.inputs)]
-    with ir.InsertionPoint(old), old.location:
-        new = make_op(type(op), [*first, list(inputs)], attributes, [*kinds[:place], *more, *kinds[place:]]).operation
-    results: list[ir.Value] = list(new.results)
+    results: list[ir.Value] = list(flow.with_inputs(op, inputs, attributes, [*kinds[:place], *more, *kinds[place:]]).results)
     for before, after in zip(old.results, [*results[:place], *results[place + len(more) :]], strict=True):
         before.replace_all_uses_with(after)
     old.erase()

@@ -1,7 +1,7 @@
 """Sizes that depend on data: results are those of ONNX's evaluator, of their own shapes, whatever came before; absurd sizes are errors."""
 
-import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,12 @@ import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx.shape_inference import infer_shapes
+from together import together
 
 import stepwell
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.driver import build, lowering
+from stepwell.driver.artifact import assemble
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
 
@@ -143,21 +147,12 @@ def test_runs_at_the_same_time_do_not_meet(name: str) -> None:
     for n in (3, 12, 40):
         given = inputs_of(source, n, rng, 0.5)
         work.append((given, right.run(None, given)))
-    wrong: list[BaseException] = []
 
     def go(given: dict[str, np.ndarray], want: list[np.ndarray]) -> None:
-        try:
-            for _ in range(40):
-                close(list(compiled.run(given).values()), want)
-        except BaseException as error:
-            wrong.append(error)
+        for _ in range(40):
+            close(list(compiled.run(given).values()), want)
 
-    threads = [threading.Thread(target=go, args=job) for job in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    together(*(partial(go, *job) for job in work))
 
 
 def test_a_result_is_not_written_to_by_a_later_run() -> None:
@@ -253,3 +248,24 @@ def test_boxes_that_are_kept(centred: int) -> None:
         scores = rng.random((batch, 3, count), np.float32)  # all different: equal ones may be kept in any order
         given = {"boxes": boxes, "scores": scores}
         close(list(compiled.run(given).values()), right.run(None, given))
+
+
+def test_a_size_that_is_known_is_what_the_data_ask_for() -> None:
+    """An op of the IR may say in numbers how many elements it will find."""
+    text = """
+      func.func @main(%x: tensor<3x4xf32>) -> tensor<2x5xi64> {
+        %0 = "graph.non_zero"(%x) : (tensor<3x4xf32>) -> tensor<2x5xi64> loc("where")
+        return %0 : tensor<2x5xi64>
+      }"""
+    lowered = lowering.descend(lowering.read_ir(text, "graph", WeightTable(), name="known"), "affine", keep=False)
+    compiled = assemble(build.make_artifact(lowered, None, None), threads=1, snapshots={}, timings={})
+    rng = np.random.default_rng(5)
+    for count in (5, 4, 0, 5, 12):
+        x = np.zeros(12, np.float32)
+        x[rng.permutation(12)[:count]] = 1 + rng.random(count, np.float32)
+        x = x.reshape(3, 4)
+        if count == 5:
+            np.testing.assert_array_equal(compiled(x)[0], np.array(np.nonzero(x)))
+        else:
+            with pytest.raises(stepwell.IndexRangeError, match=f"where: the data ask for the size {count}, where 5 is expected"):
+                compiled(x)

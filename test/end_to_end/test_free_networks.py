@@ -1,13 +1,14 @@
 """Networks with free sizes against ONNX Runtime: one program for a dozen sizes in random order, on one and two threads, and from several at once."""
 
 import functools
-import threading
+from functools import partial
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from together import together
 
 import networks
 import stepwell
@@ -64,22 +65,14 @@ def test_a_dozen_sizes_in_random_order(name: str) -> None:
 
 @pytest.mark.parametrize("name", networks.FREE)
 def test_several_threads_at_once(name: str) -> None:
-    model, wrong = general(name, threads=2), list[BaseException]()
+    model = general(name, threads=2)
 
     def work(number: int) -> None:
-        try:
-            for feed, want in runs(name)[number::2] + runs(name)[: number + 1]:
-                check(model.run(feed), want)
-        except BaseException as error:  # to be raised where pytest sees it
-            wrong.append(error)
+        for feed, want in runs(name)[number::2] + runs(name)[: number + 1]:
+            check(model.run(feed), want)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if wrong:
-        raise wrong[0]
+    runs(name)  # made once, before the threads ask for them
+    together(*(partial(work, i) for i in range(4)))
 
 
 def test_tokens_one_by_one_give_what_all_at_once_do() -> None:

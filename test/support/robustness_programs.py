@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from together import together
 from watchdog import address_space
 
 import stepwell
@@ -62,26 +63,6 @@ def compile_and_check(seed: int = 0, *, threads: int = 2, source: Any = None) ->
     """Compile a network, run it, check what comes out."""
     model = stepwell.compile(network(seed) if source is None else source, threads=threads)
     check(model(X)[0], seed)
-
-
-def together(*works: Callable[[], None]) -> None:
-    """Run functions in a thread each, all begun at the same moment; raises what one of them raised."""
-    barrier, errors = threading.Barrier(len(works)), []
-
-    def run(work: Callable[[], None]) -> None:
-        try:
-            barrier.wait()
-            work()
-        except BaseException as error:  # told by the thread that waits
-            errors.append(error)
-
-    started = [threading.Thread(target=run, args=(work,)) for work in works]
-    for thread in started:
-        thread.start()
-    for thread in started:
-        thread.join()
-    if errors:
-        raise errors[0]
 
 
 def compile_in_threads(count: int, rounds: int) -> None:

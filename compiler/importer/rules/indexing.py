@@ -39,9 +39,6 @@ def slice_(b: ImportBuilder, x: Value, starts: Value, ends: Value, axes: Value |
         raise NotConstantError("starts of unknown length are not supported; supported: starts of known length", sizes=[count])
     types = [b.node.output_types[0]] if b.node.output_types[0] is not None else None
     if types is None or not types[0].is_static:
-        symbolic = symbolic_slice(b, x, starts, ends, axes, steps)
-        if symbolic is not None:
-            return symbolic
         b.require_if_given([v for v in (starts, ends, axes, steps) if v is not None], "starts, ends, axes and steps")
     rest = [
         b.literal(np.arange(count)) if axes is None else axes,

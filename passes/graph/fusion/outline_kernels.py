@@ -13,7 +13,6 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow import dialect as flow_dialect
 from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
-from stepwell.dialects.graph.base import make_op
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
@@ -152,9 +151,7 @@ def _add_destinations(op: "flow.IfOp | flow.LoopOp", shapes: SymbolicShapes) -> 
     old = op.operation
     with ir.InsertionPoint(old), old.location:
         places = [_destination(result, old, shapes) for result in old.results]
-        first = list(old.operands)[: len(old.operands) - len(op.inputs)]
-        attributes = {**op.attribute_values(), "destinations": len(places)}
-        new = make_op(type(op), [*first, [*op.inputs, *places]], attributes, list(op.result_types())).operation
+    new = flow.with_inputs(op, [*op.inputs, *places], {**op.attribute_values(), "destinations": len(places)}, list(op.result_types()))
     for before, after in zip(old.results, new.results, strict=True):
         before.replace_all_uses_with(after)
     old.erase()

@@ -1,9 +1,11 @@
 """Workspaces of a program for all sizes: reused, bounded, and let go by the rule that docs/sizes.md states."""
 
-import threading
+
+from functools import partial
 
 import numpy as np
 import pytest
+from together import together
 
 from stepwell.runtime import workspaces as module
 from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, Workspaces
@@ -73,21 +75,15 @@ def test_a_bounded_number_is_kept() -> None:
 
 
 def test_from_several_threads_no_two_have_the_same() -> None:
-    pool, wrong = Workspaces(), []
+    pool = Workspaces()
 
     def work(number: int) -> None:
         for turn in range(200):
             size = 1000 * (1 + (number + turn) % 7)
             taken = pool.of(size).pop()
             taken[:size] = number
-            if not (taken[:size] == number).all():
-                wrong.append(number)
+            assert (taken[:size] == number).all()
             pool.of(size).append(taken)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    together(*(partial(work, i) for i in range(4)))
     assert len(pool.sizes) <= KEPT
