@@ -106,8 +106,8 @@ class Evaluator:
             return [self.parameter(ir.StringAttr(op.attributes["id"]).value)]
         if name == "func.call":
             return self.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, [values[v] for v in op.operands])
-        if name in ("tensor.empty", "flow.size"):
-            return [None]  # a kernel's destination, which at this level nothing writes
+        if name in ("tensor.empty", "tensor.dim", "flow.size") or name.startswith("arith."):
+            return [None]  # a kernel's destination, which at this level nothing writes, and its sizes
         if name == "tensor.cast":
             return [values[op.operands[0]]]
         if name == "flow.bind_sizes":

@@ -8,7 +8,7 @@ from onnx import GraphProto
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, holds, known
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp, unnamed
+from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
@@ -36,7 +36,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
-    holder.erase()
+    b.erase(holder)
     return tuple(made.results)
 
 
@@ -103,9 +103,13 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
     if tensor is None or not known(tensor.shape[1:]):
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
-    empty = TensorType(tensor.dtype, (0, *tensor.shape[1:]))
-    one = b.convert(b.literal(np.zeros((1,) * empty.rank, np.float32)), empty.dtype)
-    return slice_axis(b, b.expand(one, shape=(1, *empty.shape[1:])), 0, 0, 0)
+    return none_of(b, tensor.with_shape(tensor.shape[1:]))
+
+
+def none_of(b: ImportBuilder, part: TensorType) -> Value:
+    """Values of a type, none of them, along a new first dimension."""
+    one = b.convert(b.literal(np.zeros((1,) * (1 + part.rank), np.float32)), part.dtype)
+    return slice_axis(b, b.expand(one, shape=(1, *part.shape)), 0, 0, 0)
 
 
 def rolled_loop(
@@ -131,7 +135,7 @@ def loop_of(
     # A size that changes is another symbol in each round; which one it is after the last, only the run tells. What changes may make others
     # change, so the body is built until none does.
     while (after := _wider(own, types, made)) != types:
-        holder.erase()
+        b.erase(holder)
         types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
         holder, made = _body(b, limit, condition, initial, types, rounds)
     unchanged = zip(types, own, strict=True)
@@ -141,11 +145,33 @@ def loop_of(
     if count is None and parts:
         names = list(b.node.output_names)
         count = b.symbols.fresh(f"{names[len(own)] if len(names) > len(own) else 'rounds'}_0")
+    if parts and _is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
+        b.erase(holder)
+        return appended(b, limit, condition, initial, rounds, parts)
     collected = [kind.with_shape((count, *kind.shape)) for kind in parts]
     op = b.create(LoopOp, [limit, condition, list(initial)], {}, [*results, *collected]).operation
     holder.regions[0].blocks[0].append_to(op.regions[0])
-    holder.erase()
+    b.erase(holder)
     return tuple(op.results), op
+
+
+def appended(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]], parts: Sequence[TensorType]
+) -> tuple[tuple[Value, ...], ir.Operation]:
+    """As `loop_of`, for a loop that collects `parts`: it carries what it has collected, since nothing says how much memory that will take."""
+
+    def longer(number: Value, going_on: Value, *state: Value) -> tuple[Value, ...]:
+        goes, *results = rounds(number, going_on, *state[: len(initial)])
+        new = [with_new_axes(b, part, [0]) for part in results[len(initial) :]]
+        return goes, *results[: len(initial)], *(b.concat([old, part], axis=0) for old, part in zip(state[len(initial) :], new, strict=True))
+
+    return loop_of(b, limit, condition, [*initial, *(none_of(b, kind) for kind in parts)], longer)
+
+
+def _is_endless(b: ImportBuilder, limit: Value) -> bool:
+    """Whether a loop has no trip count."""
+    count = b.constant_value(limit)
+    return count is not None and int(count) == np.iinfo(np.int64).max
 
 
 def _body(
@@ -168,7 +194,7 @@ def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Op
     """How many rounds there are, if that is known."""
     count, first = b.constant_value(limit), b.constant_value(condition)
     goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
-    if count is None or first is None or goes is None or not goes.all() or int(count) == np.iinfo(np.int64).max:
+    if count is None or first is None or goes is None or not goes.all() or _is_endless(b, limit):
         return None
     return max(int(count), 0) if first.all() else 0
 
