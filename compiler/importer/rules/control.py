@@ -31,6 +31,8 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             values = b.node.import_graph(graph, ())
             b.yield_(list(values), result_types=[])
         types.append([type_of(v) for v in values])
+    if len(types[0]) == len(types[1]) and any((one.dtype, one.rank) != (other.dtype, other.rank) for one, other in zip(*types, strict=True)):
+        b.require_if_given([condition], "the condition of branches that give values of different ranks or element types")
     names = [*b.node.output_names, *[""] * len(types[0])]
     results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
