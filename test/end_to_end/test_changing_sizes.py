@@ -248,5 +248,7 @@ def test_branches_of_different_ranks_that_sizes_choose() -> None:
 @pytest.mark.filterwarnings("ignore::stepwell.ModelWarning")
 def test_branches_of_different_ranks_that_data_choose() -> None:
     text = RANKS.replace("Shape <start = 1, end = 2>", "ReduceSum <keepdims = 0>").replace("value_ints = [1]", "value = float {1}", 1)
-    with pytest.raises(stepwell.UnsupportedError, match="different types"):
-        stepwell.compile(model(text), specialise="never")
+    compiled = stepwell.compile(model(text))
+    assert list(compiled.values) == ["x"]  # code is made for each
+    for number in (1.0, 2.0):
+        check(model(text), compiled, {"x": np.full((1, 1), number, np.float32)})
