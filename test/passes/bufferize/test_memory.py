@@ -1,5 +1,6 @@
 """The memory plan: what lives at the same time lies apart, aligned, in as little memory as it takes; and calls allocate nothing."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -246,14 +247,15 @@ def test_the_plan_of_regions() -> None:
     assert [b.carried for b in matrices] == [False, True, True]  # the initial value comes from a kernel before
     scratch = next(b for b in plan.buffers if b.scratch and b.first == loop)
     spans = sorted((b.where.offset, b.where.end) for b in (*matrices, scratch))
-    assert all(end <= start for (_, end), (start, _) in zip(spans, spans[1:], strict=False))  # all of them live at the same time
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))  # all of them live at the same time
     names = [name for region in plan.regions for launch in region.launches for name in launch.nodes]
     assert "rounds/step" in names
     assert [b.kernel for b in plan.buffers if b.where.argument == plan.names.index("y")] == ["main.then", "main.else"]
 
 
 def test_the_plan_of_what_only_a_run_knows_says_what_is_left_out() -> None:
-    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("NonZero", ["a"], ["i"]), helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]
+    node = helper.make_node
+    nodes = [node("Relu", ["x"], ["a"]), node("NonZero", ["a"], ["i"]), node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]
     source = model_of(nodes, {"x": [3, 40]}, "y", {})
     plan = memory_plan(stepwell.lower(source, "affine", target=TARGET).module.operation)
     assert plan.unplaced
