@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from stepwell.analysis.places import Places, in_order
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
@@ -10,7 +11,12 @@ from stepwell.dialects.support.errors import IRError
 from stepwell.passes.bufferize.kernels import memref_bytes
 from stepwell.passes.framework.rewriting import find_function, functions
 
-_SAME_ADDRESS = ("memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape", "builtin.unrealized_conversion_cast")
+_PLAIN = (
+    "func.call", "memref.view", "memref.reinterpret_cast", "memref.cast", "memref.collapse_shape", "memref.expand_shape",
+    "builtin.unrealized_conversion_cast", "arith.constant", "func.return",
+)  # fmt: skip
+REGION_MEMORY = 4
+"""The last operands of a function of a region: weights, its workspace, that of @main, and the table."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,12 @@ class KernelLaunch:
     destinations: tuple[Operand, ...]
     """One for each result of the kernel."""
     scratch: Operand | None
+    carried: tuple[Operand, ...] = ()
+    """What a loop keeps from round to round, or for its rounds: it reads one place and writes another, in turn."""
+    unplaced: int = 0
+    """How many operands lie where only a run says, or are of a size that only a run knows."""
+    is_region: bool = False
+    """Whether it is no kernel that is called, but the function of a branch or of a loop's body; the scratch is its workspace."""
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -57,39 +69,60 @@ class KernelLaunch:
 
 def kernel_launches(module: ir.Operation) -> list[KernelLaunch]:
     """The launches in @main, in order. Raises IRError if @main is anything but a list of calls on views of its arguments."""
-    kernels = {f.sym_name.value: f for f in functions(module)}
-    places: dict[Any, tuple[int, int]] = {}
-    launches = []
-    block = find_function(module, "main").regions[0].blocks[0]
-    places |= {argument: (i, 0) for i, argument in enumerate(block.arguments)}
-    for operation in block.operations:
+    main = find_function(module, "main")
+    for operation in main.regions[0].blocks[0].operations:
         op = operation.operation
-        if op.name == "func.call":
-            kernel = callee(op)
-            operands = [Operand.of(*places[v], v.type) for v in op.operands]
-            info = KernelInfo(kernels[kernel])
-            scratch = operands.pop() if info.scratch_bytes is not None else None
-            first = len(operands) - info.results
-            launches.append(KernelLaunch(kernel, tuple(node_names(op.location)), tuple(operands[:first]), tuple(operands[first:]), scratch))
-        elif op.name == "memref.view":
-            argument, offset = places[op.operands[0]]
-            places[op.results[0]] = (argument, offset + _constant(op.operands[1]))
-        elif op.name in _SAME_ADDRESS:
-            if op.name == "memref.reinterpret_cast" and list(ir.DenseI64ArrayAttr(op.attributes["static_offsets"])) != [0]:
-                raise IRError(f"@main has a view whose offset is not known: {op}")
-            places[op.results[0]] = places[op.operands[0]]
-        elif op.name not in ("arith.constant", "func.return"):
+        if op.name not in _PLAIN:
             raise IRError(f"@main is expected to be a list of calls on views, but it has '{op.name}'")
+    launches = launches_of(module, main)
+    if any(launch.unplaced for launch in launches):
+        raise IRError("@main has a view at an offset that is not a constant")
     return launches
+
+
+def launches_of(module: ir.Operation, function: Any) -> list[KernelLaunch]:
+    """The launches in a function, and the calls of functions of regions, in the order of a run that comes to all of them."""
+    called = {f.sym_name.value: f for f in functions(module)}
+    places, launches = Places(function), []
+    stored: set[Any] = set()
+    for op in in_order(function):
+        if op.name == "memref.store":
+            stored.update(places.of(op.operands[1]))
+        if op.name != "func.call" or not len(called[callee(op)].regions[0].blocks):
+            continue
+        name = callee(op)
+        info = KernelInfo(called[name])
+        operands, memory = (list(op.operands)[:-REGION_MEMORY], list(op.operands)[-REGION_MEMORY:]) if info.is_region else (list(op.operands), [])
+        found = [_operands(places, value) for value in operands]
+        if info.is_region:
+            writes = written(module, called[name])
+            is_written = [index in writes for index in range(len(operands))]
+            scratch = _operands(places, memory[1]) if memref_bytes(memory[1].type) > 1 else []
+        else:
+            scratch = found.pop() if info.scratch_bytes is not None else []
+            is_written = [index >= len(found) - info.results for index in range(len(found))]
+        fixed = [(one[0], writes) for one, writes in zip(found, is_written, strict=True) if len(one) == 1]
+        kept = [operand for operand, writes in fixed if not writes and (operand.argument, operand.offset) in stored]
+        carried = [*kept, *(operand for one in found if len(one) > 1 for operand in one)]
+        sources = tuple(operand for operand, writes in fixed if not writes and operand not in kept)
+        destinations = tuple(operand for operand, writes in fixed if writes)
+        launches.append(KernelLaunch(
+            name, tuple(node_names(op.location)), sources, destinations, scratch[0] if scratch else None,
+            tuple(dict.fromkeys(carried)), sum(not one for one in found), info.is_region,
+        ))  # fmt: skip
+    return launches
+
+
+def written(module: ir.Operation, function: Any) -> set[int]:
+    """The arguments of a function that its launches write."""
+    return {operand.argument for launch in launches_of(module, function) for operand in (*launch.destinations, *launch.carried)}
+
+
+def _operands(places: Places, value: Any) -> list[Operand]:
+    """Where a memref may lie; nothing where only a run says that, or how large it is."""
+    return [Operand.of(*place, value.type) for place in places.of(value)] if value.type.has_static_shape else []
 
 
 def callee(op: ir.Operation) -> str:
     """The name of the function that `op`, a call, calls."""
     return ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-
-
-def _constant(value: Any) -> int:
-    op = value.owner
-    if op.name != "arith.constant":
-        raise IRError(f"@main has a view at an offset that is not a constant: {op}")
-    return int(ir.IntegerAttr(op.attributes["value"]).value)

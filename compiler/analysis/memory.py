@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from stepwell.analysis.kernel_launches import KernelLaunch, Operand, kernel_launches
+from stepwell.analysis.kernel_launches import REGION_MEMORY, KernelLaunch, Operand, launches_of
 from stepwell.dialects.core.layout import aligned
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.module_info import ValueInfo
@@ -14,7 +15,7 @@ from stepwell.passes.framework.rewriting import find_function
 
 @dataclass(eq=False)
 class Buffer:
-    """A piece of memory that lives from launch `first`, which writes it, to launch `last`, which reads it last; launches are numbered as in @main."""
+    """A piece of memory that lives from launch `first`, which writes it, to launch `last`, which reads it last; numbered as in its function."""
 
     where: Operand
     first: int
@@ -28,6 +29,8 @@ class Buffer:
     """The larger operand that a later launch reads it as a part of: the result of a concatenation."""
     read_as: set[str] = field(default_factory=set)
     """Other types that launches read it as: reshapes."""
+    carried: bool = False
+    """Whether a loop carries it from round to round, or keeps it for its rounds."""
 
 
 @dataclass
@@ -42,10 +45,19 @@ class MemoryPlan:
     workspace_bytes: int
     live: list[int]
     """At each launch, the bytes of the workspace that are in use, scratch included, in whole cache lines."""
+    function: str = "main"
+    """The function whose launches these are."""
+    regions: list["MemoryPlan"] = field(default_factory=list)
+    """The plans of the functions of branches and of loops' bodies that it calls. Their workspaces are the scratch of the launches that call them."""
 
     def is_in_workspace(self, buffer: Buffer) -> bool:
         """Whether it lies in the workspace, not in the caller's memory."""
         return buffer.where.argument == len(self.names) + 1
+
+    @property
+    def unplaced(self) -> int:
+        """How many operands of launches are not in the plan: only a run says where they lie, or how large they are."""
+        return sum(launch.unplaced for launch in self.launches)
 
     @property
     def lower_bound(self) -> int:
@@ -59,7 +71,7 @@ class MemoryPlan:
 
 
 def memory_plan(module: ir.Operation) -> MemoryPlan:
-    """The plan of a module at level affine.
+    """The plan of a module at level affine, with those of the functions of its branches and loops.
 
     Raises IRError if a launch reads bytes of the workspace or of an output that no launch wrote, or that another one overwrote.
     """
@@ -67,18 +79,32 @@ def memory_plan(module: ir.Operation) -> MemoryPlan:
         raise wrong("module", "a module at level affine", module)
     main = find_function(module, "main")
     arguments = ValueInfo.arguments(main)
-    sizes = [value.byte_count for value in arguments[-2:] if value.byte_count is not None]
-    types = list(main.type.inputs)
-    count = len(types)
-    if len(sizes) != 2:
+    sizes = [value.byte_count for value in arguments]
+    if sum(size is not None for size in sizes) != 2:
         raise IRError(f"@main is expected to end in weights and workspace, arguments with {ValueInfo.byte_count.name}")
-    names = ValueInfo.names(arguments[:-2], "argument ")
-    launches = kernel_launches(module)
+    count = sizes.index(next(size for size in sizes if size is not None))
+    weights, workspace = (size or 0 for size in sizes[count : count + 2])
+    return _plan(module, main, ValueInfo.names(arguments[:count], "argument "), weights, workspace)
+
+
+def _region_plan(module: ir.Operation, name: str) -> MemoryPlan:
+    """The plan of a function of a region, which says by the types of its last arguments how large weights and workspace are."""
+    function = find_function(module, name)
+    types = list(function.type.inputs)
+    weights, workspace = (kind.shape[0] for kind in types[-REGION_MEMORY : 2 - REGION_MEMORY])
+    names = [f"argument {i}" for i in range(len(types) - REGION_MEMORY)]
+    return _plan(module, function, names, weights, workspace if workspace > 1 else 0)  # none has one byte, as memory must
+
+
+def _plan(module: ir.Operation, function: Any, names: list[str], weights: int, workspace: int) -> MemoryPlan:
+    types, count = list(function.type.inputs), len(names)
+    launches = launches_of(module, function)
     outputs = {destination.argument for launch in launches for destination in launch.destinations}
-    inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count - 2) if i not in outputs]
-    buffers = [*inputs, *sorted(_Reader(inputs, count - 2).buffers(launches), key=lambda b: b.first)]
-    workspace = [b for b in buffers if b.where.argument == count - 1]
-    return MemoryPlan(launches, buffers, names, sizes[0], sizes[1], live_bytes(workspace, len(launches)))
+    inputs = [Buffer(Operand.of(i, 0, types[i]), 0, 0, "", ()) for i in range(count) if i not in outputs and types[i].has_static_shape]
+    buffers = [*inputs, *sorted(_Reader(inputs, count).buffers(launches), key=lambda b: b.first)]
+    live = live_bytes([b for b in buffers if b.where.argument == count + 1], len(launches))
+    regions = [_region_plan(module, name) for name in dict.fromkeys(launch.kernel for launch in launches if launch.is_region)]
+    return MemoryPlan(launches, buffers, names, weights, workspace, live, function.sym_name.value, regions)
 
 
 def live_bytes(buffers: Sequence[Buffer], launches: int) -> list[int]:
@@ -110,6 +136,9 @@ class _Reader:
             read = [b for source in launch.sources if source.argument != self.weights for b in self._read(source, launch, number)]
             if launch.scratch is not None:
                 yield self._write(Buffer(launch.scratch, number, number, launch.kernel, launch.nodes, scratch=True))
+            for place in launch.carried:
+                if place.argument != self.weights:
+                    yield from self._carry(place, launch, number)
             for destination in launch.destinations:
                 made = Buffer(destination, number, number, launch.kernel, launch.nodes)
                 made.in_place_of = next((b for b in read if b.where.overlaps(made.where)), None)
@@ -132,6 +161,14 @@ class _Reader:
             where = f"{source.type} at byte {source.offset}"
             raise IRError(f"launch {number}, of @{launch.kernel}, reads {where}, but byte {reached} is not written by then")
         return found
+
+    def _carry(self, place: Operand, launch: KernelLaunch, number: int) -> Iterator[Buffer]:
+        """The buffer at a place that a loop reads and writes, if it is new."""
+        before = [b for b in self.content.get(place.argument, []) if b.where.overlaps(place) and not b.scratch]
+        for buffer in before:
+            buffer.last = number
+        if not before:
+            yield self._write(Buffer(place, number, number, launch.kernel, launch.nodes, carried=True))
 
     def _write(self, buffer: Buffer) -> Buffer:
         before = self.content.get(buffer.where.argument, [])

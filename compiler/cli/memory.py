@@ -15,15 +15,28 @@ _EMPTY, _SCRATCH, _TENSOR = " ░█"
 
 
 def show_memory(plan: "MemoryPlan") -> None:
-    """Print a plan to standard output."""
+    """Print a plan to standard output, and those of the functions of its branches and loops."""
+    _show_function(plan)
+    shown = {plan.function}
+    waiting = list(plan.regions)
+    while waiting:
+        region = waiting.pop(0)
+        if region.function not in shown:
+            print()
+            _show_function(region)
+            shown.add(region.function)
+            waiting += region.regions
+
+
+def _show_function(plan: "MemoryPlan") -> None:
     numbers = {buffer: str(i) for i, buffer in enumerate(plan.buffers)}
     rows = [
         [numbers[b], _offset(plan, b), str(b.where.size), f"{b.first}–{b.last}" if b.last > b.first else str(b.first), b.where.type,
-         "scratch" if b.scratch else "", b.kernel, _nodes(b.nodes), _aliases(plan, b, numbers)]
+         "scratch" if b.scratch else "carried" if b.carried else "", b.kernel, _nodes(b.nodes), _aliases(plan, b, numbers)]
         for b in plan.buffers
     ]  # fmt: skip
     header = ("", "offset", "bytes", "launches", "type", "", "kernel", "ONNX nodes", "aliases")
-    print_table(header, rows, title="buffers", numbers=(0, 1, 2, 3))
+    print_table(header, rows, title=f"buffers of @{plan.function}", numbers=(0, 1, 2, 3))
     out = console(sys.stdout)
     lines = drawing(plan, ROWS, min(COLUMNS, out.width - 10))
     if lines:
@@ -70,6 +83,8 @@ def _show_totals(plan: "MemoryPlan") -> None:
     copied = sum(launch.kernel.startswith(COPY) for launch in plan.launches)
     kinds = f"{in_place} overwrite an input, {joined} are written in their place in a larger one, {copied} are only copied"
     print(f"{plural(len(results), 'result')}: {kinds}")
+    if plan.unplaced:
+        print(f"not shown: {plural(plan.unplaced, 'operand')} of launches that lie where, or are as large as, only a run says")
 
 
 def _offset(plan: "MemoryPlan", buffer: "Buffer") -> str:

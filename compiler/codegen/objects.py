@@ -10,7 +10,8 @@ from hashlib import sha256
 from typing import Any
 
 from stepwell.dialects.core.locations import renumber_nodes, strip_node_names
-from stepwell.dialects.core.mlir import ExecutionEngine, bare_context, diagnostics, ir
+from stepwell.dialects.core.mlir import ExecutionEngine, diagnostics, ir, make_context
+from stepwell.dialects.sched.dialect import Sched
 from stepwell.dialects.support.errors import CodegenError, PassError
 from stepwell.dialects.support.files import nameless_file
 from stepwell.dialects.target.description import Target
@@ -166,8 +167,8 @@ def _bytecode(module: Any) -> bytes:
 
 
 def make_engine_context() -> ir.Context:
-    """A context for `compile_unit`: the llvm dialect needs none of ours."""
-    return bare_context()
+    """A context for `compile_unit`: functions at level affine need one dialect of ours, `sched`, and those in the llvm dialect none."""
+    return make_context(Sched)
 
 
 def compile_unit(unit: Unit, context: ir.Context, libraries: tuple[str, ...] = ()) -> bytes:

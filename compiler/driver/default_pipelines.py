@@ -20,7 +20,7 @@ affine(bufferize, func.func(lower-to-affine), canonicalize, cse),
 llvm(
   bare-arguments,
   per-function(
-    expand-math, select-bounds, lower-affine, boolean-vectors, bf16-as-integers, convert-scf-to-openmp,
+    expand-math, select-bounds, lower-affine, boolean-vectors, bf16-as-integers, convert-scf-to-openmp, choose-threads,
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.

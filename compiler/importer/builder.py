@@ -17,6 +17,7 @@ from stepwell.dialects.core.types import MAX_RANK, TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.builder import GraphBuilder
+from stepwell.dialects.graph.data_sizes import BindSizesOp
 from stepwell.dialects.graph.known import KnownValues
 from stepwell.dialects.graph.origins import OriginFinder, Origins
 from stepwell.dialects.graph.symbolic import SymbolicValues
@@ -73,6 +74,7 @@ class ImportBuilder(GraphBuilder):
         self.elements: dict[Value, list[Size]] = {}
         """The symbols of the elements of inputs, as far as they were asked for."""
         self.symbolic = SymbolicValues(self.known_values, self._elements_of)
+        self._bound: dict[tuple[ir.Block, Value], tuple[Size, ...]] = {}
         self.origins = OriginFinder(self.known_values, self.symbols.origins)
         self.node = NodeContext(0, (), (), lambda graph, arguments: ())
 
@@ -195,6 +197,27 @@ class ImportBuilder(GraphBuilder):
         array = self.constant_value(value)
         found = None if array is not None else self.symbolic.value(value)
         return self.known_ints(value, what) if found is None else tuple(found.reshape(-1))
+
+    def bound_sizes(self, value: Value, what: str) -> tuple[int | Size, ...]:
+        """As `known_or_symbolic`, but what is not known gets symbols, to which a run gives the numbers that it computes (`graph.bind_sizes`).
+
+        They are whole numbers from 0, or the run ends with an error that names the node. Raises NotConstantError where few numbers of inputs
+        say them, for which there is code of their own, and for a list of unknown length.
+        """
+        if self.constant_value(value) is not None or self.symbolic.value(value) is not None:
+            return self.known_or_symbolic(value, what)
+        self.require_if_given([value], what)
+        key = (ir.InsertionPoint.current.block, value)  # not in other blocks, which may run without this one
+        if key not in self._bound:
+            tensor = type_of(value)
+            if not tensor.is_static or tensor.rank > 1:
+                what = f"{what} of type {tensor} computed at run time is not supported; supported: a list of known length"
+                raise NotConstantError(what, operand=value)
+            name = next(filter(None, self.node.output_names), "size")
+            sizes = tuple(self.symbols.fresh(f"{name}_{i}") for i in range(tensor.elements))
+            self.build(BindSizesOp, self.with_shape(self.convert(value, "i64"), (tensor.elements,)), sizes=sizes)
+            self._bound[key] = sizes
+        return self._bound[key]
 
     def symbolic_scalar(self, value: Value, what: str) -> int | Size | None:
         """The single whole number that an operand holds, perhaps in symbols; None if it is not known."""

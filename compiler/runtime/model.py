@@ -12,7 +12,6 @@ import numpy as np
 
 from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck, widths
-from stepwell.dialects.core.sizes import known
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
@@ -189,7 +188,7 @@ class IndexChecks:
         self.widths = widths(checks)
         """The number of 64-bit integers in each hidden result of the native code."""
         self._starts = list(itertools.accumulate(self.widths, initial=0))
-        self._is_late = not all(known(check.sizes) for check in checks)
+        self._is_late = any(check.is_late for check in checks)
         shared = [[check.limits for check in checks if check.result == result] for result in range(0 if self._is_late else len(self.widths))]
         self._limits = [min(limits) for group in shared for limits in zip(*group, strict=True)]
 

@@ -4,7 +4,8 @@
 column of index vectors. The code of an index i is 2i, of a negative one -2i - 1: a dimension of size n takes indices from -n to n - 1,
 whose codes are those below 2n. Where indices count from the start only, the code is the index in two's complement, read as unsigned:
 those below n are right. If the model declares the sizes of a result and the data ask for others, the result is the zigzag code of the
-difference: 0 is right. A module lists its checks in `ModuleInfo.checks`.
+difference: 0 is right. Sizes that may be others in each round of a loop are compared there: then the result is 0, or one more than the code of
+an index that is out of range. A module lists its checks in `ModuleInfo.checks`.
 
 In a program for all sizes the limits are expressions of symbols: `IndexCheck.at` gives the check for the sizes of a run.
 """
@@ -12,7 +13,7 @@ In a program for all sizes the limits are expressions of symbols: `IndexCheck.at
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from stepwell.dialects.core.sizes import Size, evaluated_if_known, known_sizes
+from stepwell.dialects.core.sizes import Size, evaluated_if_known, known, known_sizes
 
 
 @dataclass(frozen=True)
@@ -32,20 +33,34 @@ class IndexCheck:
     """Whether it is about the sizes themselves."""
     from_start: bool = False
     """Whether indices below 0 are out of range."""
+    compared: bool = False
+    """Whether the code itself compares: the sizes are those of a round of a loop, or of a branch that may not be taken."""
 
     def at(self, values: Mapping[str, int]) -> "IndexCheck":
         """The check where symbols stand for these numbers; others stay."""
-        return replace(self, sizes=tuple(evaluated_if_known(size, values) for size in self.sizes))
+        return self if self.compared else replace(self, sizes=tuple(evaluated_if_known(size, values) for size in self.sizes))
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its limits depend on sizes that are not known yet."""
+        return not self.compared and not known(self.sizes)
 
     @property
     def limits(self) -> tuple[int, ...]:
-        """The codes from which on something is wrong. All sizes must be numbers."""
+        """The codes from which on something is wrong. All sizes must be numbers, unless they are compared by the code."""
+        if self.compared:
+            return (1,) * len(self.sizes)
         return tuple(1 if self.exact else size if self.from_start else 2 * size for size in known_sizes(self.sizes))
 
     def problem(self, codes: Sequence[int]) -> str | None:
-        """What is wrong, given the elements of the hidden result; None if nothing is. All sizes must be numbers."""
-        for code, limit, dim, size in zip(codes, self.limits, self.dims, known_sizes(self.sizes), strict=True):
+        """What is wrong, given the elements of the hidden result; None if nothing is. Sizes as for `limits`."""
+        for code, limit, dim, size in zip(codes, self.limits, self.dims, self.sizes, strict=True):
             if code >= limit:
+                if self.compared:
+                    number = signed(code - 1) if self.from_start else decoded(code - 1)
+                    what = f"the data ask for {number:+} elements" if self.exact else f"index {number} is out of range"
+                    return f"{self.op} of {self.node}: {what} for dimension {dim}, whose size, {size}, is that of a round of a loop or of a branch"
+                [size] = known_sizes([size])
                 if self.exact:
                     asked = size + decoded(code)
                     return f"{self.op} of {self.node}: the data ask for size {asked} along dimension {dim}, for which the model declares {size}"

@@ -218,9 +218,9 @@ def bare_context() -> ir.Context:
     return context
 
 
-def make_context() -> ir.Context:
-    """As `bare_context`, with all of Stepwell's dialects loaded."""
-    dialects = registered_dialects()
+def make_context(*only: Any) -> ir.Context:
+    """As `bare_context`, with Stepwell's dialects loaded: those given, or all of them."""
+    dialects = only or registered_dialects()
     with _loading:
         context = bare_context()
         with context, ir.Location.unknown():

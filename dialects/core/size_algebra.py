@@ -3,7 +3,7 @@
 Only `sizes` imports this, when the first symbol is made: sympy takes as long to load as a small network takes to compile.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -29,10 +29,10 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
             return p
         if isinstance(p, cls) and p.args[1].is_Integer and q.is_Integer:
             return cls(p.args[0], p.args[1] * q)
-        exact = sympy.cancel(p / q)
-        if is_whole(exact):
-            return sympy.expand(exact)
         if not q.is_Integer:
+            exact = sympy.cancel(p / q)
+            if is_whole(exact):
+                return sympy.expand(exact)
             common = sympy.gcd(p, q)
             return None if common in (1, -1) else cls(sympy.cancel(p / common), sympy.cancel(q / common))
         divisor = int(q)
@@ -86,30 +86,73 @@ def symbol(name: str) -> Expr:
     return sympy.Symbol(name, integer=True, nonnegative=True)
 
 
-def normal(expr: Expr) -> Expr:
-    """The normal form of a sum of products."""
-    return sympy.expand(expr)
+_remembered = lru_cache(1 << 14)
+"""Of a function of normal forms: passes ask the same of a size again and again."""
 
 
+@_remembered
+def add(a: Expr, b: Expr) -> Expr:
+    """The normal form of a sum of normal forms, or numbers."""
+    return sympy.sympify(a + b)  # the terms of both, collected: there is nothing to expand
+
+
+@_remembered
+def multiply(a: Expr, b: Expr) -> Expr:
+    """The normal form of a product of normal forms, or numbers."""
+    return sympy.expand(a * b)
+
+
+@_remembered
 def floor_div(p: Expr, q: Expr) -> Expr:
-    """The normal form of `p // q`."""
-    return sympy.expand(FloorDiv(sympy.expand(sympy.sympify(p)), sympy.expand(sympy.sympify(q))))
+    """The normal form of `p // q`, of normal forms or numbers."""
+    return sympy.expand(FloorDiv(sympy.sympify(p), sympy.sympify(q)))
+
+
+@_remembered
+def is_above_zero(expr: Expr, strictly: bool) -> bool | None:
+    """Whether `expr > 0`, or `expr >= 0` unless `strictly`, whatever its symbols are: None where that depends, or cannot be told."""
+    yes, no = _signs(expr, strictly)
+    if not yes and not no and not expr.is_Symbol:
+        yes, no = _signs(lower_bound(expr), strictly)[0], _signs(-lower_bound(-expr), strictly)[1]
+    return True if yes else False if no else None
+
+
+def _signs(expr: Expr, strictly: bool) -> tuple[bool | None, bool | None]:
+    """Whether `expr > 0` (or `>= 0`) certainly holds, and whether it certainly does not."""
+    return (expr.is_positive, expr.is_nonpositive) if strictly else (expr.is_nonnegative, expr.is_negative)
 
 
 def largest(*exprs: Expr) -> Expr:
     """The normal form of a maximum."""
-    return sympy.Max(*exprs)
+    return sympy.expand(sympy.Max(*exprs))
 
 
 def smallest(*exprs: Expr) -> Expr:
     """The normal form of a minimum."""
-    return sympy.Min(*exprs)
+    return sympy.expand(sympy.Min(*exprs))
 
 
 def evaluate(expr: Expr, values: Mapping[str, int]) -> int:
-    """The number that an expression is, given its symbols'."""
-    found = expr.xreplace({s: sympy.Integer(values[s.name]) for s in expr.free_symbols})
-    return int(sympy.expand(found))
+    """The number that an expression is, given its symbols'. Raises KeyError for a symbol without one, ZeroDivisionError where it divides by 0."""
+    return _evaluator(expr)(values)
+
+
+@_remembered
+def _evaluator(expr: Expr) -> Callable[[Mapping[str, int]], int]:
+    """Python's own function that evaluates an expression, as sympy is slow to: the first call with new sizes waits for it."""
+    function: Callable[[Mapping[str, int]], int] = eval(f"lambda v: {_code(expr)}")
+    return function
+
+
+def _code(expr: Expr) -> str:
+    """An expression in Python, of the numbers of its symbols in a mapping `v`."""
+    if expr.is_Integer:
+        return f"({int(expr)})"
+    if expr.is_Symbol:
+        return f"v[{expr.name!r}]"
+    kind, args = parts(expr)
+    code = [_code(arg) for arg in args]
+    return f"{kind}({', '.join(code)})" if kind in ("max", "min") else f"({f' {kind} '.join(code)})"
 
 
 def parts(expr: Expr) -> tuple[str, list[Expr]]:

@@ -68,19 +68,19 @@ class Size:
         return isinstance(other, Size) and (self is other or bool(self._expr == other._expr))
 
     def __add__(self, other: "int | Size") -> "int | Size":
-        return _size(self._expr + _expr(other)) if _is_size(other) else NotImplemented
+        return _size(_algebra().add(self._expr, _expr(other))) if _is_size(other) else NotImplemented
 
     def __mul__(self, other: "int | Size") -> "int | Size":
-        return _size(self._expr * _expr(other)) if _is_size(other) else NotImplemented
+        return _size(_algebra().multiply(self._expr, _expr(other))) if _is_size(other) else NotImplemented
 
     def __sub__(self, other: "int | Size") -> "int | Size":
-        return _size(self._expr - _expr(other)) if _is_size(other) else NotImplemented
+        return self + -1 * other if _is_size(other) else NotImplemented
 
     def __rsub__(self, other: "int | Size") -> "int | Size":
-        return _size(_expr(other) - self._expr) if _is_size(other) else NotImplemented
+        return other + -self if _is_size(other) else NotImplemented
 
     def __neg__(self) -> "int | Size":
-        return _size(-self._expr)
+        return self * -1
 
     def __floordiv__(self, other: "int | Size") -> "int | Size":
         return _quotient(self, other) if _is_size(other) else NotImplemented
@@ -327,7 +327,7 @@ def _expr(value: "int | Size") -> Any:
 
 
 def _size(expr: Any) -> "int | Size":
-    expr = _algebra().normal(expr)
+    """The size that an expression in normal form is."""
     return int(expr) if expr.is_Integer else Size(expr)
 
 
@@ -355,17 +355,8 @@ def _holds(a: "int | Size", relation: str, b: "int | Size") -> bool | None:
     apart = a - b
     if isinstance(apart, int):
         return apart > 0 if relation == ">" else apart >= 0
-    expr = apart._expr
-    yes, no = _signs(expr, relation)
-    if not yes and not no and not apart.is_symbol:
-        algebra = _algebra()
-        yes, no = _signs(algebra.lower_bound(expr), relation)[0], _signs(-algebra.lower_bound(-expr), relation)[1]
-    return True if yes else False if no else None
-
-
-def _signs(expr: Any, relation: str) -> tuple[bool | None, bool | None]:
-    """Whether `expr > 0` (or `>= 0`) certainly holds, and whether it certainly does not."""
-    return (expr.is_positive, expr.is_nonpositive) if relation == ">" else (expr.is_nonnegative, expr.is_negative)
+    answer: bool | None = _algebra().is_above_zero(apart._expr, relation == ">")
+    return answer
 
 
 def _decided(a: "int | Size", relation: str, b: "int | Size") -> bool:

@@ -1,6 +1,6 @@
-"""The `sched` dialect: how structured ops are computed, as attributes on them and boundaries between them."""
+"""The `sched` dialect: how structured ops are computed, as attributes on them, boundaries between them, and conditions of loops on threads."""
 
-from stepwell.dialects.core.mlir import Attribute, Dialect, Operand, Operation, Pure, Result, ir, register_dialect
+from stepwell.dialects.core.mlir import Attribute, Dialect, Operand, Operation, Pure, Region, Result, ir, register_dialect
 
 
 @register_dialect
@@ -32,4 +32,19 @@ class BoundaryOp(Operation, dialect=Sched, name="boundary", traits=[Pure]):
         if len(operands) == 1 and len(results) == 1 and operands[0].type == results[0].type:
             return True
         self.location.emit_error(f"'{self.OPERATION_NAME}' must have one operand and one result of its type")
+        return False
+
+
+class ThreadedOp(Operation, dialect=Sched, name="threaded", traits=[ir.NoTerminatorTrait]):
+    """Loops of which the parallel ones run on threads where `enough` (an i1) holds, else on the thread that comes to them."""
+
+    enough: Operand
+    body: Region
+
+    def verify_invariants(self) -> bool:
+        """Whether there is a condition, and one block without arguments."""
+        operands, blocks = self.operation.operands, list(self.operation.regions[0].blocks)
+        if [str(o.type) for o in operands] == ["i1"] and len(blocks) == 1 and not blocks[0].arguments:
+            return True
+        self.location.emit_error(f"'{self.OPERATION_NAME}' must have an i1 as its operand and one block without arguments")
         return False

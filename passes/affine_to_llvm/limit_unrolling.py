@@ -1,6 +1,7 @@
 """The pass that leaves the unrolling of large nests to schedules."""
 
 from dataclasses import dataclass
+from math import inf
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
@@ -15,7 +16,8 @@ ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"
 class LimitUnrolling(Pass):
     """Keep LLVM from unrolling whole nests; it may unroll innermost loops, and nests of few iterations.
 
-    rewrite: scf.for around more than `iterations` iterations of loops  ->  the same with `loop_annotation` = unrolling disabled
+    rewrite: scf.for around more than `iterations` iterations of loops, or around loops whose iterations only a run knows, or its own
+             ->  the same with `loop_annotation` = unrolling disabled
 
     LLVM would turn nests like 15 × 15 into straight-line code. Its passes that compare every access with every other then take
     seconds. The schedule has already unrolled what is worth unrolling in a register tile.
@@ -24,17 +26,17 @@ class LimitUnrolling(Pass):
     iterations: int = 64
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        inside: dict[ir.Operation, int] = {}  # iterations of the nest in one iteration of a loop
+        inside: dict[ir.Operation, float] = {}  # iterations of the nest in one iteration of a loop, infinite where that is unknown
         loops = ops_below(op, "scf.for")
         for loop in reversed(loops):  # from the inside out
-            trips = iterations(loop)
             parent = _enclosing(loop)
-            if parent is not None and trips is not None:
-                inside[parent] = max(inside.get(parent, 1), trips * inside.get(loop, 1))
+            if parent is not None:
+                inside[parent] = max(inside.get(parent, 1), _trips(loop) * inside.get(loop, 1))
         for loop in loops:
-            trips = iterations(loop)
-            if loop in inside and trips is not None and trips * inside[loop] > self.iterations:
-                state.did(self.name, loop, f"LLVM is kept from unrolling it: there are {trips * inside[loop]} iterations in it")
+            count = _trips(loop) * inside.get(loop, 1)
+            if loop in inside and count > self.iterations:
+                many = f"{count:.0f}" if count < inf else "an unknown number of"
+                state.did(self.name, loop, f"LLVM is kept from unrolling it: there are {many} iterations in it")
                 loop.attributes[ANNOTATION] = ir.Attribute.parse(ROLLED)
                 state.count(self.name)
 
@@ -49,6 +51,11 @@ def iterations(loop: ir.Operation) -> int | None:
         bounds.append(ir.IntegerAttr(made.attributes["value"]).value)
     low, high, step = bounds
     return max(0, -(-(high - low) // step))
+
+
+def _trips(loop: ir.Operation) -> float:
+    trips = iterations(loop)
+    return inf if trips is None else max(trips, 1)
 
 
 def _enclosing(loop: ir.Operation) -> ir.Operation | None:

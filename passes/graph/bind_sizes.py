@@ -101,6 +101,12 @@ def symbols_of(size: Any) -> tuple[str, ...]:
     return size.symbols if isinstance(size, Size) else ()
 
 
+def bound_sizes(function: Any) -> list[int | Size]:
+    """What a function binds, without the functions that it calls."""
+    ops = [o.operation.opview for o in function.regions[0].blocks[0].operations]
+    return [size for op in ops if isinstance(op, BindSizesOp) for size in op.attribute_values()["sizes"]]
+
+
 def bind(b: GraphBuilder, values: ir.Value, sizes: Sequence[int | Size]) -> None:
     """Make the elements of a vector of i64 these sizes."""
     b.build(BindSizesOp, values, sizes=tuple(sizes))

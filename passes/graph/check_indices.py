@@ -1,7 +1,7 @@
 """The pass that makes indices out of range an error, and sizes other than declared: constant ones now, others after the model has run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,6 +23,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import innermost_first, program_functions, retyped
 from stepwell.passes.graph.asked_sizes import SIZED, asked_sizes, declared_shape, size_vector
+from stepwell.passes.graph.bind_sizes import bound_sizes, symbols_of
 from stepwell.passes.graph.matching import is_used, producer, stored
 from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.graph.region_results import with_more_results
@@ -47,7 +48,10 @@ class CheckIndices(Pass):
 
     rewrite: return y  ->  return y, zigzag(asked - declared)
 
-    Functions of regions give their hidden results to the op that calls them: 0 of a branch that is not taken, the greatest of a loop's rounds.
+    Functions of regions give their hidden results to the op that calls them: 0 of a branch that is not taken, the greatest of a loop's rounds. Where
+    sizes may be others in each round, it is the function that compares.
+
+    rewrite: return y  ->  return y, reduce_max(select(zigzag(indices) < limit, 0, zigzag(indices) + 1))
 
     Indices that are in range for any data are left alone (results of argmax, top-k, clip, remainders, narrow types). If they are not
     checked, an index out of range means some other element of its dimension: no index ever reads or writes other memory.
@@ -58,8 +62,9 @@ class CheckIndices(Pass):
     def run(self, op: ir.Operation, state: PassState) -> None:
         found = {function.sym_name.value: function for function in program_functions(op)}
         inside: dict[str, _Checks] = {}
+        outside = {*ModuleInfo(op).symbols, *(name for size in bound_sizes(found["main"]) for name in symbols_of(size))}
         for name in innermost_first(found):
-            checks = inside[name] = _Checks(found[name], GraphBuilder(state.weights), ModuleInfo(op).checks if name == "main" else ())
+            checks = inside[name] = _Checks(found[name], GraphBuilder(state.weights), ModuleInfo(op).checks if name == "main" else (), outside)
             self._check(checks, found[name].regions[0].blocks[0], state)
             for inner in [o.operation for o in found[name].regions[0].blocks[0].operations if o.operation.name in CONTROL]:
                 checks.take_over(inner, found, inside)
@@ -163,37 +168,46 @@ def _columns(vectors: ir.Value, known: dict[ir.Value, Range]) -> list[Range]:
 class _Checks:
     """Hidden results of a function, and what they are to be."""
 
-    def __init__(self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck]) -> None:
-        """`checks` are there already."""
-        self.function, self.b = function, b
+    def __init__(self, function: Any, b: GraphBuilder, checks: Sequence[IndexCheck], outside: Container[str]) -> None:
+        """`checks` are there already; `outside` are the symbols that have one number in a run."""
+        self.function, self.b, self.outside = function, b, outside
         self.end = list(function.regions[0].blocks[0].operations)[-1].operation
         self.checks = list(checks)
-        self.made: dict[tuple[ir.Value, bool, bool], int] = {}
+        self.made: dict[tuple[ir.Value, bool, bool, tuple[Dim, ...]], int] = {}
         self.count = len(widths(self.checks))
         self.hidden: list[tuple[ir.Value, str]] = []
 
     def add_indices(self, op: ir.Operation, asked: IndexOperand) -> None:
         """Check the indices of an op."""
         sizes = {dim: size for dim, size in reach(op, asked).items() if size is not None}
-        by_column = len(sizes) > 1
+        by_column, compared = len(sizes) > 1, self._are_inside(sizes.values())
         source = asked.indices if by_column else same_elements(asked.indices)
-        key = (source, by_column, asked.from_start)
+        key = (source, by_column, asked.from_start, tuple(sizes.values()) if compared else ())
         if key not in self.made:
             with ir.InsertionPoint(self.end), op.location:
                 axes = list(range(type_of(source).rank - by_column))
                 codes = unsigned(self.b, source) if asked.from_start else zigzag(self.b, source)
+                if compared:
+                    limits = [size if asked.from_start else 2 * size for size in sizes.values()]
+                    codes = compared_with(self.b, codes, limits if by_column else limits[:1])
                 hidden = self.b.reduce_max(codes, axes=axes, keepdims=False)
             self.made[key] = self._hide(hidden, f"indices of {nodes_text(op.location)}")
         of = (nodes_text(op.location), op.name, self.made[key], tuple(sizes), tuple(sizes.values()))
-        self.checks.append(IndexCheck(*of, from_start=asked.from_start))
+        self.checks.append(IndexCheck(*of, from_start=asked.from_start, compared=compared))
+
+    def _are_inside(self, sizes: Iterable[Dim]) -> bool:
+        """Whether some sizes may be others whenever the function is called."""
+        return any(name not in self.outside for size in sizes for name in symbols_of(size))
 
     def add_sizes(self, op: ir.Operation) -> None:
         """Check that the operands of an op ask for the sizes that its result has."""
         sizes = declared_shape(op.results[0])
         with ir.InsertionPoint(self.end), op.location:
-            more = self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))
-            place = self._hide(zigzag(self.b, more), f"sizes of {nodes_text(op.location)}")
-        self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True))
+            codes, compared = zigzag(self.b, self.b.sub(asked_sizes(op, self.b), size_vector(self.b, sizes))), self._are_inside(sizes)
+            if compared:
+                codes = compared_with(self.b, codes, [1] * len(sizes))
+            place = self._hide(codes, f"sizes of {nodes_text(op.location)}")
+        self.checks.append(IndexCheck(nodes_text(op.location), op.name, place, tuple(range(len(sizes))), sizes, exact=True, compared=compared))
 
     def _hide(self, value: ir.Value, name: str) -> int:
         """Add a hidden result; its number."""
@@ -234,6 +248,16 @@ def zigzag(b: GraphBuilder, numbers: ir.Value) -> ir.Value:
     zero, ones = b.literal(np.array(0)), b.literal(np.array(-1))
     code: ir.Value = b.bitwise_xor(b.add(numbers, numbers), b.select(b.less(numbers, zero), ones, zero))
     return b.cast(code, to="ui64", saturate=False)
+
+
+def compared_with(b: GraphBuilder, codes: ir.Value, limits: Sequence[int | Size]) -> ir.Value:
+    """0 for the codes below the limits, one for each column or one for all; for the others one more than they are."""
+    least = b.cast(size_vector(b, limits), to="ui64", saturate=False)
+    zero, one, most = (b.literal(np.array(number, np.uint64)) for number in (0, 1, (1 << 64) - 2))
+    if type_of(codes).rank == 0:
+        least = b.reshape(least, shape=())
+    more: ir.Value = b.select(b.less(codes, least), zero, b.add(b.minimum(codes, most), one))
+    return more
 
 
 def unsigned(b: GraphBuilder, numbers: ir.Value) -> ir.Value:

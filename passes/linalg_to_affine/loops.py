@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import affine, ir, scf
+from stepwell.dialects.core.mlir import affine, arith, ir, scf
 from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.passes.linalg.accesses import Access
@@ -193,12 +193,18 @@ class LoopNest:
         self.mask = around
 
     def loop(self, dim: int, segment: Segment, carried: list[Any], body: Callable[[list[Any]], list[Any]]) -> list[Any]:
-        """One loop over `segment`, or its body alone where there is a single round."""
-        if segment.rounds == 1:
+        """One loop over `segment`, or its body alone where there is a single round, under a condition where there may be none."""
+
+        def once() -> list[Any]:
             self._begin(dim, segment.low)
             results = body(carried)
             self._end(dim, segment.low)
             return results
+
+        if segment.rounds == 1:
+            return once()
+        if segment.optional:
+            return self._if_any(segment, carried, once)
         low, high = (bound_of(self.root.shapes, bound) for bound in (segment.low, segment.high))
         loop = affine.AffineForOp(
             low[0], high[0], segment.step, iter_args=carried, lower_bound_operands=low[1], upper_bound_operands=high[1]
@@ -208,6 +214,17 @@ class LoopNest:
             affine.AffineYieldOp(body(list(loop.inner_iter_args)))
             self._leave(dim)
         return list(loop.results)
+
+    def _if_any(self, segment: Segment, carried: list[Any], once: Callable[[], list[Any]]) -> list[Any]:
+        """The round of a segment if there is one: a loop would be unrolled, in vain."""
+        some = arith.cmpi(arith.CmpIPredicate.slt, self._value(segment.low), self._value(segment.high))
+        choice = scf.IfOp(some, [value.type for value in carried], has_else=bool(carried))
+        with ir.InsertionPoint(choice.then_block):
+            scf.YieldOp(once())
+        if carried:
+            with ir.InsertionPoint(choice.else_block):
+                scf.YieldOp(carried)
+        return list(choice.results)
 
     def _enter(self, dim: int, iv: ir.Value) -> None:
         self.where.setdefault(dim, []).append(len(self.ivs))

@@ -1,14 +1,14 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, Slice
 from stepwell.dialects.core.locations import leading
-from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref, scf
+from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.core.sizes import Size, evaluated, total
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.sched.schedule_info import LoopInfo
@@ -72,20 +72,18 @@ def _on_threads(loop: ir.Operation) -> None:
     loop.erase()
 
 
-def on_threads(shapes: SymbolicShapes, work: int | Size, many: Callable[[], None], one: Callable[[], None]) -> None:
-    """Emit loops on threads; of work that is known only at run time also those on one thread, which are run where there is little of it.
+def on_threads(shapes: SymbolicShapes, work: int | Size, emit: Callable[[], None]) -> None:
+    """Emit loops on threads; where only a run knows how much work there is, with the condition that there is enough for threads.
 
     There is never little if there is enough where all sizes are 1.
     """
     if isinstance(work, int) or evaluated(work, dict.fromkeys(work.symbols, 1)) >= THREADED_WORK:
-        many()
+        emit()
         return
     enough = arith.cmpi(arith.CmpIPredicate.sge, value_of(shapes, work), value_of(shapes, THREADED_WORK))
-    choice = scf.IfOp(enough, has_else=True)
-    for block, emit in ((choice.then_block, many), (choice.else_block, one)):
-        with ir.InsertionPoint(block):
-            emit()
-            scf.YieldOp([])
+    threaded = ir.Operation.create("sched.threaded", operands=[enough], regions=1)
+    with ir.InsertionPoint(threaded.regions[0].blocks.append()):
+        emit()
 
 
 class _Lowering:
@@ -109,13 +107,9 @@ class _Lowering:
                 self._nest(stage, ivs, shrunk)
             elif level == 0 and stage.root.fused[0].chunks > 1:
                 work = total(work_of(self.stages[index].root) for index in inside)
-                on_threads(stage.root.shapes, work, partial(self._chunks, inside), partial(self._alone, inside))
+                on_threads(stage.root.shapes, work, partial(self._chunks, inside))
             else:
                 self._loop(inside, ivs, shrunk or self._slices(inside, None))
-
-    def _alone(self, indices: Sequence[int]) -> None:
-        """Emit an outermost fused loop on one thread, which has the first chunk's slices."""
-        self._loop(indices, [], self._slices(indices, None))
 
     def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         with stage.root.operation.location:
@@ -124,13 +118,13 @@ class _Lowering:
             nest = Nest.of(stage.root, self.target)
             use = available(stage.root, self.target).get(nest.intrinsic)
 
-            def emit(nest: Nest) -> None:
+            def emit() -> None:
                 NestEmitter(stage.root, nest, initial, stage.epilogues, Enclosing(ivs, dims, shrunk), use, target=self.target).emit()
 
             if nest.parallel:
-                on_threads(stage.root.shapes, work_of(stage.root), partial(emit, nest), partial(emit, replace(nest, parallel=0)))
+                on_threads(stage.root.shapes, work_of(stage.root), emit)
             else:
-                emit(nest)
+                emit()
 
     def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         """Emit all rounds of a fused loop."""

@@ -189,7 +189,7 @@ class NestEmitter(LoopNest):
         """As `_reduce_in_lanes`, with one vector for all that is left over, so that lanes are folded only once."""
         width, whole = self.nest.width, extent // self.nest.width * self.nest.width
         lanes = [as_vector(neutral(combiner, self.root.outputs[0].element_type), width) for _ in acc]
-        for segment in (Segment(0, whole, width), *([Segment(whole, extent, width, masked=True)] if whole != extent else [])):
+        for segment in (Segment(0, whole, width), *([Segment(whole, extent, width, masked=True, optional=True)] if whole != extent else [])):
             with self.under(segment):
                 lanes = self._reduce(self.root.reduction_dims, points, lanes, width, {self.nest.vector: segment})
         return self._folded(combiner, acc, lanes)

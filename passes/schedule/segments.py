@@ -17,6 +17,8 @@ class Segment:
     """Whether it is known to be one round where it is walked at all."""
     masked: bool = False
     """Whether it is shorter than a step, and walked in one vector whose last lanes are switched off, or in none if it is empty."""
+    optional: bool = False
+    """Whether it is one round or none, as a run decides."""
 
     @property
     def rounds(self) -> int | Size:
@@ -59,7 +61,7 @@ def resting_segments(size: Size, step: int) -> Cut:
     while True:
         high = at + (size - at) // step * step
         if high != at:
-            out.append(Segment(at, high, step))
+            out.append(Segment(at, high, step, optional=len(out) > 0))
         at, lengths = high, rests(size - at, step)
         if len(lengths) <= MOST_LENGTHS:
             return [*out, Rest(at, size, lengths)] if lengths else out
@@ -82,7 +84,7 @@ def halving_segments(size: Size, step: int) -> list[Segment]:
     while True:
         high = at + (size - at) // step * step
         if high != at:
-            out.append(Segment(at, high, step))
+            out.append(Segment(at, high, step, optional=len(out) > 0))
         if step == 1:
             return out
         at, step = high, 1 << ((step - 1).bit_length() - 1)
@@ -95,10 +97,10 @@ def masked_segments(size: Size, width: int, lanes: int) -> list[Segment]:
     while True:
         high = at + (size - at) // width * width
         if high != at:
-            out.append(Segment(at, high, width))
+            out.append(Segment(at, high, width, optional=len(out) > 0))
         at = high
         if width <= lanes:
-            return out if at == size else [*out, Segment(at, size, width, masked=True)]
+            return out if at == size else [*out, Segment(at, size, width, masked=True, optional=True)]
         width //= 2
 
 

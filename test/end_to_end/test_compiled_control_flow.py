@@ -187,6 +187,44 @@ def test_indices_in_regions_are_checked() -> None:
             compiled.run(inputs_of(source, rng, n=n, k=k))
 
 
+def chosen_rows(op: str) -> ModelProto:
+    """In each round some rows, as many as the round's mask says, of which an index of the round chooses one."""
+    pick = {
+        "Gather": [node("Gather", ["rows", "k"], ["p"], axis=0, name="pick")],
+        "GatherND": [
+            node("Reshape", ["k", "shape"], ["k1"]), node("Concat", ["k1", "last"], ["place"], axis=0),
+            node("GatherND", ["rows", "place"], ["p"], name="pick"),
+        ],
+    }  # fmt: skip
+    body = graph(
+        [
+            node("Gather", ["mask", "i"], ["m"], axis=0), node("Compress", ["x", "m"], ["rows"], axis=0), node("Gather", ["idx", "i"], ["k"], axis=0),
+            *pick[op], node("Add", ["c", "p"], ["c2"]), node("Identity", ["go"], ["go2"]),
+        ],
+        [("i", INT, []), ("go", BOOL, []), ("c", FLOAT, [4])], [("go2", BOOL, []), ("c2", FLOAT, [4])],
+    )  # fmt: skip
+    inputs: list[Value] = [("x", FLOAT, [6, 4]), ("mask", BOOL, [3, 6]), ("idx", INT, [3]), ("n", INT, []), ("c0", FLOAT, [4])]
+    return model(
+        [node("Loop", ["n", "", "c0"], ["y"], body=body)], inputs, [("y", FLOAT, [4])], shape=np.array([1]), last=np.array([3]),
+    )
+
+
+@pytest.mark.parametrize("op", ["Gather", "GatherND"])
+def test_indices_along_what_each_round_has_more_or_less_of(op: str) -> None:
+    """An index is compared with the size of its own round, whichever comes last, and not at all where there are no rounds."""
+    source = chosen_rows(op)
+    compiled, rng = stepwell.compile(source), np.random.default_rng(3)
+    masks = np.array([[1, 1, 1, 0, 1, 1], [0, 1, 0, 1, 0, 0], [0, 0, 0, 0, 1, 0]], bool)  # 5, 2 and 1 rows
+    fixed = {"x": rng.standard_normal((6, 4), np.float32), "c0": rng.standard_normal(4, np.float32)}
+    for order, idx, rounds in (((0, 1, 2), (4, -2, 0), 3), ((2, 1, 0), (-1, 1, -5), 3), ((1, 2, 0), (1, 0, 9), 2), ((0, 1, 2), (9, 9, 9), 0)):
+        given = {**fixed, "mask": masks[list(order)], "idx": np.array(idx), "n": np.array(rounds)}
+        check(source, compiled, given)
+    for order, idx, wrong in (((0, 1, 2), (5, 1, 0), 5), ((1, 0, 2), (2, 4, 0), 2), ((0, 1, 2), (4, 1, -2), -2), ((1, 2, 0), (0, 1, 4), 1)):
+        given = {**fixed, "mask": masks[list(order)], "idx": np.array(idx), "n": np.array(3)}
+        with pytest.raises(stepwell.IndexRangeError, match=f"pick: index {wrong} is out of range for dimension 0, whose size, .* round"):
+            compiled.run(given)
+
+
 def endless() -> ModelProto:
     body = graph(
         [node("Mul", ["v", "v"], ["v2"]), node("Identity", ["go"], ["go2"])],

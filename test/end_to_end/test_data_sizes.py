@@ -98,6 +98,47 @@ CASES: dict[str, ModelProto] = {
     ),
 }  # fmt: skip
 
+COUNT = [node("NonZero", ["x"], ["found"]), node("Size", ["found"], ["k0"]), node("Reshape", ["k0", "one"], ["k"])]
+TWO, ZERO = np.array([2], np.int64), np.array([0], np.int64)
+CASES |= {
+    "largest": model(
+        [*COUNT, node("Div", ["k", "two"], ["h"]), node("TopK", ["z", "h"], ["v", "w"]), node("TopK", ["z", "h"], ["a", "b"], axis=1, largest=0),
+         node("Add", ["v", "a"], ["y"])],
+        {"x": ["n"], "z": [3, 40]}, ["y", "w", "b"], one=ONE, two=TWO,
+    ),
+    "repeated": model(
+        [*COUNT, node("Concat", ["one", "k"], ["r"], axis=0), node("Tile", ["z", "r"], ["y"])], {"x": ["n"], "z": [3, "n"]}, ["y"], one=ONE,
+    ),
+    "padded": model(
+        [*COUNT, node("Sub", ["k", "two"], ["l"]), node("Concat", ["k", "zero", "l", "k"], ["p"], axis=0), node("Pad", ["z", "p", "v"], ["y"])],
+        {"x": ["n"], "z": [3, "n"]}, ["y"], one=ONE, two=TWO, zero=ZERO, v=np.array(7, np.float32),
+    ),
+    "padded_by_edges": model(
+        [*COUNT, node("Concat", ["k", "one"], ["p"], axis=0), node("Pad", ["z", "p", "", "one"], ["y"], mode="edge")],
+        {"x": ["n"], "z": [3, 5]}, ["y"], one=ONE,
+    ),
+    "hot": model(
+        [*COUNT, node("Add", ["k0", "two"], ["d"]), node("OneHot", ["which", "d", "values"], ["y"])],
+        {"x": ["n"]}, ["y"], one=ONE, two=np.array(2), which=np.array([0, 1, 0, -1]), values=np.array([2, 5], np.float32),
+    ),
+    "parts": model(
+        [*COUNT, node("Sub", ["nine", "k"], ["r"]), node("Concat", ["k", "r"], ["p"], axis=0), node("Split", ["z", "p"], ["a", "b"], axis=0),
+         node("Neg", ["a"], ["y"])],
+        {"x": [7], "z": [9, 2]}, ["y", "b"], one=ONE, nine=np.array([9]),
+    ),
+    "resized": model(
+        [*COUNT, node("Add", ["k", "one"], ["more"]), node("Concat", ["more", "two"], ["p"], axis=0),
+         node("Resize", ["z", "", "", "p"], ["y"], mode="linear", axes=[0, 1])],
+        {"x": ["n"], "z": [3, "n"]}, ["y"], one=ONE, two=TWO,
+    ),
+    "scaled": model(
+        [*COUNT, node("Cast", ["k"], ["f"], to=FLOAT), node("Div", ["f", "four"], ["g"]), node("Concat", ["half", "g"], ["p"], axis=0),
+         node("Resize", ["z", "", "p"], ["y"], coordinate_transformation_mode="asymmetric", nearest_mode="floor")],
+        {"x": ["n"], "z": [3, 5]}, ["y"], one=ONE, four=np.array([4], np.float32), half=np.array([0.5], np.float32),
+    ),
+}  # fmt: skip
+BY_ONNX_RUNTIME = ("as_they_come", "padded")  # what the evaluator does not do: keep the order, crop by pads below 0
+
 
 class OnnxRuntime:
     """As ONNX's evaluator, which fails on some data that Unique does not sort."""
@@ -126,7 +167,7 @@ def close(got: Sequence[np.ndarray], want: Sequence[np.ndarray]) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_results_for_many_data_in_turn(name: str) -> None:
     source = CASES[name]
-    right, rng = (OnnxRuntime if name == "as_they_come" else ReferenceEvaluator)(source), np.random.default_rng(7)
+    right, rng = (OnnxRuntime if name in BY_ONNX_RUNTIME else ReferenceEvaluator)(source), np.random.default_rng(7)
     general = stepwell.compile(source, specialise="never")
     fixed = stepwell.compile(source, shapes={v.name: [d.dim_value or 9 for d in v.type.tensor_type.shape.dim] for v in source.graph.input})
     for n in (9, 1, 30, 4, 9):
@@ -207,6 +248,38 @@ def test_absurd_sizes_are_one_error_that_names_the_node(a: float, b: float, mess
     given["a"][7], given["b"][9] = 2, 3
     good = compiled.run(given)
     np.testing.assert_array_equal(good["r"], np.full((2, 3), 2, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("op", "operand", "asked", "message"),
+    [
+        ("TopK", "k", 8.0, "expected .* <= 6, got .* = 8"), ("TopK", "k", -1.0, "ask for the size -1; expected a number from 0"),
+        ("Tile", "k", -2.0, "ask for the size -2; expected a number from 0"), ("Tile", "k", 9e18, "would take .* bytes of memory, more than"),
+        ("Pad", "both", 1e15, "would take .* bytes of memory, more than"), ("Pad", "both", -4.0, "expected .* >= 0, got"),
+        ("Split", "both", 2.0, "expected .* == .*, got"),
+    ],
+)  # fmt: skip
+def test_absurd_operands_are_one_error_that_names_the_node(op: str, operand: str, asked: float, message: str) -> None:
+    outputs = {"TopK": ["y", "i"], "Split": ["y", "i"]}.get(op, ["y"])
+    extra = {"axis": 0} if op in ("TopK", "Split") else {}
+    source = model(
+        [
+            node("ReduceMax", ["x"], ["most"], keepdims=0), node("ReduceMin", ["x"], ["least"], keepdims=0), node("Add", ["most", "least"], ["sum"]),
+            node("Cast", ["sum"], ["k0"], to=INT), node("Reshape", ["k0", "one"], ["k"]), node("Concat", ["k", "k"], ["both"], axis=0),
+            node(op, ["z", operand], outputs, **extra),
+        ],
+        {"x": [2000], "z": [6]}, outputs, one=ONE,
+    )  # fmt: skip
+    source.graph.node[-1].name = "wide"
+    compiled = stepwell.compile(source)
+    x = np.zeros(2000, np.float32)
+    x[5] = asked
+    given = {"x": x, "z": np.arange(6, dtype=np.float32)}
+    with pytest.raises(stepwell.StepwellError, match=f"wide.*{message}"):
+        compiled.run(given)
+    x[5] = 3
+    good = compiled.run(given)
+    assert good["y"].shape == {"TopK": (3,), "Tile": (18,), "Pad": (12,), "Split": (3,)}[op]
 
 
 def test_no_array_can_be_given_for_an_output_of_unknown_size() -> None:

@@ -24,8 +24,8 @@ class Resampling:
 
     want: int | Size
     """The size of the result."""
-    scale: float | None
-    """None where it is what the sizes say."""
+    scale: float | Value | None
+    """None where it is what the sizes say; a scalar of f32 where it is computed."""
     mode: str
     coordinates: str
     rounding: str
@@ -39,6 +39,14 @@ def scaled(size: int | Size, scale: float) -> int | Size:
     if float(ratio) != scale:
         raise UnsupportedError(f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: simple ratios")
     return size * ratio.numerator // ratio.denominator
+
+
+def scaled_when_run(b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value]) -> Sequence[int | Size]:
+    """The whole parts of sizes times scales that are computed, scalars of f32, as sizes that a run tells."""
+    wide = [b.convert(scale, "f64") for scale in scales]
+    wanted = [b.floor(b.mul(scale, size_scalar(b, dims_of(x)[axis], scale))) for axis, scale in zip(axes, wide, strict=True)]
+    whole = b.concat([b.with_shape(b.convert(number, "i64"), (1,)) for number in wanted], axis=0)
+    return b.bound_sizes(whole, "scales")
 
 
 def resampled(b: ImportBuilder, x: Value, plans: Sequence[Resampling | None]) -> Value:
@@ -56,7 +64,7 @@ def resampled(b: ImportBuilder, x: Value, plans: Sequence[Resampling | None]) ->
 
 def _repeats(plan: Resampling) -> int | None:
     """How often each element is taken in a row; None if it is not that simple."""
-    if plan.mode != "nearest" or plan.scale is None or plan.scale != round(plan.scale):
+    if plan.mode != "nearest" or not isinstance(plan.scale, float) or plan.scale != round(plan.scale):
         return None
     if plan.coordinates in ("align_corners", "half_pixel_symmetric"):  # whose places depend on the size
         return None
@@ -83,7 +91,7 @@ def _places(b: ImportBuilder, have: int | Size, plan: Resampling) -> Value:
     def size(value: int | Size) -> Value:
         return size_scalar(b, value, here)
 
-    scale = number(plan.scale) if plan.scale is not None else b.div(size(want), size(have))
+    scale = b.div(size(want), size(have)) if plan.scale is None else number(plan.scale) if isinstance(plan.scale, float) else plan.scale
     if plan.coordinates == "asymmetric":
         return b.div(here, scale)
     if plan.coordinates == "align_corners":

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds
+from stepwell.dialects.core.sizes import Size, divides, holds, known, known_sizes, maximum
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axes, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, listed, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import is_exact, truth
 from stepwell.importer.rules.slicing import (
@@ -161,7 +161,7 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
 
 @onnx_rule("Split", since=13)
 def split_by_input(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int = 0) -> list[Value]:
-    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.known_or_symbolic(split, "the sizes of the parts"))
+    return split_by_attribute(b, x, axis=axis, split=() if split is None else b.bound_sizes(split, "the sizes of the parts"))
 
 
 @onnx_rule("Split", since=18)
@@ -173,7 +173,7 @@ def split(b: ImportBuilder, x: Value, split: Value | None = None, *, axis: int =
 
 @onnx_rule("Tile", since=6)
 def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
-    counts, have = b.known_or_symbolic(repeats, "repeats"), dims_of(x)
+    counts, have = b.bound_sizes(repeats, "repeats"), dims_of(x)
     if all(isinstance(count, int) for count in counts):
         return x if all(c == 1 for c in counts) and len(counts) == len(have) else b.tile(x, repeats=counts)
     if len(counts) != len(have):
@@ -185,28 +185,47 @@ def tile(b: ImportBuilder, x: Value, repeats: Value) -> Value:
 
 @onnx_rule("Pad", since=2)
 def pad_by_attributes(b: ImportBuilder, x: Value, *, pads: Sequence[int], mode: str = "constant", value: float = 0.0) -> Value:
+    return padded(b, x, [max(p, 0) for p in pads], [max(-p, 0) for p in pads], mode=mode, value=value)
+
+
+def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequence[int | Size], *, mode: str, value: float = 0.0) -> Value:
+    """`x` without the `crops`, and with `pads` around what is left: numbers from 0, those in front of each dimension and those behind."""
     rank = type_of(x).rank
     if len(pads) != 2 * rank:
         raise ModelError(f"pads must have {2 * rank} entries for a tensor of rank {rank}, got {list(pads)}")
     if mode not in ("constant", "edge", "reflect", "wrap"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'constant', 'edge', 'reflect', 'wrap'")
-    for axis, (low, high) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
-        if low < 0 or high < 0:  # negative padding crops
-            size = dims_of(x)[axis]
-            x = slice_axis(b, x, axis, max(-low, 0), size - max(-low, 0) - max(-high, 0))
-    before, after = ([max(p, 0) for p in side] for side in (pads[:rank], pads[rank:]))
+    for axis, (low, high) in enumerate(zip(crops[:rank], crops[rank:], strict=True)):
+        left = dims_of(x)[axis] - low - high
+        if not holds(left, ">=", 0):
+            raise ModelError(f"pads crop dimension {axis} of {type_of(x)} by {low} and {high}, more than it has")
+        x = slice_axis(b, x, axis, low, left)
+    before, after = list(pads[:rank]), list(pads[rank:])
     for axis, size in enumerate(dims_of(x)):
-        if mode != "constant" and not isinstance(size, int) and before[axis] + after[axis]:
+        if mode != "constant" and not known([size, before[axis], after[axis]]) and (before[axis], after[axis]) != (0, 0):
             x = b.gather(x, padded_places(b, size, before[axis], after[axis], mode), axis=axis)
             before[axis] = after[axis] = 0
-    return b.pad(x, low=tuple(before), high=tuple(after), mode=mode, value=float(value)) if any((*before, *after)) else x
+    for axis in [i for i, ends in enumerate(zip(before, after, strict=True)) if not known(ends)]:
+        x = between(b, x, axis, before[axis], after[axis], value)
+        before[axis] = after[axis] = 0
+    low, high = (tuple(known_sizes(side)) for side in (before, after))
+    return b.pad(x, low=low, high=high, mode=mode, value=float(value)) if any((*low, *high)) else x
 
 
-def padded_places(b: ImportBuilder, size: Size, low: int, high: int, mode: str) -> Value:
-    """Where along a dimension known only at run time each element of the padded one comes from."""
+def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | Size, value: float) -> Value:
+    """`x` with as many elements of that value before and behind it along an axis."""
+
+    def filled(count: int | Size) -> Value:
+        return b.expand(b.scalar(value, like=x), shape=tuple(count if i == axis else size for i, size in enumerate(dims_of(x))))
+
+    return b.concat([filled(low), x, filled(high)], axis=axis)
+
+
+def padded_places(b: ImportBuilder, size: int | Size, low: int | Size, high: int | Size, mode: str) -> Value:
+    """Where along a dimension each element of the padded one comes from, of which not all sizes are known before it runs."""
     holds(size, ">", 0)  # there is something to copy
     here = counting(b, size + low + high)
-    here, length = b.sub(here, b.scalar(low, like=here)), size_scalar(b, size, here)
+    here, length = b.sub(here, size_scalar(b, low, here)), size_scalar(b, size, here)
     zero, one, two = (b.scalar(number, like=here) for number in (0, 1, 2))
     if mode == "wrap":
         return b.mod(here, length, fmod=False)
@@ -228,18 +247,29 @@ def pad_axes(
     b: ImportBuilder, x: Value, pads: Value, constant_value: Value | None = None, axes: Value | None = None, *, mode: str = "constant"
 ) -> Value:
     rank = type_of(x).rank
-    amounts = b.known_ints(pads, "pads")
+    amounts, crops = pads_and_crops(b, pads)
     chosen = range(rank) if axes is None else [normalized_axis(a, rank, "axes") for a in b.known_ints(axes, "axes")]
     if len(amounts) != 2 * len(chosen):
         raise ModelError(f"pads must have {2 * len(chosen)} entries for {len(chosen)} axes, got {list(amounts)}")
-    every = [0] * 2 * rank
+    added, taken = ([0] * 2 * rank, [0] * 2 * rank)
     for i, axis in enumerate(chosen):
-        every[axis], every[rank + axis] = amounts[i], amounts[len(chosen) + i]
-    known = None if constant_value is None else b.constant_value(constant_value)
-    if constant_value is None or mode != "constant" or (known is not None and (is_float(type_of(x).dtype) or is_exact(known))):
-        return pad_by_attributes(b, x, pads=every, mode=mode, value=0.0 if known is None else float(known.reshape(-1)[0]))
-    inside, padded = (pad_by_attributes(b, v, pads=every) for v in (truth(b, x), x))
-    return b.select(inside, padded, b.with_shape(constant_value, ()))
+        for every, given in ((added, amounts), (taken, crops)):
+            every[axis], every[rank + axis] = given[i], given[len(chosen) + i]
+    number = None if constant_value is None else b.constant_value(constant_value)
+    if constant_value is None or mode != "constant" or (number is not None and (is_float(type_of(x).dtype) or is_exact(number))):
+        return padded(b, x, added, taken, mode=mode, value=0.0 if number is None else float(number.reshape(-1)[0]))
+    inside, around = (padded(b, v, added, taken, mode="constant") for v in (truth(b, x), x))
+    return b.select(inside, around, b.with_shape(constant_value, ()))
+
+
+def pads_and_crops(b: ImportBuilder, pads: Value) -> tuple[Sequence[int | Size], Sequence[int | Size]]:
+    """How much is added and how much taken away, of which one is 0: pads below 0 crop."""
+    amounts = b.constant_value(pads)
+    found = listed(amounts, "pads") if amounts is not None else b.known_sizes(pads, "pads")
+    if found is not None:
+        return [maximum(p, 0) for p in found], [maximum(-p, 0) for p in found]
+    both = [b.maximum(v, b.scalar(0, like=v)) for v in (pads, b.neg(pads))]
+    return b.bound_sizes(both[0], "pads"), b.bound_sizes(both[1], "pads")
 
 
 @onnx_rule("DepthToSpace", since=1)

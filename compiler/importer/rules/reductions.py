@@ -186,8 +186,8 @@ def top_k(b: ImportBuilder, x: Value, k: Value, *, axis: int = -1, largest: int 
     axis = normalized_axis(axis, tensor.rank)
     count, size = b.symbolic_scalar(k, "k"), tensor.shape[axis]
     if count is None:
-        b.require_if_given([k], "k")
-    elif not (holds(count, ">=", 0) and holds(count, "<=", size)):
+        [count] = b.bound_sizes(b.with_shape(k, (1,)), "k")
+    if not (holds(count, ">=", 0) and holds(count, "<=", size)):
         raise ModelError(f"k must be from 0 to {size}, the size of axis {axis} of {tensor}; got {count}")
     shape = tuple(count if i == axis else d for i, d in enumerate(tensor.shape))
     types = [tensor.with_shape(shape), TensorType("i64", shape)]

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dims
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.free_resampling import Resampling, resampled, scaled
+from stepwell.importer.rules.free_resampling import Resampling, resampled, scaled, scaled_when_run
+from stepwell.importer.rules.slicing import split_axis
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -29,7 +32,7 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
     rank = type_of(x).rank
     if len(scales) != rank:
         raise ModelError(f"scales must have {rank} entries for an input of rank {rank}, got {list(scales)}")
-    mode = supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
+    mode = single(mode)
     for rounding, factors in (("ceil", [min(s, 1.0) for s in scales]), ("floor", [max(s, 1.0) for s in scales])):
         dims = dims_of(x)
         sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
@@ -52,6 +55,34 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
     return x
 
 
+def single(mode: str) -> str:
+    """The mode of resampling before opset 11, by its later name."""
+    return supported("mode", mode.replace("bilinear", "linear"), ("nearest", "linear"))
+
+
+def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
+    """The scales, as scalars that are computed where the run tells them. Raises NotConstantError where few numbers of inputs say them."""
+    found = b.constant_value(scales)
+    if found is not None:
+        return found
+    b.require_if_given([scales], "scales")
+    kind = type_of(scales)
+    if kind.rank != 1 or not kind.is_static:
+        return b.known(scales, "scales")
+    parts = split_axis(b, scales, 0, [1] * kind.elements)
+    return [b.with_shape(part, ()) for part in parts]
+
+
+def resampled_when_run(
+    b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], mode: str, coordinates: str, rounding: str
+) -> Value:  # fmt: skip
+    """`x` resampled by scales that the run tells."""
+    plans: list[Resampling | None] = [None] * type_of(x).rank
+    for axis, want, scale in zip(axes, scaled_when_run(b, x, axes, scales), scales, strict=True):
+        plans[axis] = Resampling(want, scale, mode, coordinates, rounding)
+    return resampled(b, x, plans)
+
+
 @onnx_rule("Upsample", since=7)
 def upsample_by_attribute(b: ImportBuilder, x: Value, *, scales: Sequence[float], mode: str = "nearest") -> Value:
     return simple(b, x, scales, mode)
@@ -60,7 +91,14 @@ def upsample_by_attribute(b: ImportBuilder, x: Value, *, scales: Sequence[float]
 @onnx_rule("Upsample", since=9)
 @onnx_rule("Resize", since=10)
 def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "nearest") -> Value:
-    return simple(b, x, b.known(scales, "scales").reshape(-1).tolist(), mode)
+    numbers = scales_of(b, scales)
+    if not isinstance(numbers, list):
+        return simple(b, x, numbers.reshape(-1).tolist(), mode)
+    if len(numbers) != type_of(x).rank:
+        raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
+    for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
+        x = resampled_when_run(b, x, range(len(numbers)), [limit(n, b.scalar(1, like=n)) for n in numbers], single(mode), "asymmetric", rounding)
+    return x
 
 
 @onnx_rule("Resize", since=11)
@@ -84,16 +122,24 @@ def resize(
     dims = dims_of(x)
     rank = len(dims)
     chosen = list(range(rank)) if axes is None else [normalized_axis(a, rank, "axes") for a in axes]
-    factors = [] if scales is None else [float(s) for s in b.known(scales, "scales").reshape(-1)]
+    found: np.ndarray | list[Value] = [] if scales is None else scales_of(b, scales)
     wanted = [] if sizes is None else list(wanted_sizes(b, sizes))
+    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
+    mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
+    if isinstance(found, list) and found:
+        if len(found) != len(chosen) or wanted or antialias or keep_aspect_ratio_policy != "stretch":
+            what = f"{len(found)} scales computed at run time for {len(chosen)} axes, with sizes, antialias or a policy for the aspect ratio"
+            raise UnsupportedError(f"{what}, are not supported; supported: scales known at compile time")
+        return resampled_when_run(b, x, chosen, found, mode, coordinates, rounding)
+    factors = [float(s) for s in np.reshape(found, -1)]
     if len(factors or wanted) != len(chosen) or (factors and wanted):
         raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")
     if not all(math.isfinite(f) and f > 0 for f in factors):
         raise ModelError(f"scales must be finite and positive, got {factors}")
-    coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
-    mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
     if (antialias or keep_aspect_ratio_policy != "stretch") and not known([*(dims[a] for a in chosen), *wanted]):
         static_dims(x, "with antialias or a policy for the aspect ratio, an input")
+        if sizes is not None:
+            b.known_ints(sizes, "with antialias or a policy for the aspect ratio, sizes")
     asked = wanted or [scaled(dims[a], s) for a, s in zip(chosen, factors, strict=True)]
     if is_free([dims[a] for a in chosen], asked):
         plans: list[Resampling | None] = [None] * rank
@@ -132,7 +178,7 @@ def resize(
 def wanted_sizes(b: ImportBuilder, sizes: Value) -> Sequence[int | Size]:
     """The sizes that are asked for: numbers, or what comes from sizes of inputs."""
     found = b.known_sizes(sizes, "sizes")
-    return b.known_ints(sizes, "sizes") if found is None else found
+    return b.bound_sizes(sizes, "sizes") if found is None else found
 
 
 def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:

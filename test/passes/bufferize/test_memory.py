@@ -1,5 +1,6 @@
 """The memory plan: what lives at the same time lies apart, aligned, in as little memory as it takes; and calls allocate nothing."""
 
+import itertools
 import tracemalloc
 
 import numpy as np
@@ -202,3 +203,60 @@ def test_each_part_of_a_concatenation_is_held_from_when_it_is_written() -> None:
     assert in_place.pieces() == joined.pieces()
     assert (in_place.first, in_place.last) == (1, 9)
     assert left.pieces() == ()
+
+
+def branching() -> onnx.ModelProto:
+    """A loop that carries a matrix, and a conditional behind it."""
+    node, info, kind = helper.make_node, helper.make_tensor_value_info, TensorProto
+    body = helper.make_graph(
+        [node("MatMul", ["c", "w"], ["m"], name="step"), node("Softmax", ["m"], ["c2"], name="norm"), node("Identity", ["going"], ["on"])],
+        "body", [info("i", kind.INT64, []), info("going", kind.BOOL, []), info("c", kind.FLOAT, [4, 16])],
+        [info("on", kind.BOOL, []), info("c2", kind.FLOAT, [4, 16])],
+    )  # fmt: skip
+    branches = [
+        helper.make_graph([node(op, ["r"], ["q"]), node("Softmax", ["q"], ["s"])], op, [], [info("s", kind.FLOAT, [4, 16])]) for op in ("Exp", "Neg")
+    ]
+    nodes = [
+        node("Relu", ["x"], ["begin"], name="first"), node("Loop", ["n", "", "begin"], ["r"], name="rounds", body=body),
+        node("ReduceMax", ["r"], ["most"], keepdims=0), node("Greater", ["most", "limit"], ["large"]),
+        node("If", ["large"], ["y"], name="choice", then_branch=branches[0], else_branch=branches[1]),
+    ]
+    weights = {"w": np.random.default_rng(2).standard_normal((16, 16), np.float32), "limit": np.array(0.1, np.float32)}
+    graph = helper.make_graph(
+        nodes, "g", [info("x", kind.FLOAT, [4, 16]), info("n", kind.INT64, [])], [info("y", kind.FLOAT, [4, 16])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def test_the_plan_of_regions() -> None:
+    """Each function has its launches, whose workspace is the scratch of the launch that calls it; a loop's carried value has three places."""
+    plan = memory_plan(stepwell.lower(branching(), "affine", target=TARGET).module.operation)
+    assert [region.function for region in plan.regions] == ["main.body", "main.then", "main.else"]
+    for region in plan.regions:
+        (call,) = (launch for launch in plan.launches if launch.kernel == region.function)
+        assert call.scratch is not None
+        assert call.scratch.size == region.workspace_bytes
+        assert region.live
+        assert region.lower_bound <= region.workspace_bytes
+        assert not region.unplaced
+    assert not plan.unplaced
+    loop = next(number for number, launch in enumerate(plan.launches) if launch.kernel == "main.body")
+    matrices = [b for b in plan.buffers if b.where.type == "4x16xf32" and plan.is_in_workspace(b) and b.first <= loop <= b.last]
+    assert len(matrices) == 3
+    assert [b.carried for b in matrices] == [False, True, True]  # the initial value comes from a kernel before
+    scratch = next(b for b in plan.buffers if b.scratch and b.first == loop)
+    spans = sorted((b.where.offset, b.where.end) for b in (*matrices, scratch))
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(spans))  # all of them live at the same time
+    names = [name for region in plan.regions for launch in region.launches for name in launch.nodes]
+    assert "rounds/step" in names
+    assert [b.kernel for b in plan.buffers if b.where.argument == plan.names.index("y")] == ["main.then", "main.else"]
+
+
+def test_the_plan_of_what_only_a_run_knows_says_what_is_left_out() -> None:
+    node = helper.make_node
+    nodes = [node("Relu", ["x"], ["a"]), node("NonZero", ["a"], ["i"]), node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]
+    source = model_of(nodes, {"x": [3, 40]}, "y", {})
+    plan = memory_plan(stepwell.lower(source, "affine", target=TARGET).module.operation)
+    assert plan.unplaced
+    assert any(launch.kernel.startswith("non_zero_places") for launch in plan.launches)

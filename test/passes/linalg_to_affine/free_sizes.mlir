@@ -6,11 +6,13 @@
 // CHECK: affine.for %[[I:.*]] = 0 to %[[FOURS:.*]] step 4 {
 // CHECK: affine.vector_load %arg0[%[[I]], 0] : memref<?x20xf32>, vector<16xf32>
 // CHECK: affine.vector_load %arg0[%[[I]] + 3, 0] : memref<?x20xf32>, vector<16xf32>
-// CHECK: affine.for %[[I:.*]] = %[[FOURS]] to %[[TWOS:.*]] step 2 {
-// CHECK: affine.vector_load %arg0[%[[I]] + 1, 0] : memref<?x20xf32>, vector<16xf32>
-// CHECK-NOT: affine.vector_load %arg0[%[[I]] + 2, 0]
-// CHECK: affine.for %[[I:.*]] = %[[TWOS]] to %{{.*}} {
-// CHECK: affine.vector_load %arg0[%[[I]], 0] : memref<?x20xf32>, vector<16xf32>
+// CHECK: %[[TWO:.*]] = arith.cmpi slt, %[[FOURS]], %[[TWOS:.*]] : index
+// CHECK: scf.if %[[TWO]] {
+// CHECK: affine.vector_load %arg0[%[[FOURS]] + 1, 0] : memref<?x20xf32>, vector<16xf32>
+// CHECK-NOT: affine.vector_load %arg0[%[[FOURS]] + 2, 0]
+// CHECK: %[[ONE:.*]] = arith.cmpi slt, %[[TWOS]], %{{.*}} : index
+// CHECK: scf.if %[[ONE]] {
+// CHECK: affine.vector_load %arg0[%[[TWOS]], 0] : memref<?x20xf32>, vector<16xf32>
 func.func private @rows(%x: memref<?x20xf32>, %y: memref<?x20xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
   linalg.generic {
     indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"],
@@ -29,12 +31,12 @@ func.func private @rows(%x: memref<?x20xf32>, %y: memref<?x20xf32>) attributes {
 // CHECK-LABEL: func.func private @columns(
 // CHECK: affine.for %{{.*}} = 0 to %[[A:.*]] step 8 {
 // CHECK: affine.vector_load {{.*}} vector<8xf32>
-// CHECK: affine.for %{{.*}} = %[[A]] to %[[B:.*]] step 4 {
-// CHECK: affine.vector_load {{.*}} vector<4xf32>
-// CHECK: affine.for %{{.*}} = %[[B]] to %[[C:.*]] step 2 {
-// CHECK: affine.vector_load {{.*}} vector<2xf32>
-// CHECK: affine.for %{{.*}} = %[[C]] to %{{.*}} {
-// CHECK: affine.load
+// CHECK: arith.cmpi slt, %[[A]], %[[B:.*]] : index
+// CHECK: affine.vector_load %arg0[%[[A]]] {{.*}} vector<4xf32>
+// CHECK: arith.cmpi slt, %[[B]], %[[C:.*]] : index
+// CHECK: affine.vector_load %arg0[%[[B]]] {{.*}} vector<2xf32>
+// CHECK: arith.cmpi slt, %[[C]], %{{.*}} : index
+// CHECK: affine.load %arg0[%[[C]]]
 func.func private @columns(%x: memref<?xf32>, %y: memref<?xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
   linalg.generic {
     indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"],
@@ -53,7 +55,8 @@ func.func private @columns(%x: memref<?xf32>, %y: memref<?xf32>) attributes {ste
 // CHECK-LABEL: func.func private @product(%arg0: memref<?x6xf32>
 // CHECK: affine.for %{{.*}} = 0 to %[[NINES:.*]] step 9 {
 // CHECK-COUNT-9: affine.vector_store
-// CHECK: affine.for %{{.*}} = %[[NINES]] to %[[FIVES:.*]] step 5 {
+// CHECK: arith.cmpi slt, %[[NINES]], %[[FIVES:.*]] : index
+// CHECK: scf.if
 // CHECK-COUNT-5: affine.vector_store
 // CHECK: scf.index_switch
 // CHECK: case 1 {
@@ -119,14 +122,12 @@ func.func private @multiple(%x: memref<?x6xf32>, %w: memref<6x16xf32>, %y: memre
 // Work of which only a run knows how much it is goes to threads if there is enough of it; a loop over all rows is dealt out in two chunks.
 // CHECK-LABEL: func.func private @threads(
 // CHECK: %[[ENOUGH:.*]] = arith.cmpi sge, %{{.*}}, %c32768
-// CHECK: scf.if %[[ENOUGH]] {
+// CHECK: "sched.threaded"(%[[ENOUGH]]) ({
 // CHECK-NEXT: affine.parallel (%[[C:.*]]) = (0) to (2) {
 // CHECK: affine.for %[[ROW:.*]] = #{{.*}}(%[[C]])[%[[N:.*]]] to min #{{.*}}(%[[C]])[%[[N]]] {
 // CHECK: affine.vector_load %arg0[%[[ROW]]
-// CHECK: } else {
-// CHECK-NOT: affine.parallel
-// CHECK: affine.for %[[ROW:.*]] = 0 to %[[N]] {
-// CHECK: affine.vector_load %arg0[%[[ROW]]
+// CHECK: }) : (i1) -> ()
+// CHECK-NEXT: return
 func.func private @threads(%x: memref<?x16xf32>, %y: memref<?x16xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
   linalg.generic {
     indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>], iterator_types = ["parallel", "parallel"],

@@ -5,10 +5,12 @@
 // CHECK-LABEL: func.func private @columns(
 // CHECK: affine.for %{{.*}} = 0 to %[[A:.*]] step 16 {
 // CHECK: affine.vector_load {{.*}} vector<16xf32>
-// CHECK: affine.for %{{.*}} = %[[A]] to %[[B:.*]] step 8 {
-// CHECK: affine.vector_load {{.*}} vector<8xf32>
+// CHECK: %[[MORE:.*]] = arith.cmpi slt, %[[A]], %[[B:.*]] : index
+// CHECK: scf.if %[[MORE]] {
+// CHECK: affine.vector_load %arg0[%[[A]]] {{.*}} vector<8xf32>
 // CHECK: %[[M:.*]] = vector.create_mask %{{.*}} : vector<8xi1>
-// CHECK: affine.for %{{.*}} = %[[B]] to %{{.*}} step 8 {
+// CHECK: %[[LEFT:.*]] = arith.cmpi slt, %[[B]], %{{.*}} : index
+// CHECK: scf.if %[[LEFT]] {
 // CHECK: vector.maskedload %arg0[{{.*}}], %[[M]], %{{.*}} : memref<?xf32>, vector<8xi1>, vector<8xf32> into vector<8xf32>
 // CHECK: vector.maskedstore %arg1[{{.*}}], %[[M]]
 // CHECK-NOT: affine.for
@@ -32,11 +34,14 @@ func.func private @columns(%x: memref<?xf32>, %y: memref<?xf32>) attributes {ste
 // CHECK-LABEL: func.func private @sum(
 // CHECK: %[[L:.*]] = affine.for %{{.*}} = 0 to %[[A:.*]] step 16 iter_args
 // CHECK: %[[M:.*]] = vector.create_mask %{{.*}} : vector<16xi1>
-// CHECK: affine.for %{{.*}} = %[[A]] to %{{.*}} step 16 iter_args(%[[ACC:.*]] = %[[L]]) -> (vector<16xf32>) {
+// CHECK: %[[LEFT:.*]] = arith.cmpi slt, %[[A]], %{{.*}} : index
+// CHECK: %[[ALL:.*]] = scf.if %[[LEFT]] -> (vector<16xf32>) {
 // CHECK: vector.maskedload
-// CHECK: %[[S:.*]] = arith.addf %[[ACC]]
-// CHECK: arith.select %[[M]], %[[S]], %[[ACC]]
-// CHECK: vector.reduction <add>
+// CHECK: %[[S:.*]] = arith.addf %[[L]]
+// CHECK: arith.select %[[M]], %[[S]], %[[L]]
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[L]]
+// CHECK: vector.reduction <add>, %[[ALL]]
 // CHECK-NOT: vector.reduction
 func.func private @sum(%x: memref<3x?xf32>, %y: memref<3xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", ""]} {
   linalg.generic {
