@@ -1,6 +1,7 @@
 """Rules for control flow: branches and trip counts known at compile time are imported in place, the others become graph.if and graph.loop."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from onnx import GraphProto
@@ -10,15 +11,19 @@ from stepwell.dialects.core.sizes import Size, holds, known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp, unnamed
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
+from stepwell.importer.sequences import AnyValue, check_forms, parts_of, regrouped, tensors
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
 
+_NOT_CARRIED = "the condition of a loop's body, and what it collects,"
+
+
 @onnx_rule("If", since=1)
-def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[Value, ...]:
+def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[AnyValue, ...]:
     known = b.constant_value(condition)
     if known is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
@@ -26,11 +31,14 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     # bindings crash if a detached op outlives the owner of its operands.
     holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
+    given: list[tuple[AnyValue, ...]] = []
     for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
-            values = b.node.import_graph(graph, ())
-            b.yield_(list(values), result_types=[])
+            given.append(b.node.import_graph(graph, ()))
+            values = parts_of(given[-1])
+            b.yield_(values, result_types=[])
         types.append([type_of(v) for v in values])
+    check_forms(*given, what="branches that give")
     results = joined(*types)
     if any(None in kind.shape for kind in results):
         b.require_if_given([condition], "the condition of branches that give values of different sizes")  # which compiled code cannot
@@ -38,7 +46,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
     holder.erase()
-    return tuple(made.results)
+    return regrouped(given[0], made.results)
 
 
 def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
@@ -52,7 +60,9 @@ def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[Te
 
 
 @onnx_rule("Loop", since=1)
-def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
+def loop(
+    b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: AnyValue, body: GraphProto
+) -> tuple[AnyValue, ...]:
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
         raise ModelError(f"its body takes {len(body.input)} and returns {len(body.output)} values for {len(initial)} carried ones")
     objection = None
@@ -73,20 +83,21 @@ def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | N
     return results
 
 
-def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...] | None:
+def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], body: GraphProto) -> tuple[AnyValue, ...] | None:
     """Import all rounds in sequence, or return None if only the run time can tell whether there is another round."""
-    carried = tuple(initial)
+    carried: tuple[AnyValue, ...] = tuple(initial)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
     for i in range(count):
         state = as_declared(b, [b.literal(np.array(i, np.int64)), b.literal(np.array(True))], body)
-        goes, *results = b.node.import_graph(body, (*state, *carried))
+        going_on, *results = b.node.import_graph(body, (*state, *carried))
         carried = tuple(results[: len(initial)])
-        for parts, value in zip(collected, results[len(initial) :], strict=True):
+        goes, *ends = tensors([going_on, *results[len(initial) :]], _NOT_CARRIED)
+        for parts, value in zip(collected, ends, strict=True):
             parts.append(with_new_axes(b, value, [0]))
-        going_on = b.constant_value(goes)
-        if going_on is None and i + 1 < count:
+        decision = b.constant_value(goes)
+        if decision is None and i + 1 < count:
             return None
-        if going_on is not None and not going_on.reshape(-1)[0]:
+        if decision is not None and not decision.reshape(-1)[0]:
             break
     return *carried, *(stacked(b, parts, len(initial) + i) for i, parts in enumerate(collected))
 
@@ -110,15 +121,33 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
 
 
 def rolled_loop(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto
-) -> tuple[tuple[Value, ...], ir.Operation]:
-    """The results of a graph.loop with the body as its region, and the op."""
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """The results of a graph.loop with the body as its region, and the op. Of a sequence each element is carried by itself."""
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
-        goes, *results = b.node.import_graph(body, (*as_declared(b, [number, going_on], body), *carried))
-        return b.with_shape(goes, ()), *results
+        state = as_declared(b, [number, going_on], body)
+        again, *results = b.node.import_graph(body, (*state, *regrouped(initial, carried)))
+        check_forms(initial, results[: len(initial)], "carried values that are")
+        goes, *ends = tensors([again, *results[len(initial) :]], _NOT_CARRIED)
+        return b.with_shape(goes, ()), *parts_of(results[: len(initial)]), *ends
 
-    return loop_of(b, limit, condition, initial, rounds)
+    start = parts_of(initial)
+    with b.at(by_parts(b.node, initial)):
+        results, made = loop_of(b, limit, condition, start, rounds)
+    return (*regrouped(initial, results[: len(start)]), *results[len(start) :]), made
+
+
+def by_parts(node: NodeContext, values: Sequence[AnyValue]) -> NodeContext:
+    """A node as if its first outputs were the tensors that these values consist of."""
+    names: list[str] = []
+    types: list[TensorType | None] = []
+    for value, name, kind in zip(values, node.output_names, node.output_types, strict=False):
+        count = len(parts_of([value]))
+        names += [name] * count
+        types += [kind if isinstance(value, ir.Value) else None] * count
+    rest = slice(len(values), None)
+    return replace(node, output_names=(*names, *node.output_names[rest]), output_types=(*types, *node.output_types[rest]))
 
 
 def loop_of(
@@ -222,8 +251,8 @@ def scan(
         parts = [
             without_axes(b, slice_axis(b, v, a, length - 1 - i if back else i, 1), [a]) for v, a, back in zip(sequences, axes, backwards, strict=True)
         ]
-        results = b.node.import_graph(body, (*carried, *parts))
-        carried = results[:states]
+        results = tensors(b.node.import_graph(body, (*carried, *parts)), "the outputs of its body")
+        carried = tuple(results[:states])
         for values, value in zip(collected, results[states:], strict=True):
             values.append(value)
     ends = []
@@ -246,7 +275,7 @@ def rolled_scan(
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
         parts = [b.at_round(v, number, axis=axis, backwards=bool(back)) for v, axis, back in zip(sequences, axes, backwards, strict=True)]
-        return going_on, *b.node.import_graph(body, (*carried, *parts))
+        return going_on, *tensors(b.node.import_graph(body, (*carried, *parts)), "the outputs of its body")
 
     results, _ = loop_of(b, limit, b.literal(np.array(True)), initial, rounds)
     ends = []
