@@ -17,6 +17,7 @@ from stepwell.dialects.core.segments import Segment, bind_all, new_symbols
 from stepwell.dialects.core.sizes import Assumption, Size, evaluated, parse
 from stepwell.dialects.support.errors import IndexRangeError, LimitError
 from stepwell.dialects.support.limits import how_to
+from stepwell.runtime.boxes import Boxes
 from stepwell.runtime.buffers import address, aligned_empty
 
 _POLL_SECONDS = 0.05  # how long a loop may go on before it looks for an interrupt
@@ -57,7 +58,7 @@ class LateSizes:
         segments = [
             {
                 "nodes": s.nodes, "start": s.start, "sizes": [str(size) for size in s.sizes], "outputs": [list(pair) for pair in s.outputs],
-                "slots": [slot.record for slot in s.slots],
+                "slots": [slot.record for slot in s.slots], "boxes": [list(pair) for pair in s.boxes],
             }
             for s in self.segments
         ]  # fmt: skip
@@ -71,7 +72,7 @@ class LateSizes:
         segments = [
             Segment(
                 s["nodes"], s["start"], tuple(map(parse, s["sizes"])), tuple(map(Slot.of_record, s["slots"])),
-                tuple((slot, output) for slot, output in s["outputs"]),
+                *(tuple((slot, entry) for slot, entry in s[name]) for name in ("outputs", "boxes")),
             )
             for s in record["segments"]
         ]  # fmt: skip
@@ -92,6 +93,7 @@ class Run:
         self._asked = time.monotonic()
         self._round = 0
         self.values: dict[str, int] = {name: int(table[place]) for place, name in enumerate(late.symbols)}
+        self.boxes = Boxes()
 
     def raise_any(self) -> None:
         """Raise what ended the run early, if it did. Without an answer, an interrupt came before there could be one."""
@@ -129,9 +131,9 @@ class Run:
         return min(number + ahead, max(self.late.most_rounds, number + 1))
 
     def _take(self, number: int, segment: Segment, layout: Layout) -> None:
-        places = dict(segment.outputs)
-        offsets, sizes, total = layout.placed({name: self.values[name] for name in layout.symbols}, apart=places)
-        needed = total + sum(sizes[slot] for slot in places)
+        places, boxes = dict(segment.outputs), dict(segment.boxes)
+        offsets, sizes, total = layout.placed({name: self.values[name] for name in layout.symbols}, apart=places.keys() | boxes.keys())
+        needed = total + sum(sizes[slot] for slot in places) + sum(sizes[slot] for slot in boxes) + self.boxes.bytes
         if needed > self.late.most_bytes:
             shown = ", ".join(f"{name} = {self.values[name]}" for name in layout.symbols)
             most = f"more than {self.late.most_bytes} (limit workspace_bytes)"
@@ -147,6 +149,8 @@ class Run:
                 array = np.empty([evaluated(size, self.values) for size in shape], dtype)
                 self.outputs[places[slot]] = array
                 self.table[first + slot] = address(array) - self.workspace
+            elif slot in boxes:
+                self.table[first + slot] = self.boxes.take(sizes[slot], nested=bool(boxes[slot])) - self.workspace
             else:
                 self.table[first + slot] = begin + offset - self.workspace
 
@@ -186,7 +190,16 @@ def _poll(table: int, number: int) -> None:
         run.error = error
 
 
+def _keep(table: int, record: int) -> None:
+    run = _running[table]
+    try:
+        run.boxes.keep(record, run.workspace)
+        run.table[-1] = 1
+    except BaseException as error:  # as above
+        run.error = error
+
+
 _TYPE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
-_FUNCTIONS = {"stepwell_enter": _TYPE(_enter), "stepwell_poll": _TYPE(_poll)}
+_FUNCTIONS = {"stepwell_enter": _TYPE(_enter), "stepwell_poll": _TYPE(_poll), "stepwell_keep": _TYPE(_keep)}
 CALLBACKS: Mapping[str, int] = {name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in _FUNCTIONS.items()}
 """The addresses of what compiled code calls."""

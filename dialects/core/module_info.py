@@ -44,9 +44,9 @@ SLOTS: Kind[list[Slot]] = Kind(
 
 
 def _segments(attribute: ir.Attribute) -> list[Segment]:
-    fields = {"nodes", "start", "sizes", "slots", "outputs"}
+    fields = {"nodes", "start", "sizes", "slots", "outputs"}  # and "boxes", where there are some
     entries: list[Any] = list(attribute) if isinstance(attribute, ir.ArrayAttr) else [None]
-    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} == fields for entry in entries):
+    if not all(isinstance(entry, ir.DictAttr) and {e.name for e in entry} - {"boxes"} == fields for entry in entries):
         raise ValueError
     found = []
     for entry in entries:
@@ -56,7 +56,7 @@ def _segments(attribute: ir.Attribute) -> list[Segment]:
         except InferenceError as error:
             raise ValueError(error.args[0]) from None
         start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
-        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), tuple(PAIRS.decode(given["outputs"]))))
+        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), *(tuple(PAIRS.decode(given[name])) for name in ("outputs", "boxes") if name in given)))
     return found
 
 
@@ -65,6 +65,7 @@ def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
         {
             "nodes": to_attribute(segment.nodes), "start": to_attribute(segment.start), "sizes": to_attribute(segment.sizes, Sizes),
             "slots": SLOTS.encode(list(segment.slots)), "outputs": PAIRS.encode(list(segment.outputs)),
+            **({"boxes": PAIRS.encode(list(segment.boxes))} if segment.boxes else {}),
         }
         for segment in segments
     ]  # fmt: skip

@@ -8,6 +8,10 @@ from stepwell.dialects.core.sizes import Size, evaluated
 from stepwell.dialects.support.errors import IndexRangeError
 
 
+BOX_ELEMENTS = 9
+"""Of a box (`dialects/flow/boxes.py`): where a tensor lies, then up to 8 sizes."""
+
+
 @dataclass(frozen=True)
 class Segment:
     """What a program does before it goes on with sizes that it has just computed: it checks them, and gets memory for them.
@@ -21,9 +25,11 @@ class Segment:
     sizes: tuple[int | Size, ...]
     """What the numbers are: a symbol that is new, or else something that they must be equal to."""
     slots: tuple[Slot, ...]
-    """Buffers, one on top of others; those of `outputs` lie by themselves."""
+    """Buffers, one on top of others; those of `outputs` and `boxes` lie by themselves."""
     outputs: tuple[tuple[int, int], ...] = ()
     """Pairs of a slot and the output of the model that it is."""
+    boxes: tuple[tuple[int, int], ...] = ()
+    """Pairs of a slot that is the memory of a box, and whether it may hold boxes itself: 1, or else 0."""
 
     @property
     def end(self) -> int:

@@ -127,6 +127,8 @@ class SymbolicShapes:
             return self.dim(op.operands[1], dim)
         if op.name == "scf.for":  # what a loop carries keeps its shape
             return self.dim(op.operands[_CARRIED + ir.OpResult(value).result_number], dim)
+        if op.name == "flow.unbox":
+            return sizes_value(op.attributes["sizes"])[dim]
         if op.name in ("tensor.collapse_shape", "memref.collapse_shape"):
             group = [int(i) for i in op.attributes["reassociation"][dim]]
             return product(self.dim(op.operands[0], i) for i in group)

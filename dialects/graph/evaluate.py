@@ -16,6 +16,7 @@ from stepwell.dialects.core.sizes import Size, evaluated
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow import control as flow
+from stepwell.dialects.flow.boxes import Boxes, BoxOp, UnboxOp
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
 from stepwell.dialects.graph.data_sizes import BindSizesOp
@@ -77,6 +78,7 @@ class Evaluator:
         """The numbers that symbols stand for, as far as values of types with them are known."""
         self.bound_by: dict[str, Any] = {}
         """The op that gives a symbol its number, perhaps another one in each round of a loop."""
+        self.boxes = Boxes()
 
     def run(self, block: ir.Block, arguments: Sequence[Any], captured: Values) -> list[Any]:
         """What the block's terminator yields for these arguments; `captured` holds the values of enclosing blocks."""
@@ -120,6 +122,10 @@ class Evaluator:
             return self.run(op.regions[0 if bool(groups[0]) else 1].blocks[0], [], values)
         if isinstance(op, BindSizesOp):
             return self.bind_sizes(op, groups[0])
+        if isinstance(op, BoxOp):
+            return [self.boxes.box(groups[0])]
+        if isinstance(op, UnboxOp):
+            return [self.boxes.unbox(groups[0])]
         if isinstance(op, LoopOp):
             trip_count, condition, carried = groups
             body = op.regions[0].blocks[0]

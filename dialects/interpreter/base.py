@@ -10,6 +10,7 @@ from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.locations import node_names
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import dtype_of
+from stepwell.dialects.flow.boxes import Boxes
 from stepwell.dialects.graph.base import GraphOp, map_groups
 from stepwell.dialects.graph.evaluate import NoMeaningError, Observer, last_uses
 from stepwell.dialects.support.errors import IRError, StepwellError
@@ -52,6 +53,7 @@ class Interpreter:
         """The last argument of `@main`."""
         self.bound_by: dict[str, Any] = {}
         """The op that gives a symbol its number, perhaps another one in each round of a loop."""
+        self.boxes = Boxes()
         self.places: list[np.ndarray] = []
         """The index of each loop of the structured op whose body is being run, each along a dimension of its own."""
         self._blocks: dict[tuple[ir.Operation, int], list[tuple[Any, list[ir.Value]]]] = {}

@@ -9,6 +9,7 @@ from stepwell.dialects.core.attributes import sizes_value
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import bind_all
 from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP
 from stepwell.dialects.flow.control import called_by
 from stepwell.dialects.interpreter.base import Interpreter, ReferenceFault, Values, meaning, scalar_dtype, sizes_of
 from stepwell.dialects.interpreter.tensors import owned, undefined
@@ -75,6 +76,18 @@ def bind_sizes(machine: Interpreter, op: ir.Operation, operands: list[Any], _: V
 def size(machine: Interpreter, op: ir.Operation, _: list[Any], __: Values) -> Sequence[Any]:
     """A size that is known when the function begins."""
     return [np.asarray(machine.sizes[ir.StringAttr(op.attributes["size"]).value])]
+
+
+@meaning(BOX_OP)
+def box(machine: Interpreter, _: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """A box of what the first operand is now."""
+    return [machine.boxes.box(operands[0])]
+
+
+@meaning(UNBOX_OP)
+def unbox(machine: Interpreter, _: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
+    """What the box holds."""
+    return [machine.boxes.unbox(operands[0])]
 
 
 @meaning("flow.if")

@@ -9,7 +9,7 @@ from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.core.symbolic_shapes import constant, reshaped_pointer, shapes_around
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import find_function, functions, ops_below
+from stepwell.passes.framework.rewriting import CAST, find_function, functions, ops_below
 
 
 @register_pass("bare-arguments", level="affine")
@@ -95,7 +95,9 @@ def _take_sizes(kernel: Any) -> list[Place]:
             seen = reshaped_pointer(argument, kind, own)
         made = defining_op(seen)
         assert made is not None
-        argument.replace_all_uses_except(seen, made)
+        # What reads its bytes needs only where it begins, and a cast from a memref of another rank is no cast of pointers.
+        as_pointer = [use.owner.operation for use in argument.uses if use.owner.operation.name == CAST]
+        argument.replace_all_uses_except(seen, [made, *as_pointer])
     if attributes is not None:
         kernel.attributes["arg_attrs"] = ir.ArrayAttr.get([*attributes, *[ir.DictAttr.get({})] * len(places)])
     _retype(kernel)

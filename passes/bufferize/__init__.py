@@ -1,5 +1,5 @@
 """From tensors to memory: which buffer holds what, where it lies, and what is computed in place."""
 
-from stepwell.passes.bufferize import bufferize, control
+from stepwell.passes.bufferize import boxes, bufferize, control
 
-__all__ = ["bufferize", "control"]
+__all__ = ["boxes", "bufferize", "control"]

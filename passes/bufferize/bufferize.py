@@ -9,6 +9,7 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, likely_size, shapes_around
 from stepwell.dialects.flow import control as flow
+from stepwell.dialects.flow.boxes import BoxOp, UnboxOp
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, assign
@@ -20,7 +21,7 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import find_function, functions, innermost_first, program_functions
 
 
-@register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp])
+@register_pass("bufferize", level="scheduled", converts=[flow.IfOp, flow.LoopOp, BoxOp, UnboxOp])
 @dataclass
 class Bufferize(Pass):
     """Bufferise the kernels' bodies and assign the buffers of @main and of the functions of its regions.

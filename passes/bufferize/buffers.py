@@ -15,7 +15,8 @@ from stepwell.dialects.core.locations import nodes_text
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Size, known
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
-from stepwell.dialects.flow.control import CONTROL, destinations_of
+from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP, may_hold_boxes
+from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.control_memory import control_memory
 from stepwell.passes.bufferize.late_sizes import BINDS, LateSizes, Waits, late_sizes
@@ -26,8 +27,9 @@ VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast")
 
 @dataclass(eq=False)
 class Buffer:
-    """A stretch of memory. `place` is "workspace", "weights", ("input", i) or ("output", i); a workspace buffer may lie inside a
-    `parent` at `offset` bytes, and only roots are laid out."""
+    """A stretch of memory. `place` is "workspace", "weights", ("input", i) or ("output", i), ("apart", 0) for memory of a box, ("apart", 1) for
+    that of one which may hold boxes itself, or ("box", i) for what the i-th `flow.unbox` finds; a workspace buffer may lie inside a `parent` at
+    `offset` bytes, and only roots are laid out."""
 
     size: int | Size
     place: Any = "workspace"
@@ -104,6 +106,12 @@ class Assignment:
     """Where sizes become known, in order."""
     workspace_bytes: int = 0
     lower_bound: int = 0
+    boxed: dict[ir.Operation, Buffer] = field(default_factory=dict)
+    """What each `flow.box` is a box of."""
+    opened: list[ir.Operation] = field(default_factory=list)
+    """Each `flow.unbox`, in order."""
+    makes_boxes: bool = False
+    """Whether the function, or one that it calls, has a `flow.box`."""
     in_place: int = 0
     aliased_kernels: set[str] = field(default_factory=set)
 
@@ -139,24 +147,32 @@ def assign(
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, destinations_of(view), strict=True)}
         elif op.name == "func.call":
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
+        elif op.name == BOX_OP:
+            plan.values[op.results[0]] = plan.values[op.operands[1]]
+        elif op.name == UNBOX_OP:
+            plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]), ("box", len(plan.opened)))
+            plan.opened.append(op)
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
             concats.append(op)
         elif op.name not in ("memref.view", "func.return", "tensor.dim", "tensor.extract", "flow.size", BINDS) and not op.name.startswith("arith."):
             raise PassError(f"'{op.name}' at {op.location} has no place in @main, which holds kernel calls, views and concatenations")
     plan.late = late_sizes(ops)
-    beginning = LateSizes([], -1, nodes_text(main.location)) if KernelInfo(main).is_region else None
-    waits = Waits(plan.late, symbols, beginning)
+    beginning = LateSizes([], -1, nodes_text(main.location))
+    waits = Waits(plan.late, symbols, beginning if KernelInfo(main).is_region else None)
     _find_lifetimes(plan, ops, position)
     for op in concats:
         _join(plan, op, position[op], shapes, waits)
-    _place_outputs(plan, ops[-1], shapes)
+    _place_boxed(plan, ops, position, shapes)
+    _place_outputs(plan, ops[-1], position[ops[-1]], shapes)
     _reuse_in_place(plan, ops, position, kernels)
     for op in ops:
         scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
         if scratch != 0:
             plan.scratch[op] = Buffer(scratch, first=position[op], last=position[op])
-    _lay_out(plan, waits, shapes)
+    _lay_out(plan, waits, beginning, shapes)
+    inner = [(regions or {})[name] for op in ops if op.name in CONTROL for name in called_by(op)]
+    plan.makes_boxes = bool(plan.boxed) or any(region.makes_boxes for region in inner)
     return plan
 
 
@@ -172,7 +188,7 @@ def _weight_offset(op: ir.Operation) -> int:
 
 def _find_lifetimes(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int]) -> None:
     for op in ops:
-        if op.name in ("func.call", "func.return", "tensor.concat", BINDS, *CONTROL):
+        if op.name in ("func.call", "func.return", "tensor.concat", BINDS, BOX_OP, UNBOX_OP, *CONTROL):
             for value in [*op.operands, *op.results]:
                 if value in plan.values:
                     buffer = plan.values[value]
@@ -196,7 +212,22 @@ def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShape
         offset += size
 
 
-def _place_outputs(plan: Assignment, result: ir.Operation, shapes: SymbolicShapes) -> None:
+def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], shapes: SymbolicShapes) -> None:
+    """Give what is boxed memory of its own; copy what has a place already: an input, a weight, part of something larger, what is boxed twice."""
+    for op in ops:
+        if op.name == BOX_OP:
+            value = op.operands[0]
+            buffer, offset = plan.values[value].root()
+            place = ("apart", int(may_hold_boxes(value.type)))
+            if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
+                buffer.place = place
+            else:
+                buffer = Buffer(shapes.bytes(value), place, first=position[op], last=position[op])
+                plan.copies.setdefault(op, []).append((value, buffer, 0))
+            plan.boxed[op] = buffer
+
+
+def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: SymbolicShapes) -> None:
     """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice."""
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
@@ -204,7 +235,7 @@ def _place_outputs(plan: Assignment, result: ir.Operation, shapes: SymbolicShape
         if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
             buffer.place = place
         else:
-            plan.copies.setdefault(result, []).append((value, Buffer(shapes.bytes(value), place), 0))
+            plan.copies.setdefault(result, []).append((value, Buffer(shapes.bytes(value), place, last=launch), 0))
 
 
 def _reuse_in_place(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Operation, int], kernels: dict[str, Any]) -> None:
@@ -246,12 +277,15 @@ def _scratch_bytes(op: ir.Operation, kernels: dict[str, Any]) -> int | Size:
     return 0 if size is None else size
 
 
-def _lay_out(plan: Assignment, waits: Waits, shapes: SymbolicShapes) -> None:
-    found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values()])
+def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: SymbolicShapes) -> None:
+    copied = [target for copies in plan.copies.values() for _, target, _ in copies]
+    found = dict.fromkeys(buffer.root()[0] for buffer in [*plan.values.values(), *plan.scratch.values(), *copied])
     used = [root for root in found if root.last >= 0]
     for buffer in used:
         late = waits.of(buffer.size)
-        given = buffer.place != "workspace" and (buffer.place[0] != "output" or waits.beginning is not None)  # by whoever calls the function
+        if late is None and buffer.place[0] == "apart":
+            late = beginning
+        given = buffer.place[0] in ("input", "box") or buffer.place == "weights" or (buffer.place[0] == "output" and waits.beginning is not None)  # by whoever calls the function
         if late is not None and not given:
             buffer.late, buffer.slot = late, len(late.buffers)
             late.buffers.append(buffer)
@@ -267,8 +301,8 @@ def _lay_out(plan: Assignment, waits: Waits, shapes: SymbolicShapes) -> None:
         plan.layout = _slots(roots, offsets, shapes)
         for number, buffer in enumerate(roots):
             buffer.slot = number
-    if waits.beginning is not None and waits.beginning.buffers:
-        plan.late.insert(0, waits.beginning)
+    if beginning.buffers:
+        plan.late.insert(0, beginning)
     for late in plan.late:
         offsets, _ = pack([_likely_lifetime(buffer, shapes) for buffer in late.buffers])
         late.slots = _slots(late.buffers, offsets, shapes)

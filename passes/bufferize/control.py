@@ -12,9 +12,10 @@ from stepwell.dialects.core.sizes import Dim, product
 from stepwell.dialects.core.symbolic_shapes import constant, element_bits
 from stepwell.dialects.flow.control import CONTROL, called_by, destinations_of, passed_on
 from stepwell.passes.bufferize import runtime
-from stepwell.passes.bufferize.control_memory import ControlMemory, control_memory
+from stepwell.passes.bufferize.boxes import as_i64
+from stepwell.passes.bufferize.control_memory import KEEP_ENTRY, KEEP_HEAD, ControlMemory, control_memory
 from stepwell.passes.bufferize.kernels import as_memref
-from stepwell.passes.bufferize.program import ProgramBuilder, emits
+from stepwell.passes.bufferize.program import ProgramBuilder, address_of, emits
 
 
 @emits(*CONTROL)
@@ -100,9 +101,16 @@ def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     for value in (*inputs[:carried], *places):  # their sizes, before the blocks part
         for dim in b.shapes.shape(value):
             b.size(dim)
+    kept = None if scratch.kept is None else b.view(own, scratch.kept, _record_type(scratch), [])
     state = [index, index, i1, *[index] * (3 * carried)]  # the round, when to ask the runtime, whether to go on; where values are
     head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(index), b.new_block(), b.failed()
-    cf.BranchOp([zero, one, first, *begin, *home, *spare], head)
+    starting = [zero, one, first, *begin, *home, *spare]
+    if kept is None:
+        cf.BranchOp(starting, head)
+    else:
+        memref.StoreOp(_number(len(scratch.holders)), kept, [zero])
+        memref.StoreOp(_number(-1), kept, [one])
+        runtime.keep(b.module, b.table, as_i64(address_of(kept)), head, starting, failed)
     at, due, goes, *addresses = head.arguments
     now, next_, other = (addresses[i * carried : (i + 1) * carried] for i in range(3))
     checked = b.new_block()
@@ -112,11 +120,11 @@ def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     with ir.InsertionPoint(checked):
         cf.CondBranchOp(_is(at, cmp.eq, due), [], [due], ask, work)
     with ir.InsertionPoint(ask):
-        at_i64 = arith.IndexCastOp(ir.IntegerType.get_signless(64), at).result
+        at_i64 = as_i64(at)
         answer = runtime.poll(b.module, b.table, at_i64)
         cf.CondBranchOp(_is(answer, cmp.ne, _number(0)), [arith.IndexCastOp(index, answer).result], [], work, failed)
     with ir.InsertionPoint(work):
-        memref.StoreOp(arith.IndexCastOp(ir.IntegerType.get_signless(64), at).result, number, [])
+        memref.StoreOp(as_i64(at), number, [])
         memref.StoreOp(goes, condition, [])
         reads = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(now, inputs, strict=False)]
         writes = [b.at(address, as_memref(v.type), b.shapes.shape(v)) for address, v in zip(next_, places, strict=False)]
@@ -128,9 +136,20 @@ def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
         status = _call(b, name, [number, condition, *reads, *captured, going_on, *writes, *parts], inner)
         again = memref.LoadOp(going_on, []).result
         good = _is(status, cmp.ne, _number(0))
-        cf.CondBranchOp(good, [arith.AddIOp(at, one).result, work.arguments[0], again, *next_, *other, *next_], [], head, failed)
+        coming = [arith.AddIOp(at, one).result, work.arguments[0], again, *next_, *other, *next_]
+        if kept is None:
+            cf.CondBranchOp(good, coming, [], head, failed)
+        else:
+            done = work.create_after()
+            cf.CondBranchOp(good, [], [], done, failed)
+            with ir.InsertionPoint(done):
+                for place, i in enumerate(scratch.holders):
+                    rows = product([*b.shapes.shape(places[i])[:-1]])
+                    for entry, value in enumerate((next_[i], b.size(rows))):
+                        memref.StoreOp(as_i64(value), kept, [constant(2 + 2 * place + entry)])
+                runtime.keep(b.module, b.table, as_i64(address_of(kept)), head, coming, failed)
     with ir.InsertionPoint(after):
-        memref.StoreOp(arith.IndexCastOp(ir.IntegerType.get_signless(64), at).result, count, [zero])
+        memref.StoreOp(as_i64(at), count, [zero])
     b.block = after
     for address, target, value in zip(now, home, places[:carried], strict=True):
         with ir.InsertionPoint(b.block):
@@ -142,6 +161,11 @@ def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
             func.CallOp([], kernel, [b.at(address, flat, [length]), b.at(target, flat, [length])])
             cf.BranchOp([], rest)
         b.block = rest
+
+
+def _record_type(scratch: ControlMemory) -> ir.MemRefType:
+    """The type of what the runtime is told of boxes."""
+    return ir.MemRefType.get([(KEEP_HEAD + KEEP_ENTRY * len(scratch.holders)) // 8], ir.IntegerType.get_signless(64))
 
 
 def _part_bytes(b: ProgramBuilder, value: ir.Value) -> Dim:

@@ -8,13 +8,19 @@ from stepwell.dialects.core.layout import ALIGNMENT, aligned, aligned_size
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
+from stepwell.dialects.flow.boxes import may_hold_boxes
 from stepwell.dialects.flow.control import called_by
+
+
+KEEP_HEAD, KEEP_ENTRY = 16, 16
+"""Bytes of what the runtime is told of boxes: a count and a mark; for each carried value its address and its rows."""
 
 
 class Planned(Protocol):
     """What is known of a function that is called."""
 
     workspace_bytes: int
+    makes_boxes: bool
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,10 @@ class ControlMemory:
     """What the body says of the next round."""
     spare: tuple[int | Size, ...] = ()
     """For each carried value a second place: a round reads one and writes the other."""
+    kept: int | Size | None = None
+    """What the runtime is told after each round of a loop whose rounds make boxes (`runtime.keep`)."""
+    holders: tuple[int, ...] = ()
+    """The carried values that may hold boxes."""
 
 
 def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[str, Planned]) -> ControlMemory:
@@ -47,4 +57,8 @@ def control_memory(op: ir.Operation, shapes: SymbolicShapes, regions: Mapping[st
         spare.append(end)
         end += aligned_size(shapes.bytes(value))
     number, condition, going_on = (int(place) for place in scalars)
-    return ControlMemory(end, 0, number, condition, going_on, tuple(spare))
+    if not regions[body].makes_boxes:
+        return ControlMemory(end, 0, number, condition, going_on, tuple(spare))
+    holders = tuple(i for i, value in enumerate(list(op.results)[: len(spare)]) if may_hold_boxes(value.type))
+    whole = end + aligned(KEEP_HEAD + KEEP_ENTRY * len(holders))
+    return ControlMemory(whole, 0, number, condition, going_on, tuple(spare), end, holders)

@@ -12,7 +12,7 @@ from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Size
 
 BINDS = "flow.bind_sizes"
-_LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop")
+_LAUNCHES = ("func.call", "tensor.concat", "flow.if", "flow.loop", "flow.box")
 
 
 @dataclass(eq=False)
@@ -39,8 +39,8 @@ class LateSizes:
     @property
     def segment(self) -> Segment:
         """What is said of it to the runtime."""
-        outputs = [(slot, buffer.place[1]) for slot, buffer in enumerate(self.buffers) if buffer.place != "workspace"]
-        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(outputs))
+        apart = {kind: [(slot, b.place[1]) for slot, b in enumerate(self.buffers) if b.place[0] == kind] for kind in ("output", "apart")}
+        return Segment(self.nodes, self.start, tuple(self.sizes), tuple(self.slots), tuple(apart["output"]), tuple(apart["apart"]))
 
     @property
     def count(self) -> int:

@@ -88,6 +88,7 @@ class ProgramBuilder:
         self.arguments: list[ir.Value] = []
         self.block: ir.Block  # that is being built
         self.end: ir.Block | None = None  # where a run ends that the runtime does not let go on
+        self.opened: dict[int, ir.Value] = {}  # how far from the workspace of @main lies what each `flow.unbox` finds
         self.parted: dict[ir.Value, ir.Value] = {}  # as bytes, of outputs that are written in parts
         self.inputs = [a for a in function.arguments if isinstance(a.type, ir.RankedTensorType)]
         self.returned = list(list(function.regions[0].blocks[0].operations)[-1].operation.operands)
@@ -235,9 +236,9 @@ class ProgramBuilder:
         if place in ("workspace", "weights"):
             view: ir.Value = memref.ViewOp(memref_type, self.weights if place == "weights" else self.workspace, self.size(offset), free).result
             return view
-        if place[0] == "entry":  # also what lies elsewhere: the table says how far from the workspace
+        if place[0] in ("entry", "box"):  # also what lies elsewhere: the table, or a box, says how far from the workspace
             start = self.size(offset)
-            lies = self._number(place[1])
+            lies = self._number(place[1]) if place[0] == "entry" else self.opened[place[1]]
             return memref.ViewOp(memref_type, self.base, lies if offset == 0 else arith.AddIOp(lies, start).result, free).result
         argument = self.argument(place)
         if offset != 0 and place[0] == "input":
@@ -268,8 +269,8 @@ class ProgramBuilder:
     def address(self, buffer: Buffer, extra: int | Size = 0) -> ir.Value:
         """The address of a byte in a buffer."""
         root, inner = buffer.root()
-        if root.slot is not None:
-            start = arith.AddIOp(address_of(self.base), self._number(self._entry(root))).result
+        if root.slot is not None or root.place[0] == "box":
+            start = arith.AddIOp(address_of(self.base), self.lies(root)).result
         elif root.place in ("workspace", "weights"):
             start = address_of(self.weights if root.place == "weights" else self.workspace)
             inner = inner + root.offset
@@ -282,6 +283,10 @@ class ProgramBuilder:
         """A memref of that type and shape that begins at an address; the caller sees to it that it is used where it was made."""
         free = [self.size(s) for s in shape if not isinstance(s, int)]
         return memref.ViewOp(memref_type, self.base, arith.SubIOp(address, address_of(self.base)).result, free).result
+
+    def lies(self, root: Buffer) -> ir.Value:
+        """How far from the workspace of @main a root lies of which only the run knows that."""
+        return self.opened[root.place[1]] if root.slot is None else self._number(self._entry(root))
 
     def _entry(self, root: Buffer) -> int:
         """The entry of the table that says where a buffer lies."""

@@ -1,12 +1,13 @@
 """Calls of the runtime from compiled code (see `compiler/runtime/late_sizes.py`)."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import arith, cf, func, ir, memref
 from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.passes.framework.rewriting import functions
 
-ENTER, POLL = "stepwell_enter", "stepwell_poll"
+ENTER, POLL, KEEP = "stepwell_enter", "stepwell_poll", "stepwell_keep"
 
 
 def enter(module: ir.Operation, table: ir.Value, segment: int, rest: ir.Block, end: ir.Block) -> None:
@@ -20,6 +21,17 @@ def enter(module: ir.Operation, table: ir.Value, segment: int, rest: ir.Block, e
 def poll(module: ir.Operation, table: ir.Value, number: ir.Value) -> ir.Value:
     """Ask the runtime before round `number` of a loop: the round before which to ask again, or 0 if the run must end."""
     return _ask(module, POLL, table, number)
+
+
+def keep(module: ir.Operation, table: ir.Value, record: ir.Value, rest: ir.Block, arguments: Sequence[ir.Value], end: ir.Block) -> None:
+    """Tell the runtime which boxes the values of the `record` at an address may hold; it lets go of the others that were made since its mark.
+
+    Goes on with the block `rest`, which takes these arguments, or with `end` if it refuses. The record has a count, a mark (-1 at first) and,
+    so many times, the address of a carried value and its number of rows.
+    """
+    refused = arith.ConstantOp(ir.IntegerType.get_signless(64), ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 0)).result
+    answer = _ask(module, KEEP, table, record)
+    cf.CondBranchOp(arith.CmpIOp(arith.CmpIPredicate.ne, answer, refused).result, list(arguments), [], rest, end)
 
 
 def _ask(module: ir.Operation, name: str, table: ir.Value, number: ir.Value) -> ir.Value:

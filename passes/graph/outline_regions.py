@@ -10,7 +10,9 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, func, ir
 from stepwell.dialects.core.sizes import Size, known, symbol
 from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow import control as flow
+from stepwell.dialects.flow.boxes import BOX, boxed, opened
 from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.passes.framework.decisions import NoMatch
@@ -31,8 +33,8 @@ class OutlineRegions(Pass):
     rewrite: graph.loop(n, c, x…) {body} -> flow.loop(n, c, x…, captured…) {body = "main.body", carried = …}
 
     Constants are not captured but repeated. A loop that collects parts gets memory for as many rounds as there may be; if the condition may
-    end it before, the first ones are taken once their number is known. Conditionals whose branches give other sizes than their results are
-    known to have, and loops that carry values of changing sizes, are left as they are.
+    end it before, the first ones are taken once their number is known. Carried values of changing sizes, and what branches give in different
+    sizes, are handed over in boxes (`flow.box`), and taken out of them where they are used.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -69,17 +71,28 @@ class _Outliner:
         return made
 
     def _if(self, op: IfOp, b: GraphBuilder) -> tuple[list[Any], Sequence[ir.Value]]:
+        types = list(op.result_types())
+        changing = [i for i, kinds in enumerate(_if_kinds(op)) if len({kind.shape for kind in kinds}) > 1]
+        for region in op.operation.regions:
+            _box_operands(region.blocks[0], changing, b)
         captured = captured_by(op.operation)
         functions_ = [self._function(region, word, [], captured) for region, word in zip(op.operation.regions, ("then", "else"), strict=True)]
         names = [f.sym_name.value for f in functions_]
         made = b.create(
-            flow.IfOp, [op.condition, captured], {"then": names[0], "otherwise": names[1], "destinations": 0}, list(op.result_types())
+            flow.IfOp, [op.condition, captured], {"then": names[0], "otherwise": names[1], "destinations": 0},
+            [BOX if i in changing else kind for i, kind in enumerate(types)],
         )
-        return functions_, list(made.operation.results)
+        return functions_, _open(b, list(made.operation.results), types, changing)
 
     def _loop(self, op: LoopOp, b: GraphBuilder) -> tuple[list[Any], Sequence[ir.Value]]:
-        carried, captured, types = list(op.carried), captured_by(op.operation), list(op.result_types())
         body = op.operation.regions[0].blocks[0]
+        changing = [i for i, kinds in enumerate(_loop_kinds(op)) if len({kind.shape for kind in kinds}) > 1]
+        carried = [boxed(b, v) if i in changing else v for i, v in enumerate(op.carried)]
+        for i in changing:
+            _open_argument(body, 2 + i, self.state.weights)
+        _box_operands(body, [1 + i for i in changing], b)
+        captured, types = captured_by(op.operation), list(op.result_types())
+        after = [BOX if i in changing else kind for i, kind in enumerate(types[: len(carried)])]
         going_on = stays_true(body, op.condition, b)
         collected = types[len(carried) :]
         if collected:
@@ -88,13 +101,13 @@ class _Outliner:
         function = self._function(op.operation.regions[0], "body", list(body.arguments), captured)
         attributes = {"body": function.sym_name.value, "carried": len(carried), "destinations": 0}
         operands = [op.trip_count, op.condition, [*carried, *captured]]
-        results: list[ir.Value] = list(b.create(flow.LoopOp, operands, attributes, [*types, TensorType("i64", (1,))]).operation.results)
+        results: list[ir.Value] = list(b.create(flow.LoopOp, operands, attributes, [*after, *types[len(carried) :], TensorType("i64", (1,))]).operation.results)
         parts = results[len(carried) : -1]
         if collected and not going_on:
             sizes = [kind.shape[0] for kind in collected]
             bind(b, b.concat([results[-1]] * len(sizes), axis=0), sizes)  # type: ignore[arg-type]
             parts = [first_along(b, part, 0, size) for part, size in zip(parts, sizes, strict=True) if size is not None]
-        return [function], [*results[: len(carried)], *parts]
+        return [function], [*_open(b, results[: len(carried)], types, changing), *parts]
 
     def _most_rounds(self, op: LoopOp, b: GraphBuilder, collected: Sequence[TensorType], *, whole: bool) -> int | Size:
         """How many rounds there may be: a number, or a symbol that is bound here; that of the results where all rounds come."""
@@ -177,26 +190,65 @@ def captured_by(op: ir.Operation) -> list[ir.Value]:
     return [v for v in used if v not in inside and ((source := defining_op(v)) is None or source.name not in _REPEATED)]
 
 
+def _if_kinds(op: IfOp) -> list[tuple[TensorType, ...]]:
+    """For each result its type, and what each branch gives for it."""
+    ends = [list(region.blocks[0].operations)[-1].operation for region in op.operation.regions]
+    return list(zip(op.result_types(), *([type_of(v) for v in end.operands] for end in ends), strict=True))
+
+
+def _loop_kinds(op: LoopOp) -> list[tuple[TensorType, ...]]:
+    """For each carried value its type before, in and after a round, and after the last one."""
+    body = op.operation.regions[0].blocks[0]
+    end = list(body.operations)[-1].operation
+    sides = (list(op.carried), list(body.arguments)[2:], list(end.operands)[1:], list(op.operation.results))
+    return [tuple(map(type_of, values)) for values in zip(*sides, strict=False)]
+
+
+def _box_operands(block: ir.Block, places: Sequence[int], b: GraphBuilder) -> None:
+    """Have a block yield boxes of some of what it yields."""
+    end = list(block.operations)[-1].operation
+    with ir.InsertionPoint(end), end.location:
+        for place in places:
+            end.operands[place] = boxed(b, end.operands[place])
+
+
+def _open_argument(block: ir.Block, place: int, weights: WeightTable) -> None:
+    """Make an argument of a block a box, which the block opens first."""
+    argument = block.arguments[place]
+    kind, uses = type_of(argument), [(use.owner.operation, use.operand_number) for use in argument.uses]
+    argument.set_type(BOX.to_mlir())
+    with ir.InsertionPoint.at_block_begin(block), block.owner.location:
+        value = opened(GraphBuilder(weights), argument, kind.dtype, kind.shape)
+    for user, number in uses:
+        user.operands[number] = value
+
+
+def _open(b: GraphBuilder, results: Sequence[ir.Value], types: Sequence[TensorType], changing: Sequence[int]) -> list[ir.Value]:
+    """The results of an op, those in boxes taken out of them; `types` are their types then."""
+    return [opened(b, v, types[i].dtype, types[i].shape) if i in changing else v for i, v in enumerate(results)]
+
+
 def if_problem(op: IfOp) -> str | None:
-    """Why the branches of a conditional cannot be functions that write to the memory of its results; None if they can."""
-    for region in op.operation.regions:
-        end = list(region.blocks[0].operations)[-1].operation
-        for value, kind in zip(end.operands, op.result_types(), strict=True):
-            if type_of(value).shape != kind.shape:
-                return f"a conditional whose branches give other sizes ({type_of(value)}) than its result is known to have ({kind})"
+    """Why the branches of a conditional cannot be functions; None if they can."""
+    return next((problem for kinds in _if_kinds(op) if (problem := _unnamed_problem("a conditional that gives", kinds))), None)
+
+
+def _unnamed_problem(what: str, kinds: Sequence[TensorType]) -> str | None:
+    """Why values of these types cannot take each other's place in boxes; None if they can, or need not."""
+    if len({kind.shape for kind in kinds}) > 1 and any(None in kind.shape for kind in kinds):
+        return f"{what} values of sizes without a name ({', '.join(map(str, kinds))})"
     return None
 
 
 def loop_problem(op: LoopOp, state: PassState) -> str | None:
-    """Why the body of a loop cannot be a function that writes to the memory of its results; None if it can."""
+    """Why the body of a loop cannot be a function; None if it can."""
     carried = [type_of(v) for v in op.carried]
     body = op.operation.regions[0].blocks[0]
     end = list(body.operations)[-1].operation
-    inside = [type_of(v) for v in list(body.arguments)[2:]]
-    after = [type_of(v) for v in list(end.operands)[1 : len(carried) + 1]]
-    for kinds in zip(carried, inside, after, op.result_types(), strict=False):
-        if len({kind.shape for kind in kinds}) > 1:
-            return f"a loop that carries a value of changing sizes ({kinds[0]} to {kinds[2]})"
+    for kinds in _loop_kinds(op):
+        problem = _unnamed_problem("a loop that carries", kinds)
+        if problem is not None:
+            return problem
     known = {name for kind in (*carried, *map(type_of, captured_by(op.operation))) for size in kind.shape for name in symbols_of(size)}
     for part in list(end.operands)[len(carried) + 1 :]:
         late = {name for size in type_of(part).shape for name in symbols_of(size)} - known

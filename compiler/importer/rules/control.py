@@ -39,9 +39,8 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             b.yield_(values, result_types=[])
         types.append([type_of(v) for v in values])
     check_forms(*given, what="branches that give")
-    results = joined(*types)
-    if any(None in kind.shape for kind in results):
-        b.require_if_given([condition], "the condition of branches that give values of different sizes")  # which compiled code cannot
+    names = [*b.node.output_names, *[""] * len(types[0])]
+    results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
@@ -155,29 +154,17 @@ def loop_of(
 ) -> tuple[tuple[Value, ...], ir.Operation]:
     """The results of a graph.loop, and the op. `rounds` builds the body: of round, condition and carried values what the op's body yields."""
     own = [type_of(v) for v in initial]
-    types = own
+    types = list(own)
     holder, made = _body(b, limit, condition, initial, types, rounds)
-    if [type_of(v).shape for v in made[1 : len(own) + 1]] != [kind.shape for kind in own]:
-        # A size that changes is another symbol in each round; which one it is after the last, only the run tells.
-        inferred = [tensor or kind for tensor, kind in zip((*b.node.output_types, *[None] * len(own)), own, strict=False)]
-        after = [type_of(v) for v in made[1 : len(own) + 1]]
-        names = [*b.node.output_names, *["carried"] * len(own)]
-        if any((kind.dtype, kind.rank) != (made_kind.dtype, made_kind.rank) for kind, made_kind in zip(own, after, strict=True)):
-            shown = ", ".join(map(str, after))
-            raise UnsupportedError(
-                f"carried values that change their type ({', '.join(map(str, own))} to {shown}) are not supported; supported: one type each"
-            )
-        b.require_if_given([limit, condition], "the number of rounds of a loop that carries values of changing sizes")  # which compiled code cannot
-        open_ = joined(joined(own, after), inferred)
-        types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, open_, strict=False)]
+    names = [*b.node.output_names, *[""] * len(own)]
+    # A size that changes is another symbol in each round; which one it is after the last, only the run tells. What changes may make others
+    # change, so the body is built until none does.
+    while (after := _wider(own, types, made)) != types:
         holder.erase()
+        types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
         holder, made = _body(b, limit, condition, initial, types, rounds)
-    if not all(changes_only_sizes(kind, type_of(v)) for kind, v in zip(types, made[1:], strict=False)):
-        shown = ", ".join(str(type_of(v)) for v in made[1 : len(own) + 1])
-        raise UnsupportedError(
-            f"carried values that change their type ({', '.join(map(str, types))} to {shown}) are not supported; supported: one type each"
-        )
-    results = types if types is own else [b.symbols.completed("carried", unnamed(kind)) for kind in types]
+    unchanged = zip(types, own, strict=True)
+    results = [kind if kind == before else b.symbols.completed("carried", _after_loop(kind, before)) for kind, before in unchanged]
     parts = [type_of(v) for v in made[len(own) + 1 :]]
     count: int | Size | None = _round_count(b, limit, condition, holder, made[0])
     if count is None and parts:
@@ -215,10 +202,24 @@ def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Op
     return max(int(count), 0) if first.all() else 0
 
 
-def changes_only_sizes(kind: TensorType, made: TensorType) -> bool:
-    """Whether a carried value may become one of the type `made`: where sizes are numbers, they stay the same."""
-    same = zip(kind.shape, made.shape, strict=True) if kind.rank == made.rank else None
-    return kind.dtype == made.dtype and same is not None and all(a == b or not isinstance(a, int) for a, b in same)
+def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
+    """`types`, of carried values that are of the types `own` at first, without the sizes that a round changes.
+
+    A size that is another one in `types` than in `own` is a symbol that covers any. Raises UnsupportedError where more than sizes change.
+    """
+    after = [type_of(v) for v in made[1 : len(types) + 1]]
+    if any((kind.dtype, kind.rank) != (new.dtype, new.rank) for kind, new in zip(types, after, strict=True)):
+        shown = [", ".join(map(str, kinds)) for kinds in (types, after)]
+        raise UnsupportedError(f"carried values that change their type ({shown[0]} to {shown[1]}) are not supported; supported: one type each")
+    return [
+        kind.with_shape([a if a != first or a == new else None for first, a, new in zip(start.shape, kind.shape, end.shape, strict=True)])
+        for start, kind, end in zip(own, types, after, strict=True)
+    ]
+
+
+def _after_loop(kind: TensorType, before: TensorType) -> TensorType:
+    """The type of a carried value after a loop: nothing is known of sizes that are others in the body than before."""
+    return kind.with_shape([size if size == first else None for size, first in zip(kind.shape, before.shape, strict=True)])
 
 
 @onnx_rule("Scan", since=9)

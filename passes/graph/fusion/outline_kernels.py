@@ -12,7 +12,9 @@ from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow import dialect as flow_dialect
+from stepwell.dialects.flow.boxes import BoxOp
 from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
+from stepwell.dialects.graph.base import make_op
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
@@ -106,6 +108,8 @@ class OutlineKernels(Pass):
                     state.count(f"{self.name}.calls")
                 elif isinstance(inner.opview, (flow.IfOp, flow.LoopOp)):
                     _add_destinations(inner.opview, shapes)
+                elif isinstance(boxing := inner.opview, BoxOp):
+                    _add_destination(boxing, shapes)
                 elif isinstance(bound := inner.opview, BindSizesOp):
                     _bind(bound)
                 elif isinstance(constant := inner.opview, ConstantOp):
@@ -154,6 +158,16 @@ def _add_destinations(op: "flow.IfOp | flow.LoopOp", shapes: SymbolicShapes) -> 
     new = flow.with_inputs(op, [*op.inputs, *places], {**op.attribute_values(), "destinations": len(places)}, list(op.result_types()))
     for before, after in zip(old.results, new.results, strict=True):
         before.replace_all_uses_with(after)
+    old.erase()
+
+
+def _add_destination(op: BoxOp, shapes: SymbolicShapes) -> None:
+    """Give a box a destination."""
+    old = op.operation
+    with ir.InsertionPoint(old), old.location:
+        place = _destination(old.results[0], old, shapes)
+        new = make_op(BoxOp, [op.x, [place]], {}, list(op.result_types())).operation
+    old.results[0].replace_all_uses_with(new.results[0])
     old.erase()
 
 

@@ -1,0 +1,28 @@
+"""Boxes on memory: vectors that say how far from the workspace of @main a tensor lies, and its sizes."""
+
+from stepwell.dialects.core.mlir import arith, ir, memref
+from stepwell.dialects.core.symbolic_shapes import constant
+from stepwell.dialects.flow.boxes import BOX_ELEMENTS, BOX_OP, UNBOX_OP
+from stepwell.passes.bufferize.program import ProgramBuilder, emits
+
+
+@emits(BOX_OP)
+def box(b: ProgramBuilder, op: ir.Operation) -> None:
+    """Write where the tensor lies, and its sizes."""
+    target, shape = b.operand(op.operands[1]), b.shapes.shape(op.operands[0])
+    root, _ = b.plan.boxed[op].root()
+    numbers = [b.lies(root), *map(b.size, shape), *[constant(0)] * (BOX_ELEMENTS - 1 - len(shape))]
+    for place, number in enumerate(numbers):
+        memref.StoreOp(as_i64(number), target, [constant(place)])
+
+
+@emits(UNBOX_OP)
+def unbox(b: ProgramBuilder, op: ir.Operation) -> None:
+    """Read where the tensor lies."""
+    lies = memref.LoadOp(b.operand(op.operands[0]), [constant(0)]).result
+    b.opened[b.plan.opened.index(op)] = arith.IndexCastOp(ir.IndexType.get(), lies).result
+
+
+def as_i64(number: ir.Value) -> ir.Value:
+    """A value of type index as one of i64."""
+    return arith.IndexCastOp(ir.IntegerType.get_signless(64), number).result
