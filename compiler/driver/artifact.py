@@ -19,8 +19,8 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.driver.general import General, GeneralProgram
-from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.infos import OutputGroup, TensorInfo
+from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
 
 Infos = Sequence[TensorInfo]

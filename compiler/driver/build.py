@@ -23,8 +23,8 @@ from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation
 from stepwell.runtime.buffers import arena_chunks, pack_arena
-from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
 
 Packing: TypeAlias = Future[np.ndarray | Kept]

@@ -39,9 +39,7 @@ class _Entry:
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
         """What it takes of the inputs."""
-        return [
-            given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places
-        ]
+        return [given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places]
 
 
 @dataclass(frozen=True)
@@ -202,9 +200,7 @@ class DynamicModel:
         with self._lock:
             if self._last is None:
                 open_ones = [
-                    f"'{info.name}' {info}"
-                    for info in self.inputs
-                    if info.form or info.name in self.values or not all(map(_is_number, info.shape))
+                    f"'{info.name}' {info}" for info in self.inputs if info.form or info.name in self.values or not all(map(_is_number, info.shape))
                 ]
                 reasons = [("free dimensions", True), ("values that code is made for", self.values), ("no fixed number", self._structured)]
                 what = ", or ".join(text for text, holds in reasons if holds)
@@ -232,7 +228,7 @@ class DynamicModel:
         return entry
 
     def _keyed_by(self, info: TensorInfo, shape: Shape) -> Shape:
-        """What of an input's shape code is made for: of sequences and optionals, unless code is made by shape, the number of tensors and dimensions."""
+        """What of an input's shape code is made for: of sequences and optionals how many tensors of which ranks, unless it is made by shape."""
         if not info.form or self.by_shape or shape is None:
             return shape
         return tuple((None,) * len(part) if isinstance(part, (tuple, list)) else None for part in shape)

@@ -126,9 +126,7 @@ def import_for(
             return made, {name: array for name, array in inputs.items() if name not in known}
 
 
-def _import(
-    read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget
-) -> ImportedModel:
+def _import(read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget) -> ImportedModel:
     """Import a model that was read."""
     model, ir_version = read.model, read.model.ir_version
     with foreign_errors("the model cannot be read"):

@@ -11,7 +11,10 @@ from stepwell.importer.tensors import tensor_array
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
-    """The value of an attribute: int, float, str, numpy array, GraphProto, TypeProto, or a tuple of these. Raises UnsupportedError for other kinds."""
+    """The value of an attribute: int, float, str, numpy array, GraphProto, TypeProto, or a tuple of these.
+
+    Raises UnsupportedError for other kinds.
+    """
     kind = attribute.type
     if kind == AttributeProto.FLOAT:
         return attribute.f

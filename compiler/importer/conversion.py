@@ -27,7 +27,7 @@ from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
-from stepwell.importer.sequences import AnyValue, Nothing, SequenceValue, described, parts_of
+from stepwell.importer.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.structure import declared_info, structured
 from stepwell.importer.symbols import Symbols
@@ -185,9 +185,12 @@ class Conversion:
         flat: list[tuple[str, ir.Value]] = []
         taken = {name: 0 for name, _ in outputs}
         for name, value in outputs:
-            parts = parts_of([value])
+            parts = value.elements if isinstance(value, ListValue) else ()
             info = declared[name] or _info(name, value)
             held = "list" if isinstance(value, SequenceValue) else "nothing" if isinstance(value, Nothing) else "tensor"
+            if isinstance(value, SequenceValue) and not isinstance(value, ListValue):
+                problem = f"output '{name}': a sequence whose length only the run tells is not supported; supported: one of known length"
+                raise UnsupportedError(f"{problem}, or its elements concatenated")
             if (held == "list") != (SEQUENCE in info.form) and held != "nothing":
                 raise ModelError(f"output '{name}' is {described(value)}, but declared as {info}")
             self.groups.append(OutputGroup(info, held, len(parts)))

@@ -48,9 +48,7 @@ class NeedsError(UnsupportedError):
     `needs` says which; `inputs` and `outputs` are what calls take and return, the others as in `ImportedModel`.
     """
 
-    def __init__(
-        self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]
-    ) -> None:
+    def __init__(self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
         super().__init__(message, details=details)
         self.needs, self.inputs, self.outputs = needs, inputs, outputs
         self.content: memoryview | None = None

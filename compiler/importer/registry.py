@@ -67,9 +67,9 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
     """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
 
     The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values`
-    for any number; `SequenceValue` and `Nothing` where an input may be a sequence, or an optional that holds nothing) and its attributes by keyword (a default for an optional one), and returns the node's outputs: one value or a
-    tuple, which may leave out outputs at the end that are not supported, and have an Unavailable with the reason for others. It raises
-    UnsupportedError or ModelError about its node.
+    for any number; `SequenceValue` and `Nothing` where one may be a sequence, or an optional that holds nothing) and its attributes by
+    keyword (a default for an optional one), and returns the node's outputs: one value or a tuple, which may leave out outputs at the end
+    that are not supported, and have an Unavailable with the reason for others. It raises UnsupportedError or ModelError about its node.
     `replace` takes the place of a rule that is there. Raises StepwellError if there is one and `replace` is not set.
     """
 

@@ -1,7 +1,7 @@
 """Sequences and optionals while a model is imported: they disappear where their length, and whether they hold something, is known."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axis
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 
 
 class SequenceValue(ABC):
@@ -24,7 +24,7 @@ class SequenceValue(ABC):
 
     @abstractmethod
     def at(self, b: ImportBuilder, position: Value) -> Value:
-        """The element at a position, counted from the end if negative. Raises ModelError if there is none."""
+        """The element at a position, from the end if negative. Raises ModelError if there is none; the run checks what only it tells."""
 
     @abstractmethod
     def inserted(self, b: ImportBuilder, x: Value, position: Value | None) -> "SequenceValue":
@@ -65,13 +65,8 @@ class ListValue(SequenceValue):
     def at(self, b: ImportBuilder, position: Value) -> Value:
         if b.constant_value(position) is not None:
             return self.elements[self._place(b, position, len(self.elements))]
-        kinds = list(dict.fromkeys(map(type_of, self.elements)))
-        if not kinds:
+        if not self.elements:
             raise ModelError("its sequence has no elements, so that no position exists")
-        if len(kinds) > 1:
-            shown = ", ".join(map(str, kinds))
-            text = f"a position computed at run time in a sequence of different types ({shown}) is not supported; supported: one known at compile time"
-            raise NotConstantError(text, operand=position)
         return b.gather(self.concatenated(b, 0, new_axis=True), b.with_shape(position, ()), axis=0)
 
     def inserted(self, b: ImportBuilder, x: Value, position: Value | None) -> "ListValue":
@@ -86,6 +81,11 @@ class ListValue(SequenceValue):
             raise ModelError("its sequence has no element to erase")
         place = count - 1 if position is None else self._place(b, position, count)
         return replace(self, elements=(*self.elements[:place], *self.elements[place + 1 :]))
+
+    @property
+    def is_uniform(self) -> bool:
+        """Whether the elements are all of one type."""
+        return len(set(map(type_of, self.elements))) <= 1
 
     def concatenated(self, b: ImportBuilder, axis: int, *, new_axis: bool) -> Value:
         if not self.elements:
@@ -122,43 +122,6 @@ def described(value: AnyValue) -> str:
     if isinstance(value, SequenceValue):
         return "a sequence"
     return "an optional that holds nothing" if isinstance(value, Nothing) else f"a tensor ({type_of(value)})"
-
-
-def parts_of(values: Iterable[AnyValue]) -> list[Value]:
-    """The tensors that values consist of, in order."""
-    found: list[Value] = []
-    for value in values:
-        if isinstance(value, ListValue):
-            found += value.elements
-        elif isinstance(value, ir.Value):
-            found.append(value)
-    return found
-
-
-def regrouped(like: Sequence[AnyValue], parts: Iterable[Value]) -> tuple[AnyValue, ...]:
-    """Values of the same forms as those in `like`, of other tensors: the reverse of `parts_of`."""
-    rest = iter(parts)
-    made: list[AnyValue] = []
-    for value in like:
-        if isinstance(value, ListValue):
-            made.append(replace(value, elements=tuple(next(rest) for _ in value.elements)))
-        else:
-            made.append(next(rest) if isinstance(value, ir.Value) else value)
-    return tuple(made)
-
-
-def check_forms(one: Sequence[AnyValue], other: Sequence[AnyValue], what: str) -> None:
-    """Raise UnsupportedError, which says what gives them, unless values in the same place are of the same form."""
-    for a, b in zip(one, other, strict=True):
-        if _form(a) != _form(b):
-            text = f"{what} {described(a)} or {described(b)}, as only the run decides, are not supported"
-            raise UnsupportedError(f"{text}; supported: tensors, or sequences of one length")
-
-
-def _form(value: AnyValue) -> object:
-    if isinstance(value, ListValue):
-        return value.dtype, len(value.elements)
-    return value if isinstance(value, Nothing) else "tensor"
 
 
 def tensors(values: Sequence[AnyValue], what: str) -> list[Value]:

@@ -9,8 +9,8 @@ from stepwell.dialects.core.types import BOOL, SIGNED, UNSIGNED, is_compact, is_
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.sequences import AnyValue
 from stepwell.importer.rules.compact import bits_of, compacted, number
+from stepwell.importer.sequences import AnyValue
 from stepwell.importer.tensors import our_dtype
 
 UNARY = (  # name, since, our op

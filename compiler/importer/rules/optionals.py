@@ -11,7 +11,7 @@ from stepwell.importer.tensors import our_dtype
 
 
 @onnx_rule("Optional", since=15)
-def optional(b: ImportBuilder, x: Value | SequenceValue | None = None, *, type: TypeProto | None = None) -> AnyValue:  # noqa: A002 (ONNX's name)
+def optional(b: ImportBuilder, x: Value | SequenceValue | None = None, *, type: TypeProto | None = None) -> AnyValue:
     if x is not None:
         return x
     if type is None:

@@ -50,7 +50,7 @@ class Case:
 
 @functools.cache
 def cases() -> list[Case]:
-    """All cases of dense numeric tensors, and of sequences and optionals of such, by name. Making them takes half a minute, so they stay in build/."""
+    """All cases of numeric tensors, sequences and optionals, by name. Making them takes half a minute, so they stay in build/."""
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
     stored = BUILD / f"onnx-suite-{onnx.__version__}-{code}.pickle"
     BUILD.mkdir(exist_ok=True)
