@@ -71,7 +71,7 @@ class DynamicModel:
 
     def __init__(
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
-        values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Shapes, Arrays], CompiledModel | None] | None = None,
+        values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         background: InBackground | None = None, why_not_general: str = "",
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
@@ -138,12 +138,13 @@ class DynamicModel:
                     raise InputError(f"input '{info.name}': expected the shapes of {info}, got none")
                 found.append(self._keyed_by(info, shapes[info.name]))
                 continue
-            shape = tuple(shapes[info.name]) if info.name in shapes else arrays[info.name].shape if info.name in arrays else info.shape
+            sizes = shapes.get(info.name)
+            shape = tuple(sizes) if sizes is not None else arrays[info.name].shape if info.name in arrays else info.shape
             if info.name in arrays and shape != arrays[info.name].shape:
                 raise InputError(f"input '{info.name}': expected values of the shape given, {shape}, got {arrays[info.name].shape}")
-            if self.by_shape and not all(isinstance(size, int) for size in shape):
+            if (self.by_shape or sizes is not None) and not all(isinstance(size, int) for size in shape):
                 raise InputError(f"input '{info.name}': expected a shape for {info}, got none")
-            found.append(shape)  # type: ignore[arg-type]
+            found.append(shape)
         return self._made(found, arrays, own=self._background is not None).model
 
     @property
@@ -229,9 +230,10 @@ class DynamicModel:
 
     def _keyed_by(self, info: TensorInfo, shape: Shape) -> Shape:
         """What of an input's shape code is made for: of sequences and optionals how many tensors of which ranks, unless it is made by shape."""
-        if not info.form or self.by_shape or shape is None:
+        if not info.form or shape is None:
             return shape
-        return tuple((None,) * len(part) if isinstance(part, (tuple, list)) else None for part in shape)
+        parts = tuple(tuple(part) if isinstance(part, (tuple, list)) else part for part in shape)
+        return parts if self.by_shape else tuple((None,) * len(part) if isinstance(part, tuple) else None for part in parts)
 
     def _is_open(self, key: _Key) -> bool:
         """Whether code for a combination may be asked for. A job that a parent process has is none of ours."""

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.flow.boxes import BOX_ELEMENTS, boxed, opened
+from stepwell.dialects.flow.boxes import boxed, opened
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.loops import loop_of

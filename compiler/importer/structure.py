@@ -47,7 +47,7 @@ def fix_structure(model: ModelProto, shapes: Mapping[str, Shape]) -> tuple[dict[
     inputs: list[ValueInfoProto] = []
     taken = {node.name: 0 for node in model.graph.node}
     values = {value.name for value in [*model.graph.input, *model.graph.initializer]} | {name for node in model.graph.node for name in node.output}
-    found = {}
+    found: dict[str, Sequence[int | None]] = {}
     for value in model.graph.input:
         info = structured(value.name, value.type)
         if info is None or value.name not in shapes:
@@ -69,7 +69,7 @@ def fix_structure(model: ModelProto, shapes: Mapping[str, Shape]) -> tuple[dict[
         body = list(model.graph.node)
         for field, entries in (("input", inputs), ("node", [*nodes, *body])):
             copies = [_copy(entry) for entry in entries]
-            model.graph.ClearField(field)  # type: ignore[arg-type]
+            model.graph.ClearField(field)
             getattr(model.graph, field).extend(copies)
     return found, open_ones
 

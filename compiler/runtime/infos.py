@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 UNRANKED = ("*",)
 """The shape of a tensor whose rank is not known before the run: that of an output depends on values of inputs, say."""
 SEQUENCE, OPTIONAL = "seq", "optional"
-Shape: TypeAlias = "tuple[int | None, ...] | tuple[tuple[int | None, ...], ...] | None"
-"""The shape of an array; those of the elements of a list; None of an optional that holds nothing."""
+Shape: TypeAlias = "Sequence[Any] | None"
+"""The shape of an array, None for a size that is free; those of the elements of a list; None of an optional that holds nothing."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             given.append(b.node.import_graph(graph, ()))
     if len(given[0]) != len(given[1]):
         raise ModelError(f"its branches return {len(given[0])} and {len(given[1])} values")
-    forms = [met(b, *pair, what="branches that give") for pair in zip(*given, strict=True)]
+    forms = [met(b, one, other, "branches that give") for one, other in zip(*given, strict=True)]
     for i, region in enumerate(holder.regions):
         with ir.InsertionPoint(region.blocks[0]):
             given[i] = tuple(formed(b, given[i], forms))
@@ -151,7 +151,7 @@ def _rolled(
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
         state = as_declared(b, [number, going_on], body)
         again, *results = b.node.import_graph(body, (*state, *regrouped(initial, carried)))
-        forms = [met(b, *pair, what="carried values that are") for pair in zip(initial, results[: len(initial)], strict=True)]
+        forms = [met(b, one, other, "carried values that are") for one, other in zip(initial, results[: len(initial)], strict=True)]
         if forms != taken:
             raise _OtherFormsError(forms)
         goes, *ends = tensors([again, *results[len(initial) :]], _NOT_CARRIED)
