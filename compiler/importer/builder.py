@@ -136,6 +136,13 @@ class ImportBuilder(GraphBuilder):
         """Like GraphBuilder.constant_value, within the budget. Results are cached, since the importer never changes an op that it built."""
         return self.known_values.value(value)
 
+    def erase(self, op: ir.Operation) -> None:
+        """Erase an op with what is in its regions, and forget what was found of values: new ones may take the place of those that are gone."""
+        op.erase()
+        self.known_values.release()
+        self.symbolic.release()
+        self.origins.release()
+
     def unroll(self, rounds: int, nodes: int) -> str | None:
         """Charge the budget for unrolling `rounds` rounds of `nodes` nodes, inner loops excluded. Returns the reason if it is exceeded."""
         limit, spent = self.budget.limits.unrolled_operations, self.budget.unrolled

@@ -50,6 +50,10 @@ class Symbols:
             return Origins(frozenset([self._of_elements[name]]))
         return Origins(sizes=True) if name in self._of_inputs else None
 
+    def are_of_inputs(self, shape: Iterable[Dim]) -> bool:
+        """Whether sizes are numbers, or follow from inputs."""
+        return all(isinstance(size, int) or (size is not None and all(map(self.origins, size.symbols))) for size in shape)
+
     def all_origins(self) -> Origins:
         """What gives all symbols of inputs their numbers."""
         return Origins(frozenset(self._of_elements.values()), sizes=bool(self._of_inputs))

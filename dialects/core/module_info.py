@@ -56,7 +56,8 @@ def _segments(attribute: ir.Attribute) -> list[Segment]:
         except InferenceError as error:
             raise ValueError(error.args[0]) from None
         start, nodes = COUNT.decode(given["start"]), TEXT.decode(given["nodes"])
-        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), *(tuple(PAIRS.decode(given[name])) for name in ("outputs", "boxes") if name in given)))
+        apart = [tuple(PAIRS.decode(given[name])) for name in ("outputs", "boxes") if name in given]
+        found.append(Segment(nodes, start, sizes, tuple(_slots(given["slots"])), *apart))
     return found
 
 

@@ -7,7 +7,6 @@ from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.sizes import Size, evaluated
 from stepwell.dialects.support.errors import IndexRangeError
 
-
 BOX_ELEMENTS = 9
 """Of a box (`dialects/flow/boxes.py`): where a tensor lies, then up to 8 sizes."""
 

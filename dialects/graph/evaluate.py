@@ -106,13 +106,13 @@ class Evaluator:
             return [self.parameter(ir.StringAttr(op.attributes["id"]).value)]
         if name == "func.call":
             return self.call(ir.FlatSymbolRefAttr(op.attributes["callee"]).value, [values[v] for v in op.operands])
-        if name in ("tensor.empty", "flow.size"):
-            return [None]  # a kernel's destination, which at this level nothing writes
         if name == "tensor.cast":
             return [values[op.operands[0]]]
         if name == "flow.bind_sizes":
             self.bind_sizes(op, values[op.operands[0]])
             return [None] * len(op.operation.results)  # sizes of kernels' destinations
+        if name == "tensor.empty" or [type(result.type) for result in op.operation.results] == [ir.IndexType]:
+            return [None]  # a kernel's destination, which at this level nothing writes, or a size for it
         if not isinstance(op, GraphOp):
             raise NoMeaningError(f"{name} has no reference meaning: only the levels graph and graph-opt can be evaluated")
         groups = map_groups(values.__getitem__, op.operand_groups())

@@ -58,6 +58,10 @@ class OriginFinder:
                 self._found[current] = self._leaf(current) if op is None else self._made(op)
         return self._found[value]
 
+    def release(self) -> None:
+        """Forget everything that was found."""
+        self._found.clear()
+
     def of_sizes(self, sizes: Sequence[Dim]) -> Origins | None:
         """The origins of some sizes."""
         return self._joined([None if s is None else self._of_symbol(name) for s in sizes if not isinstance(s, int) for name in self._names(s)])

@@ -76,6 +76,10 @@ class SymbolicValues:
             self._found[current] = self._leaf(current) if op is None else self._evaluate(op, current)
         return self._found[value]
 
+    def release(self) -> None:
+        """Forget everything that was found."""
+        self._found.clear()
+
     def _op(self, value: ir.Value) -> ir.Operation | None:
         """The op to evaluate for a value; None for a leaf."""
         tensor = type_of(value)

@@ -1,8 +1,9 @@
 """Boxes on memory: vectors that say how far from the workspace of @main a tensor lies, and its sizes."""
 
 from stepwell.dialects.core.mlir import arith, ir, memref
+from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.dialects.core.symbolic_shapes import constant
-from stepwell.dialects.flow.boxes import BOX_ELEMENTS, BOX_OP, UNBOX_OP
+from stepwell.dialects.flow.boxes import BOX_OP, UNBOX_OP
 from stepwell.passes.bufferize.program import ProgramBuilder, emits
 
 

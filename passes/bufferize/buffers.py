@@ -285,8 +285,9 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
         late = waits.of(buffer.size)
         if late is None and buffer.place[0] == "apart":
             late = beginning
-        given = buffer.place[0] in ("input", "box") or buffer.place == "weights" or (buffer.place[0] == "output" and waits.beginning is not None)  # by whoever calls the function
-        if late is not None and not given:
+        # An input, and an output of the function of a region, is given by whoever calls it.
+        own = buffer.place == "workspace" or buffer.place[0] == "apart" or (buffer.place[0] == "output" and waits.beginning is None)
+        if late is not None and own:
             buffer.late, buffer.slot = late, len(late.buffers)
             late.buffers.append(buffer)
     roots = [root for root in used if root.place == "workspace" and root.late is None]

@@ -11,7 +11,6 @@ from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.flow.boxes import may_hold_boxes
 from stepwell.dialects.flow.control import called_by
 
-
 KEEP_HEAD, KEEP_ENTRY = 16, 16
 """Bytes of what the runtime is told of boxes: a count and a mark; for each carried value its address and its rows."""
 

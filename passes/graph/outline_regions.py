@@ -101,7 +101,8 @@ class _Outliner:
         function = self._function(op.operation.regions[0], "body", list(body.arguments), captured)
         attributes = {"body": function.sym_name.value, "carried": len(carried), "destinations": 0}
         operands = [op.trip_count, op.condition, [*carried, *captured]]
-        results: list[ir.Value] = list(b.create(flow.LoopOp, operands, attributes, [*after, *types[len(carried) :], TensorType("i64", (1,))]).operation.results)
+        after += [*types[len(carried) :], TensorType("i64", (1,))]
+        results: list[ir.Value] = list(b.create(flow.LoopOp, operands, attributes, after).operation.results)
         parts = results[len(carried) : -1]
         if collected and not going_on:
             sizes = [kind.shape[0] for kind in collected]

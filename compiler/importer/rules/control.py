@@ -11,11 +11,11 @@ from stepwell.dialects.core.sizes import holds, known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.boxed_sequences import BoxedSequence
 from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis
-from stepwell.importer.forms import Form, first_form, formed, met, parts_of, regrouped
-from stepwell.importer.loops import joined, loop_of
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.boxed_sequences import BoxedSequence
+from stepwell.importer.rules.loops import joined, loop_of, none_of
+from stepwell.importer.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 from stepwell.importer.sequences import AnyValue, tensors
 from stepwell.importer.source import nested_nodes
@@ -52,7 +52,7 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
-    holder.erase()
+    b.erase(holder)
     return regrouped(given[0], made.results)
 
 
@@ -112,9 +112,7 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     tensor = b.node.output_types[output] if output < len(b.node.output_types) else None
     if tensor is None or not known(tensor.shape[1:]):
         raise UnsupportedError("values collected over no rounds are not supported; supported: at least one round")
-    empty = TensorType(tensor.dtype, (0, *tensor.shape[1:]))
-    one = b.convert(b.literal(np.zeros((1,) * empty.rank, np.float32)), empty.dtype)
-    return slice_axis(b, b.expand(one, shape=(1, *empty.shape[1:])), 0, 0, 0)
+    return none_of(b, tensor.with_shape(tensor.shape[1:]))
 
 
 def rolled_loop(
@@ -158,8 +156,10 @@ def _rolled(
         return b.with_shape(goes, ()), *parts_of(formed(b, results[: len(initial)], forms)), *ends
 
     start = parts_of(initial)
+    rows = {value.rows for value in initial if isinstance(value, BoxedSequence)}
+    growing = [i for i, part in enumerate(start) if part in rows]
     with b.at(by_parts(b.node, initial)):
-        results, made = loop_of(b, limit, condition, start, rounds)
+        results, made = loop_of(b, limit, condition, start, rounds, growing)
     return (*regrouped(initial, results[: len(start)]), *results[len(start) :]), made
 
 

@@ -6,9 +6,9 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.boxed_sequences import BoxedSequence, boxed_by, in_boxes, kind_of
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.boxed_sequences import BoxedSequence, boxed_by, in_boxes, kind_of
 from stepwell.importer.rules.layout import parts_that_fit
 from stepwell.importer.rules.slicing import size_scalar, slice_axis, split_axis, with_new_axes, without_axes
 from stepwell.importer.sequences import ListValue, SequenceValue, tensors

@@ -1,6 +1,6 @@
 """Sequences whose length only the run tells: a row of numbers for each element, which says where it lies (dialects/flow/boxes.py)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +11,7 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.flow.boxes import boxed, opened
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
-from stepwell.importer.loops import loop_of
+from stepwell.importer.rules.loops import loop_of
 from stepwell.importer.sequences import ListValue, SequenceValue
 
 PLACE = "position"  # what the symbols of positions are called after
@@ -28,7 +28,7 @@ class ElementKind:
     @staticmethod
     def of(b: ImportBuilder, x: TensorType) -> "ElementKind":
         """That of one tensor. Symbols which become known while the model runs are others for each element."""
-        return ElementKind(x.dtype, tuple(size if _is_everywhere(b, size) else None for size in x.shape))
+        return ElementKind(x.dtype, tuple(size if b.symbols.are_of_inputs([size]) else None for size in x.shape))
 
     def joined(self, other: "ElementKind") -> "ElementKind":
         """That of the elements of both. Raises ModelError for another element type, UnsupportedError for another rank."""
@@ -42,11 +42,6 @@ class ElementKind:
                 f"elements of the ranks {ranks} in a sequence whose length only the run tells are not supported; supported: one rank"
             )
         return replace(self, shape=tuple(a if a == b else None for a, b in zip(self.shape, other.shape, strict=True)))
-
-
-def _is_everywhere(b: ImportBuilder, size: Dim) -> bool:
-    """Whether a size is the same one in and after a loop or a branch: a number, or what sizes of inputs say."""
-    return isinstance(size, int) or (isinstance(size, Size) and all(b.symbols.origins(name) is not None for name in size.symbols))
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ class BoxedSequence(SequenceValue):
         first = self.at(b, b.literal(np.array(0, np.int64)))
         sizes, rank = dims_of(first), type_of(first).rank
         axis = normalized_axis(axis, rank + new_axis)
-        if not new_axis and not _is_everywhere(b, (self.kind.shape or (None,) * rank)[axis]):
+        if not new_axis and not b.symbols.are_of_inputs([(self.kind.shape or (None,) * rank)[axis]]):
             return self._grown(b, first, axis)
 
         def rounds(number: Value, going_on: Value, known: Value) -> tuple[Value, ...]:
@@ -181,7 +176,7 @@ def boxed_by(b: ImportBuilder, count: Value, make: Callable[[Value], Sequence[Va
         kinds[:] = [ElementKind.of(b, type_of(x)) for x in made]
         return going_on, *(b.concat([before, _row(b, x)], axis=0) for before, x in zip(rows, made, strict=True))
 
-    results = _looped(b, count, [no_rows(b)] * outputs, rounds)
+    results = _looped(b, count, [no_rows(b)] * outputs, rounds, range(outputs))
     return [BoxedSequence(kind, rows) for kind, rows in zip(kinds, results, strict=True)]
 
 
@@ -194,7 +189,9 @@ def _row(b: ImportBuilder, x: Value) -> Value:
     return b.with_shape(boxed(b, x), (1, BOX_ELEMENTS))
 
 
-def _looped(b: ImportBuilder, count: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]]) -> tuple[Value, ...]:
+def _looped(
+    b: ImportBuilder, count: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]], growing: Collection[int] = ()
+) -> tuple[Value, ...]:
     with b.at(replace(b.node, output_names=(), output_types=())):
-        results, _ = loop_of(b, count, b.literal(np.array(True)), initial, rounds)
+        results, _ = loop_of(b, count, b.literal(np.array(True)), initial, rounds, growing)
     return results

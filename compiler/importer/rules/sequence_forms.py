@@ -8,8 +8,8 @@ from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.importer.boxed_sequences import BoxedSequence, ElementKind, in_boxes, kind_of
 from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.rules.boxed_sequences import BoxedSequence, ElementKind, in_boxes, kind_of
 from stepwell.importer.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
 
 Form: TypeAlias = "ElementKind | None"
