@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 
@@ -27,13 +27,15 @@ from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
-from stepwell.importer.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
+from stepwell.importer.rules.boxed_sequences import BoxedSequence
+from stepwell.importer.rules.sequence_forms import parts_of
+from stepwell.importer.sequences import AnyValue, Nothing, SequenceValue, described
 from stepwell.importer.source import Source, nested_nodes
 from stepwell.importer.structure import declared_info, structured
 from stepwell.importer.symbols import Symbols
 from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
-from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, OutputGroup, TensorInfo, part_name
+from stepwell.runtime.infos import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
 _DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of their first inputs are known
@@ -185,16 +187,16 @@ class Conversion:
         flat: list[tuple[str, ir.Value]] = []
         taken = {name: 0 for name, _ in outputs}
         for name, value in outputs:
-            parts = value.elements if isinstance(value, ListValue) else ()
+            parts = parts_of([value])
             info = declared[name] or _info(name, value)
-            held = "list" if isinstance(value, SequenceValue) else "nothing" if isinstance(value, Nothing) else "tensor"
-            if isinstance(value, SequenceValue) and not isinstance(value, ListValue):
-                problem = f"output '{name}': a sequence whose length only the run tells is not supported; supported: one of known length"
-                raise UnsupportedError(f"{problem}, or its elements concatenated")
-            if (held == "list") != (SEQUENCE in info.form) and held != "nothing":
+            held = value.held if isinstance(value, SequenceValue) else NOTHING if isinstance(value, Nothing) else TENSOR
+            if held != NOTHING and isinstance(value, SequenceValue) != (SEQUENCE in info.form):
                 raise ModelError(f"output '{name}' is {described(value)}, but declared as {info}")
+            if isinstance(value, BoxedSequence):
+                info = replace(TensorInfo.of(name, TensorType(value.dtype, value.kind.shape or ())), form=info.form)
             self.groups.append(OutputGroup(info, held, len(parts)))
-            flat += [(name, value)] if isinstance(value, ir.Value) else [(unique_name(part_name(name, i), taken), x) for i, x in enumerate(parts)]
+            names = [unique_name(part_name(name, i), taken) for i in range(len(parts))] if held == LIST else [name] * len(parts)
+            flat += zip(names, parts, strict=True)
         return flat
 
     def _raise_needs(self, graph: GraphProto, frame: Frame) -> None:

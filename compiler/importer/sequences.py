@@ -1,7 +1,8 @@
 """Sequences and optionals while a model is imported: they disappear where their length, and whether they hold something, is known."""
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -11,12 +12,24 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.runtime.infos import LIST
 
 
 class SequenceValue(ABC):
     """A sequence of tensors of one element type, each of a shape of its own."""
 
     dtype: str
+    held: str
+    """How an output of a model consists of it, as in `OutputGroup`."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[Value, ...]:
+        """The tensors of which it consists in IR."""
+
+    @abstractmethod
+    def with_parts(self, parts: Iterator[Value]) -> "SequenceValue":
+        """A sequence of the same form, of the next of these tensors."""
 
     @abstractmethod
     def length(self, b: ImportBuilder) -> Value:
@@ -45,6 +58,14 @@ class ListValue(SequenceValue):
 
     dtype: str
     elements: tuple[Value, ...] = ()
+    held = LIST
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return self.elements
+
+    def with_parts(self, parts: Iterator[Value]) -> "ListValue":
+        return replace(self, elements=tuple(itertools.islice(parts, len(self.elements))))
 
     @staticmethod
     def of(elements: Sequence[Value]) -> "ListValue":

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 UNRANKED = ("*",)
 """The shape of a tensor whose rank is not known before the run: that of an output depends on values of inputs, say."""
 SEQUENCE, OPTIONAL = "seq", "optional"
+TENSOR, LIST, BOXES, NOTHING = "tensor", "list", "boxes", "nothing"
 Shape: TypeAlias = "Sequence[Any] | None"
 """The shape of an array, None for a size that is free; those of the elements of a list; None of an optional that holds nothing."""
 
@@ -62,24 +63,34 @@ class OutputGroup:
 
     info: TensorInfo
     held: str
-    """"tensor", "list" or "nothing"."""
+    """`TENSOR`, `LIST`, `BOXES` (of a sequence whose length the run tells: the backend's code gives a list for that one result) or `NOTHING`."""
     count: int = 1
 
     def gather(self, results: Iterator[Any]) -> Any:
         """The output as a call returns it, from the next of the results."""
-        if self.held == "list":
+        if self.held == LIST:
             return [next(results) for _ in range(self.count)]
-        return next(results) if self.held == "tensor" else None
+        return None if self.held == NOTHING else next(results)
 
     def described(self, results: Iterator[TensorInfo]) -> TensorInfo:
         """What the output is, from the next of what the results are: sizes that elements of a list do not share are left out."""
-        parts = [next(results) for _ in range(0 if self.held == "nothing" else self.count)]
-        if not parts:
+        parts = [next(results) for _ in range(0 if self.held == NOTHING else self.count)]
+        if not parts or self.held == BOXES:
             return self.info
         if len({len(part.shape) for part in parts}) > 1:
             return replace(self.info, shape=UNRANKED)
         shape = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(part.shape for part in parts), strict=True))
         return replace(self.info, shape=shape)
+
+
+def boxed_results(groups: Sequence[OutputGroup]) -> dict[int, tuple[np.dtype, int]]:
+    """The results of code that are rows of boxes, by their numbers: the type of what lies in these, and its number of dimensions."""
+    found, number = {}, 0
+    for group in groups:
+        if group.held == BOXES:
+            found[number] = (group.info.dtype, len(group.info.shape))
+        number += 0 if group.held == NOTHING else group.count
+    return found
 
 
 def gathered(groups: Sequence[OutputGroup], results: Sequence[Any]) -> list[Any]:

@@ -1,6 +1,6 @@
 """Sequences whose length only the run tells: a row of numbers for each element, which says where it lies (dialects/flow/boxes.py)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,8 +13,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.rules.loops import loop_of
 from stepwell.importer.sequences import ListValue, SequenceValue
-
-PLACE = "position"  # what the symbols of positions are called after
+from stepwell.runtime.infos import BOXES
 
 
 @dataclass(frozen=True)
@@ -51,9 +50,18 @@ class BoxedSequence(SequenceValue):
     kind: ElementKind
     rows: Value
 
+    held = BOXES
+
     @property
     def dtype(self) -> str:  # type: ignore[override]
         return self.kind.dtype
+
+    @property
+    def parts(self) -> tuple[Value, ...]:
+        return (self.rows,)
+
+    def with_parts(self, parts: Iterator[Value]) -> "BoxedSequence":
+        return replace(self, rows=next(parts))
 
     def length(self, b: ImportBuilder) -> Value:
         return b.with_shape(b.sizes(values=(self._count,)), ())
@@ -109,7 +117,7 @@ class BoxedSequence(SequenceValue):
         position = b.convert(b.with_shape(position, ()), "i64")
         place = b.select(b.less(position, b.scalar(0, like=position)), b.add(position, count), position)
         after = b.sub(b.with_shape(b.sizes(values=(last + 1,)), ()), b.add(place, b.scalar(1, like=place)))
-        symbol, behind = b.symbols.fresh(PLACE), b.symbols.fresh(f"after_{PLACE}")
+        symbol, behind = b.symbols.fresh("position"), b.symbols.fresh("elements_after_position")
         b.bind_sizes(b.concat([b.with_shape(place, (1,)), b.with_shape(after, (1,))], axis=0), sizes=(symbol, behind))
         return symbol
 

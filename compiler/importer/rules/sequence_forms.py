@@ -1,7 +1,6 @@
 """Sequences and optionals where branches of a conditional meet, and from round to round of a loop: as the tensors of which they consist."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TypeAlias
 
 from onnx import GraphProto
@@ -9,7 +8,7 @@ from onnx import GraphProto
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
-from stepwell.importer.rules.boxed_sequences import BoxedSequence, ElementKind, in_boxes, kind_of
+from stepwell.importer.rules.boxed_sequences import ElementKind, in_boxes, kind_of
 from stepwell.importer.sequences import AnyValue, ListValue, Nothing, SequenceValue, described
 
 Form: TypeAlias = "ElementKind | None"
@@ -20,10 +19,8 @@ def parts_of(values: Iterable[AnyValue]) -> list[Value]:
     """The tensors that values consist of, in order."""
     found: list[Value] = []
     for value in values:
-        if isinstance(value, ListValue):
-            found += value.elements
-        elif isinstance(value, BoxedSequence):
-            found.append(value.rows)
+        if isinstance(value, SequenceValue):
+            found += value.parts
         elif isinstance(value, ir.Value):
             found.append(value)
     return found
@@ -34,10 +31,8 @@ def regrouped(like: Sequence[AnyValue], parts: Iterable[Value]) -> tuple[AnyValu
     rest = iter(parts)
     made: list[AnyValue] = []
     for value in like:
-        if isinstance(value, ListValue):
-            made.append(replace(value, elements=tuple(next(rest) for _ in value.elements)))
-        elif isinstance(value, BoxedSequence):
-            made.append(replace(value, rows=next(rest)))
+        if isinstance(value, SequenceValue):
+            made.append(value.with_parts(rest))
         else:
             made.append(next(rest) if isinstance(value, ir.Value) else value)
     return tuple(made)

@@ -106,11 +106,12 @@ def _folder_cases() -> Iterator[Raw]:
 
 def _stored(path: Path, kind: TypeProto) -> Any:
     """The value of that type in a file of the suite."""
-    message, convert = {
+    readers: dict[str, tuple[Any, Any]] = {
         "tensor_type": (TensorProto, numpy_helper.to_array), "sequence_type": (SequenceProto, numpy_helper.to_list),
         "optional_type": (OptionalProto, numpy_helper.to_optional),
-    }[kind.WhichOneof("value")]  # fmt: skip
-    return convert(message.FromString(path.read_bytes()))  # type: ignore[operator]
+    }  # fmt: skip
+    message, convert = readers[kind.WhichOneof("value")]
+    return convert(message.FromString(path.read_bytes()))
 
 
 def _numeric(raw: Iterator[Raw]) -> Iterator[Case]:
