@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepwell.driver.pipeline import Pipeline
 
 LIBM = "expand-math"  # the switch that is off for functions from libm
-Shapes: TypeAlias = Mapping[str, Sequence[int | None]]
+Shapes: TypeAlias = Mapping[str, Sequence[int | None] | Sequence[Sequence[int | None]] | None]
 PipelineSource: TypeAlias = "str | os.PathLike[str] | Pipeline"
 ScheduleSource: TypeAlias = "str | os.PathLike[str] | ScheduleFile"
 
@@ -55,7 +55,8 @@ class CompileOptions:
     backend: str = DEFAULT
     """What makes code and runs it, by name (docs/backends.md)."""
     shapes: Shapes | None = None
-    """Sizes for inputs with free dimensions, by name; None leaves one free."""
+    """Sizes for inputs with free dimensions, by name; None leaves one free. For an input that is a sequence a list of such, one for each element;
+    None for an optional that holds nothing."""
     values: Mapping[str, np.ndarray] | None = None
     """Values of inputs, by name, which become constants and are no inputs any more: axes, sizes and the like, which code is made for."""
     specialise: str = "auto"
@@ -87,7 +88,7 @@ class CompileOptions:
         # Files are read now, so that the compiled content is the one in the key.
         normal: dict[str, Any] = {"disable": _names(self.disable)}
         if self.shapes is not None:
-            normal["shapes"] = {name: tuple(None if n is None else operator.index(n) for n in shape) for name, shape in self.shapes.items()}
+            normal["shapes"] = {name: _plain(shape) for name, shape in self.shapes.items()}
         if self.values is not None:
             normal["values"] = Values(self.values)
         if self.size_hints is not None:
@@ -179,6 +180,13 @@ def canonical(value: Any) -> Any:
     if isinstance(text, str):
         return text
     raise TypeError(f"no key can be made of a {type(value).__name__}")
+
+
+def _plain(shape: Any) -> Any:
+    """A shape, or those of a sequence, as tuples of Python's numbers."""
+    if shape is None:
+        return None
+    return tuple(_plain(n) if n is None or isinstance(n, (list, tuple)) else operator.index(n) for n in shape)
 
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ from stepwell.passes.schedule.assign_schedules import schedules_of
 from stepwell.passes.schedule.kernel_digest import kernel_digest
 from stepwell.passes.schedule.nest import Nest
 from stepwell.runtime.buffers import pack_arena
-from stepwell.runtime.model import TensorInfo
+from stepwell.runtime.infos import TensorInfo
 
 LEVEL = "scheduled"
 Schedule: TypeAlias = "Mapping[int, Nest | Mapping[str, Any]] | ScheduleFile"

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.model import TensorInfo
+from stepwell.runtime.infos import TensorInfo
 
 
 def random_array(info: TensorInfo, seed: int, index: int) -> np.ndarray:

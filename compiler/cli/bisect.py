@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"--from {options.start}: expected one of {', '.join(MEANT)}, whose IR has a meaning that can be run")
     session = Session(options)
     from stepwell.analysis.bisect import bisect
-    from stepwell.runtime.model import TensorInfo
+    from stepwell.runtime.infos import TensorInfo
 
     with Progress() as progress:
         progress.say("import")

@@ -13,7 +13,7 @@ from stepwell.cli.common import UsageError
 from stepwell.dialects.support.errors import InputError
 
 if TYPE_CHECKING:
-    from stepwell.runtime.model import TensorInfo
+    from stepwell.runtime.infos import TensorInfo
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".webp", ".gif", ".tiff")
 HELP = """name=FILE.npy|FILE.npz|FILE.pb|IMAGE|random[:SEED]; the name may be left out where the model has one input, or for an .npz file

@@ -14,7 +14,7 @@ from stepwell.cli.shapes import free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.support.limits import Limits
 from stepwell.options import CompileOptions
-from stepwell.runtime.model import TensorInfo
+from stepwell.runtime.infos import TensorInfo
 
 if TYPE_CHECKING:
     import onnx

@@ -25,7 +25,8 @@ from stepwell.passes.framework.levels import MEANT
 if TYPE_CHECKING:
     from stepwell.analysis.compare import OutputCheck
     from stepwell.driver.dynamic import DynamicModel
-    from stepwell.runtime.model import CompiledModel, TensorInfo
+    from stepwell.runtime.infos import TensorInfo
+    from stepwell.runtime.model import CompiledModel
 
 Arrays = Mapping[str, np.ndarray]
 MEASURES = ("max abs error", "max rel error", "of the scale", "tolerance", "verdict")

@@ -10,7 +10,7 @@ from stepwell.cli.common import UsageError
 from stepwell.dialects.core.sizes import evaluated, parse
 
 if TYPE_CHECKING:
-    from stepwell.runtime.model import TensorInfo
+    from stepwell.runtime.infos import TensorInfo
 
 FORM = "expected NAME=SIZExSIZE…, as in image=1x3x224x224; a size may be ? (free) or a range, as in 32..1024"
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|(\d+)\.\.(\d+)")  # without braces too: shells have a meaning for these

@@ -18,6 +18,7 @@ from stepwell.driver.general import Sized
 from stepwell.driver.plugins import of_code_generation
 from stepwell.passes.framework.levels import LEVELS
 from stepwell.runtime.executable import Executable, NativeExecutable
+from stepwell.runtime.infos import boxed_results
 from stepwell.runtime.loader import load
 from stepwell.runtime.openmp import openmp
 from stepwell.runtime.workspaces import Workspaces
@@ -77,8 +78,9 @@ class LLVMOnCPU(Backend):
         arguments = len(artifact.inputs) + len(artifact.outputs) + len(widths(artifact.checks))
         code = load(artifact.objects)
         return NativeExecutable(
-            code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments, late=artifact.late
-        )
+            code, weights, workspace_bytes=artifact.workspace_bytes, threads=threads, arguments=arguments, late=artifact.late,
+            boxed=boxed_results(artifact.groups),
+        )  # fmt: skip
 
     def load_sized(self, artifact: Artifact, weights: np.ndarray, threads: int) -> Sized:
         """As `load`: one code, and workspaces, for all sizes."""
@@ -88,7 +90,7 @@ class LLVMOnCPU(Backend):
         def at(table: np.ndarray, workspace_bytes: int) -> Executable:
             return NativeExecutable(
                 code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table,
-                workspaces=workspaces.of(workspace_bytes), late=artifact.late,
+                workspaces=workspaces.of(workspace_bytes), late=artifact.late, boxed=boxed_results(artifact.groups),
             )  # fmt: skip
 
         return at

@@ -70,18 +70,23 @@ def _check_specialise(name: str, value: Any) -> None:
 
 
 def check_shapes(name: str, value: Any) -> None:
-    """Raise InputError unless `value` maps names to lists of sizes."""
+    """Raise InputError unless `value` maps names to lists of sizes, to lists of such for sequences, or to None for an optional of nothing."""
     if not isinstance(value, Mapping):
         raise wrong(name, "shapes by the names of inputs, as in {'image': (1, 3, 224, 224)}", value)
     for key, shape in value.items():
         if not isinstance(key, str):
             raise wrong(name, "the name of an input, which is a string", key)
-        try:
-            fits = not isinstance(shape, (str, bytes, Mapping)) and all(size is None or operator.index(size) >= 0 for size in shape)
-        except TypeError:
-            fits = False
-        if not fits:
-            raise wrong(name, f"the sizes of '{key}', as in (1, 3, 224, 224)", shape)
+        if shape is None or _is_shape(shape):
+            continue
+        if not isinstance(shape, (list, tuple)) or not all(map(_is_shape, shape)):
+            raise wrong(name, f"the sizes of '{key}', as in (1, 3, 224, 224), or of each element of a sequence", shape)
+
+
+def _is_shape(shape: Any) -> bool:
+    try:
+        return not isinstance(shape, (str, bytes, Mapping)) and all(size is None or operator.index(size) >= 0 for size in shape)
+    except TypeError:
+        return False
 
 
 def _size_hints(name: str, value: Any) -> None:

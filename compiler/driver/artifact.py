@@ -12,7 +12,6 @@ import numpy as np
 
 from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
-from stepwell.dialects.core.dtypes import from_numpy, to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Slot
 from stepwell.dialects.core.sizes import Assumption, parse
@@ -20,8 +19,9 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.driver.general import General, GeneralProgram
+from stepwell.runtime.infos import OutputGroup, TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.model import CompiledModel
 
 Infos = Sequence[TensorInfo]
 
@@ -49,6 +49,14 @@ class Artifact:
     """Set if the code is for all sizes."""
     late: LateSizes | None = None
     """Set if sizes become known while it runs."""
+    groups: Sequence[OutputGroup] = ()
+    """The outputs that `outputs`, the results of the code, form, where some are sequences or optionals."""
+
+    @property
+    def described(self) -> Infos:
+        """The outputs as calls return them."""
+        rest = iter(self.outputs)
+        return [group.described(rest) for group in self.groups] if self.groups else self.outputs
 
 
 @dataclass
@@ -106,7 +114,7 @@ def _maker(
     listings = {name: partial(show, artifact) for name, show in find_backend(artifact.backend).listings().items()}
     return partial(
         CompiledModel, weights=weights, snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects,
-        checks=artifact.checks,
+        checks=artifact.checks, groups=artifact.groups,
     )  # fmt: skip
 
 
@@ -121,6 +129,8 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             "kernels": made.kernels, "backend": made.backend, "checks": [_check_to_json(check) for check in made.checks],
             "lines": made.lines,
         }  # fmt: skip
+        if made.groups:
+            record["code"]["groups"] = [[group.info.to_json(), group.held, group.count] for group in made.groups]
         if made.late is not None:
             record["code"]["late"] = made.late.to_json()
         if made.general is not None:
@@ -170,6 +180,7 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
         inputs, outputs, objects, weights, code["workspace_bytes"], code["nodes"], code["objects"], code["weights"], code["kernels"], checks,
         code["backend"], code["lines"], record["warnings"], _general(code["general"]) if "general" in code else None,
         LateSizes.from_json(code["late"], [(info.shape, info.dtype) for info in outputs]) if "late" in code else None,
+        [OutputGroup(TensorInfo.from_json(info), held, count) for info, held, count in code.get("groups", ())],
     )  # fmt: skip
 
 
@@ -199,8 +210,8 @@ def _check_from_json(entry: Mapping[str, Any]) -> IndexCheck:
 
 
 def _to_json(infos: Infos) -> list[Any]:
-    return [[info.name, list(info.shape), from_numpy(info.dtype)] for info in infos]
+    return [info.to_json() for info in infos]
 
 
 def _from_json(entries: list[Any]) -> list[TensorInfo]:
-    return [TensorInfo(name, tuple(shape), to_numpy(dtype)) for name, shape, dtype in entries]
+    return [TensorInfo.from_json(entry) for entry in entries]

@@ -23,8 +23,9 @@ from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.runner import Instrumentation
 from stepwell.runtime.buffers import arena_chunks, pack_arena
+from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.model import CompiledModel
 
 Packing: TypeAlias = Future[np.ndarray | Kept]
 """The future arena of all weights, in memory or in the cache."""

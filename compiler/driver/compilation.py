@@ -38,7 +38,8 @@ from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
 from stepwell.passes.framework.levels import LEVELS, PACKED
-from stepwell.runtime.model import UNRANKED, CompiledModel, TensorInfo
+from stepwell.runtime.infos import Shape, TensorInfo
+from stepwell.runtime.model import CompiledModel
 
 if TYPE_CHECKING:
     import onnx
@@ -101,16 +102,16 @@ def compile(
         )  # fmt: skip
     program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
     if program is None:  # the backend makes none
-        return DynamicModel(inputs=made.inputs, outputs=made.outputs, compile_shapes=combined)
+        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined)
     return DynamicModel(
-        inputs=made.inputs, outputs=made.outputs, compile_shapes=combined, values=program.valued, program=program.model,
+        inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model,
         background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
     )  # fmt: skip
 
 
 def _combined(
     source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
-    instrumentation: "Instrumentation | None", shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
+    instrumentation: "Instrumentation | None", shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], *, by_shape: bool = True,
 ) -> CompiledModel | DynamicModel:  # fmt: skip
     """The model for the shapes of all inputs, or of those with `values` only."""
     own = _fixed(options, shapes, values, "always" if by_shape else options.specialise)
@@ -118,7 +119,7 @@ def _combined(
         return compile(source, options=own, threads=threads, cache=cache, on_level=on_level, instrumentation=instrumentation)
 
 
-def _fixed(options: CompileOptions, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
+def _fixed(options: CompileOptions, shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], specialise: str) -> CompileOptions:
     """The options with shapes and values of more inputs."""
     given: dict[str, np.ndarray] = {**(options.values or {}), **values}
     hints = None if specialise == "always" else options.size_hints  # of sizes that are numbers now
@@ -129,7 +130,7 @@ def _in_background(request: "_Request", threads: int, store: Cache | None) -> In
     """What compiles for the combinations that come often."""
 
     def job(
-        shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, np.ndarray], done: Callable[[CompiledModel | DynamicModel], None],
+        shapes: Mapping[str, Shape], values: Mapping[str, np.ndarray], done: Callable[[CompiledModel | DynamicModel], None],
         failed: Callable[[Exception], None],
     ) -> Job:  # fmt: skip
         own = _fixed(request.options, shapes, values, "always")
@@ -239,7 +240,7 @@ class _Request:
             if not free or self.options.specialise != "auto":
                 raise
             return self._signature(imported, str(error.args[0]).removesuffix(f"; {_ALWAYS}")), lowered.timings, digests
-        artifact.warnings = imported.warnings
+        artifact.warnings, artifact.groups = imported.warnings, imported.groups
         # Free memory now rather than when the garbage collector finds the cycles that models are part of.
         lowered.weights.clear()
         imported.content = None
@@ -248,24 +249,21 @@ class _Request:
 
     @staticmethod
     def _signature(imported: "ImportedModel", why_not_general: str = "") -> Signature:
-        inputs, outputs = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        inputs, results = ([TensorInfo.of(name, kind) for name, kind in side] for side in (imported.inputs, imported.outputs))
+        rest = iter(results)
+        outputs = [group.described(rest) for group in imported.groups] or results
         return Signature(inputs, outputs, imported.warnings, valued([name for name, _ in imported.inputs], imported.elements), why_not_general)
 
     def _needing(self, error: "NeedsError", *, keep_weights: bool) -> tuple[Signature, dict[str, float], dict[Path, bytes]]:
         """As `make`, for a model of which values of inputs, or their sizes, must be known. Raises UnsupportedError where sizes must not be."""
-        free = any(not kind.is_static for _, kind in error.inputs)
+        free = not all(isinstance(size, int) for info in error.inputs for size in info.shape)
         by_shape = bool(error.needs.sizes) or (free and self.options.specialise == "always")
         if by_shape and self.options.specialise == "never":
             raise UnsupportedError(f"one program for all sizes is not supported: {error.needs.sizes}; {_ALWAYS}", details=error.details) from error
         self._check_schedules()
         self.is_outdated = keep_weights and error.content is not None and digest_of(error.content) != self.digest
         digests = {path: digest_of(content) for path, content in error.files.items()} if keep_weights else {}
-        inputs = [TensorInfo.of(name, kind) for name, kind in error.inputs]
-        outputs = [
-            TensorInfo(output.name, UNRANKED, output.dtype) if output.tensor is None else TensorInfo.of(output.name, output.tensor)
-            for output in error.outputs
-        ]
-        return Signature(inputs, outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
+        return Signature(error.inputs, error.outputs, error.warnings, error.needs.values, error.needs.sizes, by_shape), {LEVELS[0]: 0.0}, digests
 
     def _check_schedules(self) -> None:
         schedules = self.options.schedules

@@ -4,7 +4,7 @@ import collections
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,11 +15,12 @@ from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
-from stepwell.runtime.model import Arrays, CompiledModel, Memory, TensorInfo, as_array, as_dtype, names_error
+from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
+from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error
 
-Shapes = Mapping[str, tuple[int, ...]]
+Shapes = Mapping[str, Shape]
 Made: TypeAlias = "CompiledModel | DynamicModel"
-_Key: TypeAlias = tuple[tuple[tuple[int, ...], ...], tuple[bytes, ...]]
+_Key: TypeAlias = tuple[tuple[Shape, ...], tuple[bytes, ...]]
 
 AFTER = 3
 """The call with a combination at which code of its own is asked for."""
@@ -29,19 +30,24 @@ REMEMBERED = 64
 
 @dataclass
 class _Entry:
-    """What runs a combination, and which inputs it takes, by their numbers: those of known values are in its code."""
+    """What runs a combination, and which inputs it takes, by their numbers: those of known values are in its code. Of a sequence, or an
+    optional, it takes the tensors by themselves: the second number says which, None that it takes the input as a whole."""
 
     model: Made
-    places: tuple[int, ...]
+    places: tuple[tuple[int, int | None], ...]
     calls: int = 1
+
+    def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
+        """What it takes of the inputs."""
+        return [given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places]
 
 
 @dataclass(frozen=True)
 class Specialisation:
     """What a combination is run by: how its state is "general", "compiling", "specialised" or "failed"."""
 
-    shapes: tuple[tuple[int, ...], ...]
-    """Of the inputs, in order."""
+    shapes: tuple[Shape, ...]
+    """Of the inputs that code is made for, in order."""
     state: str
     error: Exception | None = None
     """Why there is no code of its own, if it failed."""
@@ -65,7 +71,7 @@ class DynamicModel:
 
     def __init__(
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
-        values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Shapes, Arrays], CompiledModel | None] | None = None,
+        values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         background: InBackground | None = None, why_not_general: str = "",
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
@@ -81,7 +87,7 @@ class DynamicModel:
         self._compile = compile_shapes
         self._program = program
         self._background = background
-        self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.name in self.values]
+        self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
         self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
         self._models: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._general: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
@@ -100,7 +106,7 @@ class DynamicModel:
             raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
         fitting = [_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)]
         entry = self._entry(fitting)
-        return entry.model(*[fitting[place] for place in entry.places])
+        return entry.model(*entry.arrays(fitting))
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; compiles if these shapes are new. Like `CompiledModel.run`."""
@@ -109,7 +115,7 @@ class DynamicModel:
             raise names_error(inputs, names, "input")
         fitting = [_fit(info, inputs[info.name]) for info in self.inputs]
         entry = self._entry(fitting)
-        return entry.model.run({names[place]: fitting[place] for place in entry.places}, out=out)
+        return entry.model.run(dict(zip((info.name for info in entry.model.inputs), entry.arrays(fitting), strict=True)), out=out)
 
     def specialise(self, shapes: Shapes, values: Mapping[str, np.ndarray] | None = None) -> Made:
         """The model for these input shapes and values by name, compiled if necessary. Inputs without free dimensions may be left out of `shapes`,
@@ -123,17 +129,28 @@ class DynamicModel:
             if set(given) - set(known):
                 raise names_error({**dict.fromkeys(known), **given}, known, "input")
         arrays = {info.name: _fit(info, values[info.name]) for info in self.inputs if values is not None and info.name in values}
-        found: list[tuple[int, ...]] = []
+        found: list[Shape] = []
         for info in self.inputs:
             if info.name in self.values and info.name not in arrays:
                 raise InputError(f"input '{info.name}': expected values, got none: {self.values[info.name]}")
-            shape = tuple(shapes[info.name]) if info.name in shapes else arrays[info.name].shape if info.name in arrays else info.shape
+            if info.form:
+                if info.name not in shapes:
+                    raise InputError(f"input '{info.name}': expected the shapes of {info}, got none")
+                found.append(self._keyed_by(info, shapes[info.name]))
+                continue
+            sizes = shapes.get(info.name)
+            shape = tuple(sizes) if sizes is not None else arrays[info.name].shape if info.name in arrays else info.shape
             if info.name in arrays and shape != arrays[info.name].shape:
                 raise InputError(f"input '{info.name}': expected values of the shape given, {shape}, got {arrays[info.name].shape}")
-            if self.by_shape and not all(isinstance(size, int) for size in shape):
+            if (self.by_shape or sizes is not None) and not all(isinstance(size, int) for size in shape):
                 raise InputError(f"input '{info.name}': expected a shape for {info}, got none")
-            found.append(shape)  # type: ignore[arg-type]
+            found.append(shape)
         return self._made(found, arrays, own=self._background is not None).model
+
+    @property
+    def _structured(self) -> bool:
+        """Whether inputs are sequences or optionals."""
+        return any(info.form for info in self.inputs)
 
     @property
     def general(self) -> bool:
@@ -183,14 +200,18 @@ class DynamicModel:
     def _latest(self) -> Made:
         with self._lock:
             if self._last is None:
-                open_ones = [f"'{info.name}' {info}" for info in self.inputs if info.name in self.values or not all(map(_is_number, info.shape))]
-                what = "free dimensions" if not self.values else "free dimensions, or values that code is made for"
+                open_ones = [
+                    f"'{info.name}' {info}" for info in self.inputs if info.form or info.name in self.values or not all(map(_is_number, info.shape))
+                ]
+                reasons = [("free dimensions", True), ("values that code is made for", self.values), ("no fixed number", self._structured)]
+                what = ", or ".join(text for text, holds in reasons if holds)
                 raise InputError(f"nothing is compiled yet, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
             return self._last.model
 
     def _entry(self, arrays: Sequence[np.ndarray]) -> _Entry:
         """What runs these arrays."""
-        key = (tuple(arrays[i].shape for i in self._keyed), tuple(arrays[i].tobytes() for i in self._valued))
+        shapes = [self._keyed_by(info, shape_of(array)) for info, array in zip(self.inputs, arrays, strict=True)]
+        key = (tuple(shapes[i] for i in self._keyed), tuple(arrays[i].tobytes() for i in self._valued))
         with self._lock:
             kept = self._models if key in self._models else self._general
             entry: _Entry | None = kept.get(key)
@@ -201,11 +222,18 @@ class DynamicModel:
                 due = kept is self._general and entry.calls >= AFTER << self._dropped.get(key, 0) and self._is_open(key)
         if entry is not None and not due:
             return entry
-        shapes, values = [array.shape for array in arrays], {self.inputs[i].name: arrays[i] for i in self._valued}
+        values = {self.inputs[i].name: arrays[i] for i in self._valued}
         if entry is None:
             return self._made(shapes, values)
         self._ask(key, shapes, values)
         return entry
+
+    def _keyed_by(self, info: TensorInfo, shape: Shape) -> Shape:
+        """What of an input's shape code is made for: of sequences and optionals how many tensors of which ranks, unless it is made by shape."""
+        if not info.form or shape is None:
+            return shape
+        parts = tuple(tuple(part) if isinstance(part, (tuple, list)) else part for part in shape)
+        return parts if self.by_shape else tuple((None,) * len(part) if isinstance(part, tuple) else None for part in parts)
 
     def _is_open(self, key: _Key) -> bool:
         """Whether code for a combination may be asked for. A job that a parent process has is none of ours."""
@@ -214,7 +242,7 @@ class DynamicModel:
         alive = [other for other, job in self._jobs.items() if job.is_alive]
         return key not in alive and len(alive) < self.capacity
 
-    def _ask(self, key: _Key, shapes: Sequence[tuple[int, ...]], values: Arrays) -> None:
+    def _ask(self, key: _Key, shapes: Sequence[Shape], values: Arrays) -> None:
         """Have code made for a combination that the general program has run."""
         # What the job keeps alive must not be this model, whose end cancels it.
         here = weakref.ref(self)
@@ -258,10 +286,14 @@ class DynamicModel:
                     self._dropped.popitem(last=False)
 
     def _entry_of(self, model: Made) -> _Entry:
-        taken = {info.name for info in model.inputs}
-        return _Entry(model, tuple(i for i, info in enumerate(self.inputs) if info.name in taken))
+        places = {info.name: i for i, info in enumerate(self.inputs)}
+        taken: list[tuple[int, int | None]] = []
+        for info in model.inputs:
+            whole, _, number = info.name.rpartition(".")
+            taken.append((places[info.name], None) if info.name in places else (places[whole], int(number)))
+        return _Entry(model, tuple(taken))
 
-    def _made(self, shapes: Sequence[tuple[int, ...]], values: Arrays, *, own: bool = False) -> _Entry:
+    def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
         self._check(shapes)
@@ -293,11 +325,13 @@ class DynamicModel:
             self._last = entry
         return entry
 
-    def _check(self, shapes: Sequence[tuple[int, ...]]) -> None:
+    def _check(self, shapes: Sequence[Shape]) -> None:
         """Raise InputError if shapes do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
         computed: list[tuple[TensorInfo, str, int]] = []
         for info, shape in zip(self.inputs, shapes, strict=True):
+            if info.form or shape is None:  # what fits is checked with the array, or by the import
+                continue
             fits: list[Any] = [size is None or isinstance(size, str) or size == came for size, came in zip(info.shape, shape, strict=False)]
             if len(shape) != len(info.shape) or not all(fits):
                 raise InputError(f"input '{info.name}': expected {info}, got shape {'x'.join(map(str, shape)) or '() (a scalar)'}")
@@ -324,7 +358,26 @@ def _is_number(size: object) -> bool:
     return isinstance(size, int)
 
 
-def _fit(info: TensorInfo, value: Any) -> np.ndarray:
-    """`value` as an array of the input's dtype, checked here too, so that nothing is compiled for a bad array."""
+def _fit(info: TensorInfo, value: Any) -> Any:
+    """`value` as an array of the input's dtype, checked here too, so that nothing is compiled for a bad array; for a sequence a list of such,
+    for an optional perhaps None."""
     what = f"input '{info.name}'"
-    return as_dtype(what, info, as_array(what, info, value))
+    if not info.form:
+        return as_dtype(what, info, as_array(what, info, value))
+    if value is None and OPTIONAL in info.form:
+        return None
+    if SEQUENCE not in info.form:
+        return _fitting(what, info, value)
+    if not isinstance(value, (list, tuple)):
+        raise InputError(f"{what}: expected {info}, a list of arrays, got {'None' if value is None else f'a {type(value).__name__}'}")
+    return [_fitting(f"{what}, element {i}", info, array) for i, array in enumerate(value)]
+
+
+def _fitting(what: str, info: TensorInfo, value: Any) -> np.ndarray:
+    """An array in a sequence or an optional, which is of the type that these hold."""
+    tensor = replace(info, form=())
+    array = as_dtype(what, tensor, as_array(what, tensor, value))
+    fits = len(array.shape) == len(info.shape) and all(size is None or size == came for size, came in zip(info.shape, array.shape, strict=True))
+    if info.shape != UNRANKED and not fits:
+        raise InputError(f"{what}: expected {tensor}, got shape {'x'.join(map(str, array.shape)) or '() (a scalar)'}")
+    return array

@@ -11,7 +11,8 @@ from stepwell.dialects.core.layout import Layout, Slot
 from stepwell.dialects.core.sizes import Assumption, evaluated_if_known, parse
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.executable import Executable
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.model import CompiledModel
 
 Sized = Callable[[np.ndarray, int], Executable]
 """What a backend loads of such a program: from the table of sizes and offsets, and the bytes of workspace, it makes what runs for them."""

@@ -4,9 +4,10 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size
@@ -17,13 +18,16 @@ from stepwell.dialects.support.limits import Budget, Limits
 from stepwell.importer import rules as _rules  # noqa: F401  (registers the rules)
 from stepwell.importer.builder import ImportBuilder
 from stepwell.importer.conversion import Conversion
-from stepwell.importer.deferral import NeedsError
+from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.hazards import refuse_hazards
 from stepwell.importer.inference import declared_types, infer
 from stepwell.importer.registry import Rule, all_rules, find_rule, onnx_rule
 from stepwell.importer.repairs import repair
 from stepwell.importer.shapes import fix_shapes, fix_values
 from stepwell.importer.source import Source, read_source
+from stepwell.importer.structure import declared_info, fix_structure
+from stepwell.importer.symbols import Symbols
+from stepwell.importer.tensors import onnx_tensor_type
 from stepwell.importer.validation import (
     adopt_operators,
     check_known_ops,
@@ -34,6 +38,7 @@ from stepwell.importer.validation import (
     spell_out_defaults,
     unify_domains,
 )
+from stepwell.runtime.infos import UNRANKED, OutputGroup, Shape, TensorInfo, arrays_of, shape_of
 
 __all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_for", "import_model", "onnx_rule"]
 
@@ -61,6 +66,8 @@ class ImportedModel:
     files: dict[Path, memoryview]
     budget: Budget
     warnings: tuple[str, ...] = ()
+    groups: tuple[OutputGroup, ...] = ()
+    """What the outputs form, where some of the model's are sequences or optionals: `outputs` are then the tensors of which they consist."""
     elements: tuple[tuple[Size | None, ...], ...] = ()
     """Of each input, the elements that are symbols in types and attributes, as in `ModuleInfo.elements`."""
 
@@ -74,13 +81,14 @@ def import_model(
     source: "str | os.PathLike[str] | bytes | ModelProto",
     context: ir.Context,
     *,
-    shapes: Mapping[str, Sequence[int | None]] | None = None,
+    shapes: Mapping[str, Shape] | None = None,
     constants: Mapping[str, np.ndarray] | None = None,
     limits: Limits | None = None,
 ) -> ImportedModel:
     """Import an ONNX model into `context`.
 
-    `shapes` fixes free dimensions of inputs by input name; `constants` turns inputs into constants (for axes, sizes and the like, which must
+    `shapes` fixes free dimensions of inputs by input name, and says what sequences and optionals consist of: each is then as many inputs that
+    are tensors (see `fix_structure`). `constants` turns inputs into constants (for axes, sizes and the like, which must
     be known). Large weights are views of the file or bytes, not copies. Raises ModelError if the model is malformed, UnsupportedError
     listing every unsupported node, InputError if `shapes` or `constants` do not fit the model, LimitError, naming the node, if the model
     would cost more than `limits` allow. A departure from the standard whose meaning is clear is accepted with a ModelWarning.
@@ -96,13 +104,19 @@ def import_model(
 
 
 def import_for(
-    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, inputs: Mapping[str, np.ndarray]
+    source: "str | os.PathLike[str] | bytes | ModelProto", context: ir.Context, inputs: Mapping[str, Any]
 ) -> tuple[ImportedModel, dict[str, np.ndarray]]:
-    """Import a model for these inputs: for their shapes, and for the values of those of which that is needed. Returns the others too."""
+    """Import a model for these inputs: for their shapes, and for the values of those of which that is needed. Returns the others too.
+
+    Sequences are lists of arrays; they are returned as the tensors of which they consist, by the names of these.
+    """
     known: dict[str, np.ndarray] = {}
+    shapes = {name: shape_of(value) for name, value in inputs.items()}
+    parts = [{name: value} if isinstance(value, np.ndarray) else arrays_of(name, value) for name, value in inputs.items()]
+    inputs = {name: array for part in parts for name, array in part.items()}
     while True:
         try:
-            made = import_model(source, context, shapes={name: array.shape for name, array in inputs.items()}, constants=known)
+            made = import_model(source, context, shapes=shapes, constants=known)
         except NeedsError as error:
             more = {name: inputs[name] for name in error.needs.values if name in inputs and name not in known}
             if not more:
@@ -112,9 +126,7 @@ def import_for(
             return made, {name: array for name, array in inputs.items() if name not in known}
 
 
-def _import(
-    read: Source, context: ir.Context, shapes: Mapping[str, Sequence[int | None]], constants: Mapping[str, np.ndarray], budget: Budget
-) -> ImportedModel:
+def _import(read: Source, context: ir.Context, shapes: Mapping[str, Shape], constants: Mapping[str, np.ndarray], budget: Budget) -> ImportedModel:
     """Import a model that was read."""
     model, ir_version = read.model, read.model.ir_version
     with foreign_errors("the model cannot be read"):
@@ -125,12 +137,15 @@ def _import(
         opsets = opset_versions(model.opset_import)
         functions = local_functions(model, budget.limits)
         check_known_ops(model, functions, opsets)
-        fix_shapes(model, shapes, read.initializers, read.notices)
+        tensor_shapes, structures = fix_structure(model, shapes)
+        fix_shapes(model, tensor_shapes, read.initializers, read.notices)
         fix_values(read, constants)
         spell_out_defaults(model)
         refuse_hazards(model)
         declared = declared_types(model.graph)
         inferred = infer(model, read.notices)
+        if structures:
+            _raise_needs(read, inferred.model.graph, structures)
     conversion = Conversion(inferred.model, read, functions, context, budget, declared)
     try:
         module = conversion.run()
@@ -158,5 +173,24 @@ def _import(
         read.external.files,
         budget,
         tuple(read.notices.texts()),
+        tuple(conversion.groups),
         tuple(conversion.elements),
     )
+
+
+def _raise_needs(read: Source, graph: GraphProto, structures: Sequence[TensorInfo]) -> None:
+    """Raise NeedsError for inputs that are sequences or optionals, unless something of the model is of a type that is not supported."""
+    values = [value for value in graph.input if value.name not in read.initializers]
+    symbols = Symbols(values)
+    inputs = []
+    for value in values:
+        tensor = onnx_tensor_type(value.type)
+        inputs.append(declared_info(value, None if tensor is None else symbols.of_input(value.name, tensor, value.type.tensor_type.shape)))
+    outputs = [declared_info(value, onnx_tensor_type(value.type)) for value in graph.output]
+    if any(info is None or (not info.form and info.shape == UNRANKED) for info in inputs) or None in outputs:
+        return
+    shown = ", ".join(f"'{info.name}' {info}" for info in structures)
+    text = f"inputs that are sequences or optionals ({shown}) are not supported; supported: such whose elements are known: give their shapes"
+    error = NeedsError(text, details=[], needs=Needs(structure=text), inputs=[i for i in inputs if i], outputs=[o for o in outputs if o])
+    error.content, error.files, error.warnings = read.content, read.external.files, tuple(read.notices.texts())
+    raise error

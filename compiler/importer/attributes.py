@@ -11,7 +11,10 @@ from stepwell.importer.tensors import tensor_array
 
 
 def attribute_value(attribute: AttributeProto) -> Any:
-    """The value of an attribute: int, float, str, numpy array, GraphProto, or a tuple of these. Raises UnsupportedError for other kinds."""
+    """The value of an attribute: int, float, str, numpy array, GraphProto, TypeProto, or a tuple of these.
+
+    Raises UnsupportedError for other kinds.
+    """
     kind = attribute.type
     if kind == AttributeProto.FLOAT:
         return attribute.f
@@ -23,6 +26,8 @@ def attribute_value(attribute: AttributeProto) -> Any:
         return tensor_array(attribute.t)
     if kind == AttributeProto.GRAPH:
         return attribute.g
+    if kind == AttributeProto.TYPE_PROTO:
+        return attribute.tp
     if kind == AttributeProto.FLOATS:
         return tuple(attribute.floats)
     if kind == AttributeProto.INTS:

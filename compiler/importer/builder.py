@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
 from onnx import GraphProto
@@ -25,10 +25,13 @@ from stepwell.dialects.support.errors import LimitError, ModelError, StepwellErr
 from stepwell.dialects.support.limits import Budget, how_to
 from stepwell.importer.symbols import Symbols
 
+if TYPE_CHECKING:
+    from stepwell.importer.sequences import AnyValue
+
 FEW = 64  # elements of an input that may say sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
-ImportGraph = Callable[[GraphProto, Sequence[Value]], tuple[Value, ...]]
+ImportGraph: TypeAlias = "Callable[[GraphProto, Sequence[AnyValue]], tuple[AnyValue, ...]]"
 
 
 @dataclass(frozen=True)

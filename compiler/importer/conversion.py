@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
 
@@ -21,16 +21,21 @@ from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
-from stepwell.importer.deferral import Needs, NeedsError, OutputKind
+from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
 from stepwell.importer.inference import contradiction
 from stepwell.importer.problems import Problems, node_problem
 from stepwell.importer.registry import find_rule, missing_rule
+from stepwell.importer.rules.boxed_sequences import BoxedSequence
+from stepwell.importer.rules.sequence_forms import parts_of
+from stepwell.importer.sequences import AnyValue, Nothing, SequenceValue, described
 from stepwell.importer.source import Source, nested_nodes
+from stepwell.importer.structure import declared_info, structured
 from stepwell.importer.symbols import Symbols
-from stepwell.importer.tensors import DTYPES, SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
+from stepwell.importer.tensors import SUPPORTED_DTYPES, dtype_name, onnx_tensor_type, tensor_array
 from stepwell.importer.validation import FunctionKey, function_key, opset_versions, unique_name
+from stepwell.runtime.infos import LIST, NOTHING, OPTIONAL, SEQUENCE, TENSOR, UNRANKED, OutputGroup, TensorInfo, part_name
 
 MAX_DEPTH = 120
 _DECIDED_BY = {"If": 1, "Loop": 2}  # operators that are simple if so many of their first inputs are known
@@ -56,6 +61,7 @@ class Conversion:
     nodes: list[str] = field(default_factory=list)
     inputs: list[tuple[str, TensorType]] = field(default_factory=list)
     outputs: list[tuple[str, TensorType]] = field(default_factory=list)
+    groups: list[OutputGroup] = field(default_factory=list)  # what the outputs form, where some are no tensors
 
     elements: list[tuple[Size | None, ...]] = field(default_factory=list)  # of each input, those that types and attributes have as symbols
 
@@ -90,7 +96,7 @@ class Conversion:
                     with node_location(node.name, index):
                         self._load_initializers(node, frame)
                         self._import_node(node, frame, index)
-                results = self._results(graph, frame)
+                results = self._flat(graph, self._results(graph, frame))
                 func.ReturnOp([value for _, value in results])
             self.outputs = [(name, type_of(value)) for name, value in results]
             self.builder.known_values.release()
@@ -116,7 +122,7 @@ class Conversion:
                 continue
             kind = value.type.WhichOneof("value") or "no type"
             what = f"element type {dtype_name(value.type.tensor_type.elem_type)}" if kind == "tensor_type" else kind.replace("_", " ")
-            problem = f"input '{value.name}': {what} is not supported; supported: tensors of {SUPPORTED_DTYPES}"
+            problem = f"input '{value.name}': {what} is not supported; supported: tensors of {SUPPORTED_DTYPES}, sequences and optionals of such"
             self.problems.add(f"input {value.name}", problem)
             frame.values[value.name] = Unavailable()
             frame.tainted.add(value.name)
@@ -154,7 +160,7 @@ class Conversion:
         self.budget.given_bytes += array.nbytes
         return self.builder.weight(name, array)
 
-    def _results(self, graph: GraphProto, frame: Frame) -> list[tuple[str, ir.Value]]:
+    def _results(self, graph: GraphProto, frame: Frame) -> list[tuple[str, AnyValue]]:
         """The values of the graph outputs, by name. Raises any errors found so far."""
         results = []
         for output in graph.output:
@@ -162,7 +168,7 @@ class Conversion:
                 with _about(f"output '{output.name}'"):
                     frame.values[output.name] = self._initializer(output.name)
             value = frame.lookup(output.name)
-            if isinstance(value, ir.Value):
+            if isinstance(value, (ir.Value, SequenceValue, Nothing)):
                 results.append((output.name, value))
             elif isinstance(value, Unavailable) and value.problem:
                 self.problems.add(value.about, value.problem)
@@ -173,23 +179,44 @@ class Conversion:
             raise ModelError("an output of the model has no value")
         return results
 
+    def _flat(self, graph: GraphProto, outputs: Sequence[tuple[str, AnyValue]]) -> list[tuple[str, ir.Value]]:
+        """The tensors of which the outputs consist, by name; `groups` then says what they form."""
+        declared = {output.name: structured(output.name, output.type) for output in graph.output}
+        if not any(declared.values()) and all(isinstance(value, ir.Value) for _, value in outputs):
+            return [(name, value) for name, value in outputs if isinstance(value, ir.Value)]
+        flat: list[tuple[str, ir.Value]] = []
+        taken = {name: 0 for name, _ in outputs}
+        for name, value in outputs:
+            parts = parts_of([value])
+            info = declared[name] or _info(name, value)
+            held = value.held if isinstance(value, SequenceValue) else NOTHING if isinstance(value, Nothing) else TENSOR
+            if held != NOTHING and isinstance(value, SequenceValue) != (SEQUENCE in info.form):
+                raise ModelError(f"output '{name}' is {described(value)}, but declared as {info}")
+            if isinstance(value, BoxedSequence):
+                info = replace(TensorInfo.of(name, TensorType(value.dtype, value.kind.shape or ())), form=info.form)
+            self.groups.append(OutputGroup(info, held, len(parts)))
+            names = [unique_name(part_name(name, i), taken) for i in range(len(parts))] if held == LIST else [name] * len(parts)
+            flat += zip(names, parts, strict=True)
+        return flat
+
     def _raise_needs(self, graph: GraphProto, frame: Frame) -> None:
         """Raise NeedsError, unless an output is not even of a known element type."""
         outputs = []
         for output in graph.output:
             value = None if frame.is_tainted(output.name) else frame.values.get(output.name)
             tensor = type_of(value) if isinstance(value, ir.Value) else frame.inferred(output.name)
-            dtype = DTYPES.get(output.type.tensor_type.elem_type) if tensor is None else tensor.dtype
-            if dtype is None:
+            info = declared_info(output, tensor)
+            if info is None:
                 return
-            outputs.append(OutputKind(output.name, to_numpy(dtype), tensor))
+            outputs.append(info)
         try:
             self.problems.raise_any()
         except StepwellError as error:
             text, details = str(error.args[0]), error.details
         if self.needs.values:
             text += f"\nThe option 'values' gives the inputs {', '.join(self.needs.values)} what they hold."
-        raise NeedsError(text, details=details, needs=self.needs, inputs=self.inputs, outputs=outputs)
+        inputs = [TensorInfo.of(name, kind) for name, kind in self.inputs]
+        raise NeedsError(text, details=details, needs=self.needs, inputs=inputs, outputs=outputs)
 
     def _placeholder(self, name: str, tensor: TensorType | None) -> Binding:
         """A dummy value of that type, in a module that will be discarded."""
@@ -284,7 +311,7 @@ class Conversion:
         rule = find_rule(domain, node.op_type, opset)
         available = [v for v in inputs if not isinstance(v, Unavailable)]
         if rule is None:
-            types = [None if v is None else type_of(v) for v in available]
+            types = [type_of(v) if isinstance(v, ir.Value) else None for v in available]
             definition = schema_function(node, domain, opset, types) if len(types) == len(inputs) else None
             if definition is None:
                 raise UnsupportedError(missing_rule(domain, node.op_type))
@@ -322,7 +349,7 @@ class Conversion:
             self._import_nodes(function.node, body)
         return tuple(body.lookup(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False))
 
-    def _import_graph(self, graph: GraphProto, arguments: Sequence[ir.Value], node: NodeProto, frame: Frame) -> tuple[ir.Value, ...]:
+    def _import_graph(self, graph: GraphProto, arguments: Sequence[AnyValue], node: NodeProto, frame: Frame) -> tuple[AnyValue, ...]:
         """Import a graph inside a node at the current insertion point; values around the node are visible in it."""
         if len(arguments) != len(graph.input):
             raise ModelError(f"its graph '{graph.name}' takes {len(graph.input)} inputs, expected {len(arguments)}")
@@ -333,7 +360,7 @@ class Conversion:
         with self._inside(2):  # a graph takes about twice as many Python frames as a function
             self._import_nodes(graph.node, inner)
         results = [inner.lookup(output.name) for output in graph.output]
-        values = tuple(value for value in results if isinstance(value, ir.Value))
+        values = tuple(value for value in results if value is not None and not isinstance(value, Unavailable))
         if len(values) != len(results):
             raise _ReportedError("a result of a graph inside the node is unavailable")
         return values
@@ -399,6 +426,15 @@ class Conversion:
             parts = [find.of(value) if isinstance(value, ir.Value) else None for value in given]
             origins = None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
         return origins or None
+
+
+def _info(name: str, value: AnyValue) -> TensorInfo:
+    """What an output is that the model declares nothing of."""
+    if isinstance(value, ir.Value):
+        return TensorInfo.of(name, type_of(value))
+    is_sequence = isinstance(value, SequenceValue) or value.of_sequence
+    form = (*[OPTIONAL] * isinstance(value, Nothing), *[SEQUENCE] * is_sequence)
+    return TensorInfo(name, UNRANKED, to_numpy(value.dtype), form)
 
 
 def _ops_below(op: ir.Operation) -> Iterator[ir.Operation]:

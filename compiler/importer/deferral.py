@@ -4,13 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.support.limits import KNOWN_ELEMENTS
+from stepwell.runtime.infos import TensorInfo
 
 
 @dataclass
@@ -23,6 +22,8 @@ class Needs:
     """For each input whose values are needed, the first problem that they solve."""
     sizes: str = ""
     """The first problem that the sizes of inputs solve."""
+    structure: str = ""
+    """Which inputs are sequences or optionals, of which it must be known what they consist of."""
 
     def add(self, origins: Origins, problem: str) -> str | None:
         """Note that a problem is solved by what `origins` says. Returns what forbids that, or None."""
@@ -38,28 +39,16 @@ class Needs:
         return None
 
     def __bool__(self) -> bool:
-        return bool(self.values or self.sizes)
-
-
-@dataclass(frozen=True)
-class OutputKind:
-    """What is known of an output before the model is imported."""
-
-    name: str
-    dtype: np.dtype
-    tensor: TensorType | None
-    """None if its rank is not known."""
+        return bool(self.values or self.sizes or self.structure)
 
 
 class NeedsError(UnsupportedError):
     """A model whose nodes can be imported only if values or sizes of its inputs are given.
 
-    `needs` says which; the others describe the model as `ImportedModel` does.
+    `needs` says which; `inputs` and `outputs` are what calls take and return, the others as in `ImportedModel`.
     """
 
-    def __init__(
-        self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[OutputKind]
-    ) -> None:
+    def __init__(self, message: str, *, details: Sequence[str], needs: Needs, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> None:
         super().__init__(message, details=details)
         self.needs, self.inputs, self.outputs = needs, inputs, outputs
         self.content: memoryview | None = None

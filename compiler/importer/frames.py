@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
-from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.sequences import AnyValue
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
@@ -20,7 +20,7 @@ class Unavailable:
     problem: str = ""
 
 
-Binding = ir.Value | Unavailable | None  # None: an optional input that was left out
+Binding = AnyValue | Unavailable | None  # None: an optional input that was left out
 
 
 @dataclass

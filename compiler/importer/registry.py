@@ -3,13 +3,15 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
-from stepwell.dialects.support.errors import StepwellError, UnsupportedError
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.support.errors import ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.extensions import extension
 from stepwell.importer.functions import domain_of
+from stepwell.importer.sequences import Nothing, SequenceValue, described
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -27,6 +29,7 @@ class Rule:
     variadic: bool  # whether any number of inputs may follow
     attributes: Mapping[str, bool]  # by name, whether it is required
     numbers: Mapping[str, float]  # defaults of float attributes, rounded to f32 as in ONNX, even for f64 data
+    kinds: tuple[tuple[type, ...], ...] = ()  # for each of these inputs, and for those that follow, what it may be
 
     def apply(self, builder: Any, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
         """The values of the node's outputs, in order.
@@ -42,6 +45,10 @@ class Rule:
         absent = [i for i in needed if i >= len(present) or present[i] is None]
         if absent:
             raise UnsupportedError(f"without its input number {absent[0]} it is not supported; supported: all of its first {len(needed)} inputs")
+        for i, value in enumerate(present):
+            kinds = self.kinds[min(i, len(self.kinds) - 1)]
+            if value is not None and not isinstance(value, kinds):
+                raise ModelError(f"input number {i} is {described(value)}; expected {' or '.join(_KINDS[kind] for kind in kinds)}")
         unknown = [name for name in attributes if name not in self.attributes]
         if unknown:
             known = ", ".join(self.attributes) or "none"
@@ -60,9 +67,9 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
     """Register the decorated function as the rule for operator `name` from opset version `since` of `domain` on.
 
     The function takes the builder, the node's inputs by position (`Value | None` with the default None for an optional one, `*values`
-    for any number) and its attributes by keyword (a default for an optional one), and returns the node's outputs: one value or a
-    tuple, which may leave out outputs at the end that are not supported, and have an Unavailable with the reason for others. It raises
-    UnsupportedError or ModelError about its node.
+    for any number; `SequenceValue` and `Nothing` where one may be a sequence, or an optional that holds nothing) and its attributes by
+    keyword (a default for an optional one), and returns the node's outputs: one value or a tuple, which may leave out outputs at the end
+    that are not supported, and have an Unavailable with the reason for others. It raises UnsupportedError or ModelError about its node.
     `replace` takes the place of a rule that is there. Raises StepwellError if there is one and `replace` is not set.
     """
 
@@ -79,6 +86,7 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
             positional=len(positional),
             variadic=variadic,
             attributes={p.name: p.default is p.empty for p in parameters if p.kind is p.KEYWORD_ONLY},
+            kinds=tuple(_kinds_of(p.annotation) for p in parameters if p.kind is not p.KEYWORD_ONLY),
             numbers={p.name: float(np.float32(p.default)) for p in parameters if p.kind is p.KEYWORD_ONLY and type(p.default) is float},
         )
         rules = _rules.setdefault((rule.domain, name), [])
@@ -92,6 +100,15 @@ def onnx_rule(name: str, *, since: int, domain: str = "", replace: bool = False)
         return function
 
     return register
+
+
+_KINDS: dict[type, str] = {ir.Value: "a tensor", SequenceValue: "a sequence", Nothing: "an optional that holds nothing"}
+
+
+def _kinds_of(annotation: Any) -> tuple[type, ...]:
+    """What an input may be, by the annotation of its parameter: a tensor unless that says otherwise."""
+    said = get_args(annotation) or (annotation,)
+    return tuple(kind for kind in _KINDS if kind in said) or (ir.Value,)
 
 
 def find_rule(domain: str, name: str, opset: int) -> Rule | None:

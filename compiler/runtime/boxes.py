@@ -64,6 +64,16 @@ class Boxes:
         del self._free[:-_FREE]
 
 
+def contents(rows: np.ndarray, base: int, dtype: np.dtype, rank: int) -> list[np.ndarray]:
+    """Copies of the tensors that the boxes in `rows` lead to, which count from the address `base`."""
+    made = []
+    for place, *sizes in rows.tolist():
+        array = np.empty(sizes[:rank], dtype)
+        ctypes.memmove(address(array), base + place, array.nbytes)
+        made.append(array)
+    return made
+
+
 def _numbers(place: int, count: int) -> np.ndarray:
     """The i64 at an address."""
     return np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(place))

@@ -2,10 +2,12 @@
 
 import collections
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import numpy as np
 
+from stepwell.runtime.boxes import contents
 from stepwell.runtime.buffers import address, aligned_empty
 from stepwell.runtime.late_sizes import LateSizes, Run, Running
 from stepwell.runtime.loader import LoadedCode
@@ -37,7 +39,9 @@ class NativeExecutable:
     def __init__(
         self, code: LoadedCode, weights: np.ndarray, *, workspace_bytes: int, threads: int, arguments: int, table: np.ndarray | None = None,
         workspaces: "collections.deque[np.ndarray] | SizedWorkspaces | None" = None, late: LateSizes | None = None,
+        boxed: Mapping[int, tuple[np.dtype, int]] = MappingProxyType({}),
     ) -> None:  # fmt: skip
+        """`boxed` are the outputs that are rows of boxes, by their numbers, as `boxed_results` gives them: a run gives lists of arrays for them."""
         if late is not None:  # each run has a table of its own, for what becomes known
             table = np.concatenate([np.empty(0, np.int64) if table is None else table, np.zeros(late.entries, np.int64)])[: late.entries]
         self.main = code.packed_function("main", arguments + 2 + (table is not None))
@@ -48,7 +52,7 @@ class NativeExecutable:
         self._openmp = openmp()
         self._table = table  # as with the weights
         self._table_address = () if table is None else (address(table),)
-        self._late = late
+        self._late, self._boxed = late, dict(boxed)
         self.workspaces: collections.deque[np.ndarray] | SizedWorkspaces = collections.deque() if workspaces is None else workspaces
         """Free workspaces, one per concurrent call. Taking and returning them is atomic."""
 
@@ -76,6 +80,8 @@ class NativeExecutable:
             places = [0 if output is None else address(output) for output in outputs]
             self._call([*map(address, inputs), *places, self._weights_address, begin, address(run.table)])
         run.raise_any()
+        for place, (dtype, rank) in self._boxed.items():
+            outputs[place] = contents(outputs[place], begin, dtype, rank)
         return run.values
 
     def _call(self, addresses: Sequence[int]) -> None:

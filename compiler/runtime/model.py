@@ -6,44 +6,17 @@ import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
-from stepwell.dialects.core.dtypes import to_numpy
 from stepwell.dialects.core.index_checks import IndexCheck, widths
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
-
-if TYPE_CHECKING:
-    from stepwell.dialects.core.types import TensorType
+from stepwell.runtime.infos import OutputGroup, TensorInfo, gathered
 
 Arrays = dict[str, np.ndarray]
-UNRANKED = ("*",)
-"""The shape of an output whose rank depends on values of inputs."""
-
-
-@dataclass(frozen=True)
-class TensorInfo:
-    """An input or output of a model."""
-
-    name: str
-    shape: tuple[int | str | None, ...]
-    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known.
-
-    In a `CompiledModel` all are numbers, but those of outputs that only a run tells."""
-    dtype: np.dtype
-
-    @staticmethod
-    def of(name: str, tensor: "TensorType") -> "TensorInfo":
-        """The record of an IR tensor."""
-        shape = tuple(size if isinstance(size, int) or size is None else str(size) for size in tensor.shape)
-        return TensorInfo(name, shape, to_numpy(tensor.dtype))
-
-    def __str__(self) -> str:
-        sizes = "x".join("?" if size is None else str(size) for size in self.shape)
-        return f"{self.dtype.name}[{sizes}]"
 
 
 @dataclass(frozen=True)
@@ -74,9 +47,13 @@ class CompiledModel:
         kernels: int,
         objects: Mapping[str, bytes] | None = None,
         checks: Sequence[IndexCheck] = (),
+        groups: Sequence[OutputGroup] = (),
     ) -> None:
+        """`outputs` are the results of the code, and `groups` the outputs that consist of these, where some are no tensors."""
+        rest = iter(outputs)
         self.inputs = tuple(inputs)
-        self.outputs = tuple(outputs)
+        self.outputs = tuple(group.described(rest) for group in groups) if groups else tuple(outputs)
+        self._groups = tuple(groups)
         self.timings = dict(timings)
         """The seconds it took to reach each level."""
         self.kernels = kernels
@@ -86,9 +63,10 @@ class CompiledModel:
         self.memory = Memory(weights.nbytes, workspace_bytes)
         self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
-        self._out_names = frozenset(info.name for info in self.outputs)
+        self._results = tuple(outputs)
+        self._out_names = frozenset(info.name for info in outputs)
         self._ins = [(_BooleanBinding if info.dtype == np.bool_ else _Binding)(info, "input") for info in self.inputs]
-        self._outs = [_Binding(info, "output") for info in self.outputs]
+        self._outs = [_Binding(info, "output") for info in outputs]
         self._makers: list[Callable[[], Any]] = [binding.unknown if binding.is_late else binding.empty for binding in self._outs]
         # Counted here: a small model takes a few microseconds, of which each `zip` in a run would be a third of one.
         self._fits = [(i, binding.fit) for i, binding in enumerate(self._ins)]
@@ -118,7 +96,8 @@ class CompiledModel:
         """
         if len(arrays) != len(self._ins):
             raise InputError(f"expected {len(self._ins)} inputs ({', '.join(self._names) or 'none'}), got {len(arrays)}")
-        return self._run(arrays, None)
+        results = self._run(arrays, None)
+        return gathered(self._groups, results) if self._groups else results
 
     def run(self, inputs: Mapping[str, np.ndarray], *, out: Mapping[str, np.ndarray] | None = None) -> Arrays:
         """Run on inputs by name; returns outputs by name, in the model's order.
@@ -134,6 +113,8 @@ class CompiledModel:
         if len(inputs) != len(arrays):
             raise names_error(inputs, self._names, "input")
         results = self._run(arrays, out)
+        if self._groups:
+            results = gathered(self._groups, results)
         return {name: results[i] for i, name in self._numbered}
 
     def ir(self, level: str) -> str:
@@ -168,7 +149,10 @@ class CompiledModel:
     def _destinations(self, out: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         names = self._out_names
         if not isinstance(out, Mapping) or not names.issuperset(out):
-            raise names_error(out, [info.name for info in self.outputs], "output", some=True)
+            whole = next((info for info in self.outputs if info.form and isinstance(out, Mapping) and info.name in out), None)
+            if whole is not None:
+                raise InputError(f"output '{whole.name}': expected no array to write to, since it is {whole}")
+            raise names_error(out, [info.name for info in self._results], "output", some=True)
         makers = zip(self._outs, self._makers, strict=True)
         return [binding.check_destination(out[binding.info.name]) if binding.info.name in out else make() for binding, make in makers]
 
@@ -176,7 +160,7 @@ class CompiledModel:
         """Raise InputError if two outputs share memory."""
         for (_, end, i), (start, _, j) in itertools.pairwise(spans):
             if start < end:
-                one, other = (self.outputs[k].name for k in (max(i, j), min(i, j)))
+                one, other = (self._results[k].name for k in (max(i, j), min(i, j)))
                 raise InputError(f"output '{one}': expected memory of its own, got memory shared with output '{other}'")
 
 

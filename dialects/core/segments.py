@@ -42,7 +42,8 @@ def bind_all(sizes: Sequence[int | Size], numbers: Sequence[int], values: dict[s
         values.pop(name, None)  # from the round before
     for size, number in zip(sizes, numbers, strict=True):
         if number < 0:
-            raise IndexRangeError(f"the data ask for the size {number}; expected a number from 0")
+            what = f" for {size}" if isinstance(size, Size) and size.is_symbol else ""
+            raise IndexRangeError(f"the data ask for the size {number}; expected a number from 0{what}")
         if str(size) in new:
             values.setdefault(str(size), number)
     for size, number in zip(sizes, numbers, strict=True):

@@ -1,24 +1,31 @@
 """Rules for control flow: branches and trip counts known at compile time are imported in place, the others become graph.if and graph.loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from onnx import GraphProto
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, holds, known
+from stepwell.dialects.core.sizes import holds, known
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph.control import ControlInfo, IfOp, LoopOp
+from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.boxed_sequences import BoxedSequence
+from stepwell.importer.rules.loops import joined, loop_of, none_of
+from stepwell.importer.rules.sequence_forms import Form, first_form, formed, met, parts_of, regrouped
 from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
+from stepwell.importer.sequences import AnyValue, tensors
 from stepwell.importer.source import nested_nodes
 from stepwell.importer.tensors import onnx_tensor_type
 
+_NOT_CARRIED = "the condition of a loop's body, and what it collects,"
+
 
 @onnx_rule("If", since=1)
-def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[Value, ...]:
+def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_branch: GraphProto) -> tuple[AnyValue, ...]:
     known = b.constant_value(condition)
     if known is not None:
         return b.node.import_graph(then_branch if b.known_scalar(condition, "the condition") else else_branch, ())
@@ -26,34 +33,35 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
     # bindings crash if a detached op outlives the owner of its operands.
     holder = ir.Operation.create("graph.if", operands=[condition], results=[], regions=2)
     types: list[list[TensorType]] = []
+    given: list[tuple[AnyValue, ...]] = []
     for region, graph in zip(holder.regions, (then_branch, else_branch), strict=True):
         with ir.InsertionPoint(region.blocks.append()):
-            values = b.node.import_graph(graph, ())
-            b.yield_(list(values), result_types=[])
+            given.append(b.node.import_graph(graph, ()))
+    if len(given[0]) != len(given[1]):
+        raise ModelError(f"its branches return {len(given[0])} and {len(given[1])} values")
+    forms = [met(b, one, other, "branches that give") for one, other in zip(*given, strict=True)]
+    for i, region in enumerate(holder.regions):
+        with ir.InsertionPoint(region.blocks[0]):
+            given[i] = tuple(formed(b, given[i], forms))
+            values = parts_of(given[i])
+            b.yield_(values, result_types=[])
         types.append([type_of(v) for v in values])
-    if len(types[0]) == len(types[1]) and any((one.dtype, one.rank) != (other.dtype, other.rank) for one, other in zip(*types, strict=True)):
+    if any((one.dtype, one.rank) != (other.dtype, other.rank) for one, other in zip(*types, strict=True)):
         b.require_if_given([condition], "the condition of branches that give values of different ranks or element types")
-    names = [*b.node.output_names, *[""] * len(types[0])]
+    node = by_parts(b.node, given[0])
+    names = [*node.output_names, *[""] * len(types[0])]
     results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
     made = b.create(IfOp, [b.with_shape(condition, ())], {}, results).operation
     for old, new in zip(holder.regions, made.regions, strict=True):
         old.blocks[0].append_to(new)
     b.erase(holder)
-    return tuple(made.results)
-
-
-def joined(first: Sequence[TensorType], second: Sequence[TensorType]) -> list[TensorType]:
-    """Types that cover both lists: dynamic where sizes differ. Raises UnsupportedError where anything else differs."""
-    if len(first) != len(second) or any(a.dtype != b.dtype or a.rank != b.rank for a, b in zip(first, second, strict=True)):
-        shown = [", ".join(map(str, types)) for types in (first, second)]
-        raise UnsupportedError(
-            f"values that may be of different types ({shown[0]} or {shown[1]}) are not supported; supported: one element type and rank"
-        )
-    return [a.with_shape(tuple(i if i == j else None for i, j in zip(a.shape, b.shape, strict=True))) for a, b in zip(first, second, strict=True)]
+    return regrouped(given[0], made.results)
 
 
 @onnx_rule("Loop", since=1)
-def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: Value, body: GraphProto) -> tuple[Value, ...]:
+def loop(
+    b: ImportBuilder, trip_count: Value | None = None, condition: Value | None = None, *initial: AnyValue, body: GraphProto
+) -> tuple[AnyValue, ...]:
     if len(body.input) != len(initial) + 2 or len(body.output) < len(initial) + 1:
         raise ModelError(f"its body takes {len(body.input)} and returns {len(body.output)} values for {len(initial)} carried ones")
     objection = None
@@ -74,20 +82,21 @@ def loop(b: ImportBuilder, trip_count: Value | None = None, condition: Value | N
     return results
 
 
-def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[Value], body: GraphProto) -> tuple[Value, ...] | None:
+def unrolled_loop(b: ImportBuilder, count: int, initial: Sequence[AnyValue], body: GraphProto) -> tuple[AnyValue, ...] | None:
     """Import all rounds in sequence, or return None if only the run time can tell whether there is another round."""
-    carried = tuple(initial)
+    carried: tuple[AnyValue, ...] = tuple(initial)
     collected: list[list[Value]] = [[] for _ in range(len(body.output) - len(initial) - 1)]
     for i in range(count):
         state = as_declared(b, [b.literal(np.array(i, np.int64)), b.literal(np.array(True))], body)
-        goes, *results = b.node.import_graph(body, (*state, *carried))
+        going_on, *results = b.node.import_graph(body, (*state, *carried))
         carried = tuple(results[: len(initial)])
-        for parts, value in zip(collected, results[len(initial) :], strict=True):
+        goes, *ends = tensors([going_on, *results[len(initial) :]], _NOT_CARRIED)
+        for parts, value in zip(collected, ends, strict=True):
             parts.append(with_new_axes(b, value, [0]))
-        going_on = b.constant_value(goes)
-        if going_on is None and i + 1 < count:
+        decision = b.constant_value(goes)
+        if decision is None and i + 1 < count:
             return None
-        if going_on is not None and not going_on.reshape(-1)[0]:
+        if decision is not None and not decision.reshape(-1)[0]:
             break
     return *carried, *(stacked(b, parts, len(initial) + i) for i, parts in enumerate(collected))
 
@@ -108,117 +117,64 @@ def stacked(b: ImportBuilder, parts: Sequence[Value], output: int) -> Value:
     return none_of(b, tensor.with_shape(tensor.shape[1:]))
 
 
-def none_of(b: ImportBuilder, part: TensorType) -> Value:
-    """Values of a type, none of them, along a new first dimension."""
-    one = b.convert(b.literal(np.zeros((1,) * (1 + part.rank), np.float32)), part.dtype)
-    return slice_axis(b, b.expand(one, shape=(1, *part.shape)), 0, 0, 0)
-
-
 def rolled_loop(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], body: GraphProto
-) -> tuple[tuple[Value, ...], ir.Operation]:
-    """The results of a graph.loop with the body as its region, and the op."""
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """The results of a graph.loop with the body as its region, and the op.
+
+    Of a sequence whose length stays the same each element is carried by itself, others in boxes: the body is built until what is known of
+    their elements holds in every round.
+    """
+    forms = [first_form(b, value, body, i) for i, value in enumerate(initial)]
+    while True:
+        start = formed(b, initial, forms)
+        try:
+            return _rolled(b, limit, condition, start, body)
+        except _OtherFormsError as error:
+            forms = error.forms
+
+
+class _OtherFormsError(Exception):
+    """The body of a loop was built for carried values in other forms than it must be."""
+
+    def __init__(self, forms: list[Form]) -> None:
+        super().__init__()
+        self.forms = forms
+
+
+def _rolled(
+    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[AnyValue], body: GraphProto
+) -> tuple[tuple[AnyValue, ...], ir.Operation]:
+    """As `rolled_loop`, for carried values in their forms. Raises _OtherFormsError if the body gives them others."""
+    taken: list[Form] = [value.kind if isinstance(value, BoxedSequence) else None for value in initial]
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
-        goes, *results = b.node.import_graph(body, (*as_declared(b, [number, going_on], body), *carried))
-        return b.with_shape(goes, ()), *results
+        state = as_declared(b, [number, going_on], body)
+        again, *results = b.node.import_graph(body, (*state, *regrouped(initial, carried)))
+        forms = [met(b, one, other, "carried values that are") for one, other in zip(initial, results[: len(initial)], strict=True)]
+        if forms != taken:
+            raise _OtherFormsError(forms)
+        goes, *ends = tensors([again, *results[len(initial) :]], _NOT_CARRIED)
+        return b.with_shape(goes, ()), *parts_of(formed(b, results[: len(initial)], forms)), *ends
 
-    return loop_of(b, limit, condition, initial, rounds)
-
-
-def loop_of(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]]
-) -> tuple[tuple[Value, ...], ir.Operation]:
-    """The results of a graph.loop, and the op. `rounds` builds the body: of round, condition and carried values what the op's body yields."""
-    own = [type_of(v) for v in initial]
-    types = list(own)
-    holder, made = _body(b, limit, condition, initial, types, rounds)
-    names = [*b.node.output_names, *[""] * len(own)]
-    # A size that changes is another symbol in each round; which one it is after the last, only the run tells. What changes may make others
-    # change, so the body is built until none does.
-    while (after := _wider(own, types, made)) != types:
-        b.erase(holder)
-        types = [b.symbols.completed(name or "carried", kind) for name, kind in zip(names, after, strict=False)]
-        holder, made = _body(b, limit, condition, initial, types, rounds)
-    unchanged = zip(types, own, strict=True)
-    results = [kind if kind == before else b.symbols.completed("carried", _after_loop(kind, before)) for kind, before in unchanged]
-    parts = [type_of(v) for v in made[len(own) + 1 :]]
-    count: int | Size | None = _round_count(b, limit, condition, holder, made[0])
-    if count is None and parts:
-        names = list(b.node.output_names)
-        count = b.symbols.fresh(f"{names[len(own)] if len(names) > len(own) else 'rounds'}_0")
-    if parts and _is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
-        b.erase(holder)
-        return appended(b, limit, condition, initial, rounds, parts)
-    collected = [kind.with_shape((count, *kind.shape)) for kind in parts]
-    op = b.create(LoopOp, [limit, condition, list(initial)], {}, [*results, *collected]).operation
-    holder.regions[0].blocks[0].append_to(op.regions[0])
-    b.erase(holder)
-    return tuple(op.results), op
+    start = parts_of(initial)
+    rows = {value.rows for value in initial if isinstance(value, BoxedSequence)}
+    growing = [i for i, part in enumerate(start) if part in rows]
+    with b.at(by_parts(b.node, initial)):
+        results, made = loop_of(b, limit, condition, start, rounds, growing)
+    return (*regrouped(initial, results[: len(start)]), *results[len(start) :]), made
 
 
-def appended(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], rounds: Callable[..., tuple[Value, ...]], parts: Sequence[TensorType]
-) -> tuple[tuple[Value, ...], ir.Operation]:
-    """As `loop_of`, for a loop that collects `parts`: it carries what it has collected, since nothing says how much memory that will take."""
-
-    def longer(number: Value, going_on: Value, *state: Value) -> tuple[Value, ...]:
-        goes, *results = rounds(number, going_on, *state[: len(initial)])
-        new = [with_new_axes(b, part, [0]) for part in results[len(initial) :]]
-        return goes, *results[: len(initial)], *(b.concat([old, part], axis=0) for old, part in zip(state[len(initial) :], new, strict=True))
-
-    return loop_of(b, limit, condition, [*initial, *(none_of(b, kind) for kind in parts)], longer)
-
-
-def _is_endless(b: ImportBuilder, limit: Value) -> bool:
-    """Whether a loop has no trip count."""
-    count = b.constant_value(limit)
-    return count is not None and int(count) == np.iinfo(np.int64).max
-
-
-def _body(
-    b: ImportBuilder, limit: Value, condition: Value, initial: Sequence[Value], types: Sequence[TensorType], rounds: Callable[..., tuple[Value, ...]]
-) -> tuple[ir.Operation, list[Value]]:
-    """An op that holds the body of a loop that carries these types, and what the body yields.
-
-    The op has no results yet, since the body tells their types. It is in the module, as in `if_`.
-    """
-    holder = ir.Operation.create("graph.loop", operands=[limit, condition, *initial], results=[], regions=1)
-    arguments = [TensorType("i64", ()), TensorType("i1", ()), *types]
-    block = holder.regions[0].blocks.append(*(t.to_mlir() for t in arguments), arg_locs=[holder.location] * len(arguments))
-    with ir.InsertionPoint(block):
-        made = list(rounds(*block.arguments))
-        b.yield_(made, result_types=[])
-    return holder, made
-
-
-def _round_count(b: ImportBuilder, limit: Value, condition: Value, holder: ir.Operation, going_on: Value) -> int | None:
-    """How many rounds there are, if that is known."""
-    count, first = b.constant_value(limit), b.constant_value(condition)
-    goes = np.array(True) if going_on == holder.regions[0].blocks[0].arguments[1] else b.constant_value(going_on)
-    if count is None or first is None or goes is None or not goes.all() or _is_endless(b, limit):
-        return None
-    return max(int(count), 0) if first.all() else 0
-
-
-def _wider(own: Sequence[TensorType], types: Sequence[TensorType], made: Sequence[Value]) -> list[TensorType]:
-    """`types`, of carried values that are of the types `own` at first, without the sizes that a round changes.
-
-    A size that is another one in `types` than in `own` is a symbol that covers any. Raises UnsupportedError where more than sizes change.
-    """
-    after = [type_of(v) for v in made[1 : len(types) + 1]]
-    if any((kind.dtype, kind.rank) != (new.dtype, new.rank) for kind, new in zip(types, after, strict=True)):
-        shown = [", ".join(map(str, kinds)) for kinds in (types, after)]
-        raise UnsupportedError(f"carried values that change their type ({shown[0]} to {shown[1]}) are not supported; supported: one type each")
-    return [
-        kind.with_shape([a if a != first or a == new else None for first, a, new in zip(start.shape, kind.shape, end.shape, strict=True)])
-        for start, kind, end in zip(own, types, after, strict=True)
-    ]
-
-
-def _after_loop(kind: TensorType, before: TensorType) -> TensorType:
-    """The type of a carried value after a loop: nothing is known of sizes that are others in the body than before."""
-    return kind.with_shape([size if size == first else None for size, first in zip(kind.shape, before.shape, strict=True)])
+def by_parts(node: NodeContext, values: Sequence[AnyValue]) -> NodeContext:
+    """A node as if its first outputs were the tensors that these values consist of."""
+    names: list[str] = []
+    types: list[TensorType | None] = []
+    for value, name, kind in zip(values, node.output_names, node.output_types, strict=False):
+        count = len(parts_of([value]))
+        names += [name] * count
+        types += [kind if isinstance(value, ir.Value) else None] * count
+    rest = slice(len(values), None)
+    return replace(node, output_names=(*names, *node.output_names[rest]), output_types=(*types, *node.output_types[rest]))
 
 
 @onnx_rule("Scan", since=9)
@@ -251,8 +207,8 @@ def scan(
         parts = [
             without_axes(b, slice_axis(b, v, a, length - 1 - i if back else i, 1), [a]) for v, a, back in zip(sequences, axes, backwards, strict=True)
         ]
-        results = b.node.import_graph(body, (*carried, *parts))
-        carried = results[:states]
+        results = tensors(b.node.import_graph(body, (*carried, *parts)), "the outputs of its body")
+        carried = tuple(results[:states])
         for values, value in zip(collected, results[states:], strict=True):
             values.append(value)
     ends = []
@@ -275,7 +231,7 @@ def rolled_scan(
 
     def rounds(number: Value, going_on: Value, *carried: Value) -> tuple[Value, ...]:
         parts = [b.at_round(v, number, axis=axis, backwards=bool(back)) for v, axis, back in zip(sequences, axes, backwards, strict=True)]
-        return going_on, *b.node.import_graph(body, (*carried, *parts))
+        return going_on, *tensors(b.node.import_graph(body, (*carried, *parts)), "the outputs of its body")
 
     results, _ = loop_of(b, limit, b.literal(np.array(True)), initial, rounds)
     ends = []

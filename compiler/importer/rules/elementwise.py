@@ -10,6 +10,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.compact import bits_of, compacted, number
+from stepwell.importer.sequences import AnyValue
 from stepwell.importer.tensors import our_dtype
 
 UNARY = (  # name, since, our op
@@ -202,7 +203,7 @@ def bit_cast(b: ImportBuilder, x: Value, *, to: int) -> Value:
 
 
 @onnx_rule("Identity", since=1)
-def identity(b: ImportBuilder, x: Value) -> Value:
+def identity(b: ImportBuilder, x: AnyValue) -> AnyValue:
     return x
 
 

@@ -152,11 +152,18 @@ def split_by_attribute(b: ImportBuilder, x: Value, *, axis: int = 0, split: Sequ
         else:  # the last part has what is left: sizes of which there is nothing left get code of their own
             split = [*[chunk] * (parts - 1), size - (parts - 1) * chunk]
             holds(split[-1], ">=", 0)
-    if min((s for s in split if isinstance(s, int)), default=0) < 0 or not holds(sum(split), "==", size):
-        raise ModelError(f"the parts {list(split)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
+    split = parts_that_fit(split, x, axis)
     if len(split) != b.node.output_count:
         raise ModelError(f"{len(split)} parts are given for {b.node.output_count} outputs")
     return split_axis(b, x, axis, split)
+
+
+def parts_that_fit(sizes: Sequence[int | Size], x: Value, axis: int) -> Sequence[int | Size]:
+    """The sizes of the parts of `x` along an axis. Raises ModelError unless they sum to its size."""
+    size = dims_of(x)[axis]
+    if min((s for s in sizes if isinstance(s, int)), default=0) < 0 or not holds(sum(sizes), "==", size):
+        raise ModelError(f"the parts {list(sizes)} must be sizes that sum to {size}, the size of axis {axis} of {type_of(x)}")
+    return sizes
 
 
 @onnx_rule("Split", since=13)

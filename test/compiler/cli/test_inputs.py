@@ -13,7 +13,7 @@ from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.cli.inputs import gather, load
 from stepwell.dialects.support.errors import InputError
-from stepwell.runtime.model import TensorInfo
+from stepwell.runtime.infos import TensorInfo
 
 random = np.random.default_rng(5)
 

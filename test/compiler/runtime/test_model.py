@@ -16,7 +16,8 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
-from stepwell.runtime.model import CompiledModel, TensorInfo
+from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.model import CompiledModel
 from stepwell.runtime.openmp import openmp
 
 F32 = np.dtype(np.float32)

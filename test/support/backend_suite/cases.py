@@ -10,14 +10,14 @@ import os
 import pickle
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper, shape_inference
+from onnx import AttributeProto, GraphProto, ModelProto, OptionalProto, SequenceProto, TensorProto, TypeProto, numpy_helper, shape_inference
 from onnx.backend.test import loader
 
 BUILD = Path(__file__).resolve().parents[3] / "build"
@@ -31,6 +31,10 @@ FOREIGN_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview.training")
 RANDOM = re.compile(r"test_bernoulli|test_training_dropout(?!.*zero_ratio)")
 
 
+Value: TypeAlias = "np.ndarray | list[np.ndarray] | None"
+"""A tensor, a sequence, or an optional that holds nothing."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One model with one set of inputs; `op` is the operator that it tests, or the folder of the suite for whole models."""
@@ -38,15 +42,15 @@ class Case:
     name: str
     op: str
     model: bytes
-    inputs: tuple[np.ndarray, ...]
-    expected: tuple[np.ndarray, ...]
+    inputs: tuple[Value, ...]
+    expected: tuple[Value, ...]
     rtol: float
     atol: float
 
 
 @functools.cache
 def cases() -> list[Case]:
-    """All cases of dense numeric tensors, by name. Making them takes half a minute, so they stay in build/."""
+    """All cases of numeric tensors, sequences and optionals, by name. Making them takes half a minute, so they stay in build/."""
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
     stored = BUILD / f"onnx-suite-{onnx.__version__}-{code}.pickle"
     BUILD.mkdir(exist_ok=True)
@@ -91,37 +95,46 @@ def _folder_cases() -> Iterator[Raw]:
         for test in tests:
             folder = Path(test.model_dir)
             model = onnx.load(folder / "model.onnx")
+            initialized = {tensor.name for tensor in model.graph.initializer}
+            sides = {"input": [value for value in model.graph.input if value.name not in initialized], "output": list(model.graph.output)}
             for number, data in enumerate(sorted(folder.glob("test_data_set_*"))):
-                inputs, outputs = ([_stored(path) for path in sorted(data.glob(f"{side}_*.pb"), key=_number)] for side in ("input", "output"))
+                inputs, outputs = (
+                    [_stored(data / f"{side}_{i}.pb", value.type) for i, value in enumerate(values)] for side, values in sides.items()
+                )
                 yield f"{test.name}{f'#{number}' * (number > 0)}", kind, model, inputs, outputs, test.rtol, test.atol
 
 
-def _number(path: Path) -> int:
-    return int(path.stem.rpartition("_")[2])
-
-
-def _stored(path: Path) -> TensorProto | None:
-    """The tensor in a file of the suite; None for another kind of value, whose case is not numeric."""
-    tensor = TensorProto()
-    try:
-        tensor.ParseFromString(path.read_bytes())
-    except Exception:  # a sequence, say, whose fields are of other types
-        return None
-    return tensor
+def _stored(path: Path, kind: TypeProto) -> Any:
+    """The value of that type in a file of the suite."""
+    readers: dict[str, tuple[Any, Any]] = {
+        "tensor_type": (TensorProto, numpy_helper.to_array), "sequence_type": (SequenceProto, numpy_helper.to_list),
+        "optional_type": (OptionalProto, numpy_helper.to_optional),
+    }  # fmt: skip
+    message, convert = readers[kind.WhichOneof("value")]
+    return convert(message.FromString(path.read_bytes()))
 
 
 def _numeric(raw: Iterator[Raw]) -> Iterator[Case]:
     for name, op, model, inputs, expected, rtol, atol in raw:
         if why_left_out(name, model) == "":
-            yield Case(name, op, model.SerializeToString(), _arrays(inputs), _arrays(expected), rtol, atol)
+            yield Case(name, op, model.SerializeToString(), tuple(map(_value, inputs)), tuple(map(_value, expected)), rtol, atol)
 
 
-def _arrays(values: list[Any]) -> tuple[np.ndarray, ...]:
-    return tuple(numpy_helper.to_array(v) if isinstance(v, TensorProto) else np.asarray(v) for v in values)
+def _value(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_value(element) for element in value]
+    if isinstance(value, TensorProto):
+        return numpy_helper.to_array(value)
+    return None if value is None else np.asarray(value)
+
+
+def arrays_in(values: Iterable[Value]) -> list[np.ndarray]:
+    """The tensors of which values consist."""
+    return [array for value in values if value is not None for array in (value if isinstance(value, list) else [value])]
 
 
 def why_left_out(name: str, model: ModelProto) -> str:
-    """Why a case is not about dense numeric tensors whose values follow from the inputs; empty if it is."""
+    """Why a case is not about dense numeric tensors, and sequences and optionals of such, whose values follow from the inputs; empty if it is."""
     every = list(graphs(model.graph))
     nodes = [node for graph in every for node in graph.node]
     foreign = {node.domain for node in nodes} & {*FOREIGN_DOMAINS}
@@ -135,9 +148,10 @@ def why_left_out(name: str, model: ModelProto) -> str:
     for graph in graphs(shape_inference.infer_shapes(model).graph):
         dtypes |= {tensor.data_type for tensor in graph.initializer}
         for value in [*graph.input, *graph.output, *graph.value_info]:
-            if value.type.WhichOneof("value") not in ("tensor_type", None):
-                return "sequences and optional values"
-            dtypes.add(value.type.tensor_type.elem_type)
+            kind = value.type
+            while kind.WhichOneof("value") in ("sequence_type", "optional_type"):
+                kind = getattr(kind, kind.WhichOneof("value")).elem_type
+            dtypes.add(kind.tensor_type.elem_type)
     dtypes -= DTYPES | {TensorProto.UNDEFINED}
     return f"element type {TensorProto.DataType.Name(min(dtypes)).lower()}" if dtypes else ""
 

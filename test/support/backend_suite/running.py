@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import onnx
+from backend_suite.cases import Value
 
 import stepwell.backend
 from stepwell.dialects.support.errors import UnsupportedError
@@ -15,12 +15,12 @@ from stepwell.dialects.support.errors import UnsupportedError
 class Answer:
     """The outputs of a model, or why there are none: "unsupported" (UnsupportedError), or "error" (any other), and what it says."""
 
-    outputs: Sequence[np.ndarray] | None
+    outputs: Sequence[Value] | None
     failure: str = ""
     text: str = ""
 
 
-def compile_and_run(model: bytes, inputs: Sequence[np.ndarray], options: Mapping[str, Any]) -> Answer:
+def compile_and_run(model: bytes, inputs: Sequence[Value], options: Mapping[str, Any]) -> Answer:
     """Run once by ONNX's backend interface, compiled with the options of `stepwell.compile`."""
     try:
         prepared = stepwell.backend.prepare(onnx.load_model_from_string(model), "CPU", cache=False, **options)

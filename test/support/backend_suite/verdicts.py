@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from backend_suite.cases import Case, cases, graphs
+from backend_suite.cases import Case, Value, arrays_in, cases, graphs
 from backend_suite.forms import FORMS, in_form
 from importing import assert_close
 from onnx import ModelProto
@@ -66,22 +65,29 @@ def _names_something(text: str, model: bytes) -> bool:
     return any(name in text for name in names | {node.op_type for inner in graphs(graph) for node in inner.node})
 
 
-def difference(case: Case, outputs: Sequence[np.ndarray]) -> str:
+def difference(case: Case, outputs: Sequence[Value]) -> str:
     """How the outputs differ from those expected, in number, type, shape or by more than the case's tolerance; empty if not."""
-    expected = case.expected
-    kinds = [[(array.dtype.name, array.shape) for array in arrays] for arrays in (outputs, expected)]
+    kinds = [[_kind(value) for value in values] for values in (outputs, case.expected)]
+    got_arrays, expected = arrays_in(outputs), arrays_in(case.expected)
     if kinds[0] != kinds[1]:
         return f"got {kinds[0]}, expected {kinds[1]}"
     terms = next((terms for pattern, terms in ROUNDED.items() if re.fullmatch(pattern, case.name)), None)
     try:
         if terms is None:
-            Runner.assert_similar_outputs(expected, outputs, case.rtol, case.atol)
+            Runner.assert_similar_outputs(expected, got_arrays, case.rtol, case.atol)
         else:
-            for got, want in zip(outputs, expected, strict=True):
+            for got, want in zip(got_arrays, expected, strict=True):
                 assert_close(got, want, terms)
     except AssertionError as error:
         return " ".join(str(error).split())[:400]
     return ""
+
+
+def _kind(value: Value) -> object:
+    """The type and shape of a tensor, those of the elements of a sequence, or None."""
+    if isinstance(value, list):
+        return [_kind(element) for element in value]
+    return None if value is None else (value.dtype.name, value.shape)
 
 
 @functools.cache

@@ -1,0 +1,118 @@
+"""What the inputs and outputs of a model are, and how sequences and optionals among them consist of tensors."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from stepwell.dialects.core.dtypes import from_numpy, to_numpy
+
+if TYPE_CHECKING:
+    from stepwell.dialects.core.types import TensorType
+
+UNRANKED = ("*",)
+"""The shape of a tensor whose rank is not known before the run: that of an output depends on values of inputs, say."""
+SEQUENCE, OPTIONAL = "seq", "optional"
+TENSOR, LIST, BOXES, NOTHING = "tensor", "list", "boxes", "nothing"
+Shape: TypeAlias = "Sequence[Any] | None"
+"""The shape of an array, None for a size that is free; those of the elements of a list; None of an optional that holds nothing."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output of a model."""
+
+    name: str
+    shape: tuple[int | str | None, ...]
+    """Sizes; a free dimension is its name (equal names are equal sizes) or None; `UNRANKED` if not even the rank is known.
+
+    In a `CompiledModel` all are numbers, but those of outputs that only a run tells."""
+    dtype: np.dtype
+    form: tuple[str, ...] = ()
+    """What tensors of this shape and dtype are in, from outside: `OPTIONAL`, `SEQUENCE`, or both. As Python values, optionals are None or what
+    they hold, sequences are lists of arrays."""
+
+    @staticmethod
+    def of(name: str, tensor: "TensorType") -> "TensorInfo":
+        """The record of an IR tensor."""
+        shape = tuple(size if isinstance(size, int) or size is None else str(size) for size in tensor.shape)
+        return TensorInfo(name, shape, to_numpy(tensor.dtype))
+
+    def __str__(self) -> str:
+        sizes = "x".join("?" if size is None else str(size) for size in self.shape)
+        text = f"{self.dtype.name}[{sizes}]"
+        for word in reversed(self.form):
+            text = f"{word}({text})"
+        return text
+
+    def to_json(self) -> list[Any]:
+        """It as plain data."""
+        return [self.name, list(self.shape), from_numpy(self.dtype), list(self.form)]
+
+    @staticmethod
+    def from_json(entry: list[Any]) -> "TensorInfo":
+        """The reverse of `to_json`."""
+        name, shape, dtype, form = entry
+        return TensorInfo(name, tuple(shape), to_numpy(dtype), tuple(form))
+
+
+@dataclass(frozen=True)
+class OutputGroup:
+    """An output of a model, and of how many results of its code it consists."""
+
+    info: TensorInfo
+    held: str
+    """`TENSOR`, `LIST`, `BOXES` (of a sequence whose length the run tells: the backend's code gives a list for that one result) or `NOTHING`."""
+    count: int = 1
+
+    def gather(self, results: Iterator[Any]) -> Any:
+        """The output as a call returns it, from the next of the results."""
+        if self.held == LIST:
+            return [next(results) for _ in range(self.count)]
+        return None if self.held == NOTHING else next(results)
+
+    def described(self, results: Iterator[TensorInfo]) -> TensorInfo:
+        """What the output is, from the next of what the results are: sizes that elements of a list do not share are left out."""
+        parts = [next(results) for _ in range(0 if self.held == NOTHING else self.count)]
+        if not parts or self.held == BOXES:
+            return self.info
+        if len({len(part.shape) for part in parts}) > 1:
+            return replace(self.info, shape=UNRANKED)
+        shape = tuple(sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(part.shape for part in parts), strict=True))
+        return replace(self.info, shape=shape)
+
+
+def boxed_results(groups: Sequence[OutputGroup]) -> dict[int, tuple[np.dtype, int]]:
+    """The results of code that are rows of boxes, by their numbers: the type of what lies in these, and its number of dimensions."""
+    found, number = {}, 0
+    for group in groups:
+        if group.held == BOXES:
+            found[number] = (group.info.dtype, len(group.info.shape))
+        number += 0 if group.held == NOTHING else group.count
+    return found
+
+
+def gathered(groups: Sequence[OutputGroup], results: Sequence[Any]) -> list[Any]:
+    """The outputs that results of code form."""
+    rest = iter(results)
+    return [group.gather(rest) for group in groups]
+
+
+def part_name(name: str, number: int) -> str:
+    """What the tensor of that number is called of which an input or output consists."""
+    return f"{name}.{number}"
+
+
+def shape_of(value: Any) -> Shape:
+    """The shape of what is given for an input."""
+    if value is None:
+        return None
+    return tuple(array.shape for array in value) if isinstance(value, (list, tuple)) else value.shape
+
+
+def arrays_of(name: str, value: Any) -> dict[str, np.ndarray]:
+    """The tensors of which a sequence or an optional consists that is given for an input, by name."""
+    if value is None:
+        return {}
+    return {part_name(name, i): array for i, array in enumerate(value if isinstance(value, (list, tuple)) else [value])}
