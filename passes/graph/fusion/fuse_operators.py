@@ -199,7 +199,9 @@ class Grouping:
                 reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
             else:
-                self._join(group, list(maker.members))
+                views = [member for member in maker.members if member not in self.group_of and member != maker.tail]
+                self._join(group, [member for member in maker.members if member not in views])
+                group.members.update(views)  # which other groups may have too
 
     def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
         """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""
