@@ -39,15 +39,20 @@ def aligned_size(size: int | Size) -> int | Size:
     return aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
 
 
+def evaluator(sizes: Sequence[int | Size], symbols: Sequence[str]) -> Callable[..., list[int]]:
+    """A function of the symbols by name that gives these sizes, quickly: the expressions are compiled once. It may raise ZeroDivisionError."""
+    # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
+    text = f"lambda {', '.join(symbols)}: [{', '.join(map(str, sizes))}]"
+    compiled: Callable[..., list[int]] = eval(text, {"max": max, "min": min, "__builtins__": {}})
+    return compiled
+
+
 class Layout:
-    """Computes offsets quickly: the expressions are compiled once."""
+    """Computes offsets quickly."""
 
     def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
         self.slots, self.symbols = slots, tuple(symbols)
-        arguments = ", ".join(symbols)
-        sizes = ", ".join(str(slot.size) for slot in slots)
-        # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
-        self._sizes: Callable[..., list[int]] = eval(f"lambda {arguments}: [{sizes}]", {"max": max, "min": min, "__builtins__": {}})
+        self._sizes = evaluator([slot.size for slot in slots], symbols)
         self._order = _order(slots)
 
     def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
