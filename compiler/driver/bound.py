@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from stepwell.dialects.core.layout import evaluator
+from stepwell.dialects.core.layout import Room, evaluator
 from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.errors import InputError, LimitError, shown
 from stepwell.driver.general import GeneralProgram
@@ -77,11 +77,17 @@ class BoundModel:
         self._state: dict[int, np.ndarray] = {}
         self._caches: list[_Cache] = []
         self._busy = threading.Lock()
+        self._room: Room | None = None
+        self._fitting: tuple[tuple[int, ...], ...] | None = None
+        """The shapes of inputs that have no room for more, in the last call."""
         known = [] if program is None else list(program.general.symbols)
         self._lengths = {size: name for size, name in self._growing.values()}  # of what is there -> of how much there is room for
         symbols = [name for name in known if name not in self._lengths.values()]
         self._after = {i: evaluator([parse(str(model.outputs[giver].shape[self._axis(i)]))], symbols) for i, giver in self._pairs if i in self._growing}
         self._symbols = symbols
+        shown = [parse(size) for i in self._open for size in model.inputs[i].shape if isinstance(size, str)]
+        self._follows = any(isinstance(size, Size) and not self._lengths.keys().isdisjoint(size.symbols) for size in shown)
+        """Whether a size of another input follows from how much is there."""
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs that are no state, in the model's order; gives the outputs that are none. Raises as the model's call."""
@@ -111,6 +117,7 @@ class BoundModel:
     def reset(self, state: Mapping[str, np.ndarray] | None = None) -> None:
         """Begin anew, with a `state` by the names of inputs, of which a copy is made, or an empty one. Raises InputError if it does not fit."""
         with _Turn(self._busy):
+            self._fitting = None
             if state is None:
                 self._state, self._caches = {}, []
                 return
@@ -175,12 +182,14 @@ class BoundModel:
         for cache in self._caches:
             shapes[cache.taker] = tuple(cache.length if i == cache.axis else n for i, n in enumerate(cache.memory.shape))
         values = self._values(shapes)
-        if values is None:
-            raise InputError("the sizes of inputs and state do not fit together")
         ends = [int(self._after[cache.taker](**values)[0]) for cache in self._caches]
         self._grow(ends)
         values.update({cache.capacity: cache.memory.shape[cache.axis] for cache in self._caches})
-        prepared = program.prepared(values)
+        # Places are computed for as much as there is room for, so that they stay the same from token to token.
+        spans = {self._growing[cache.taker]: end for cache, end in zip(self._caches, ends, strict=True)}
+        later = {length: max(values[capacity] - (end - values[length]), values[length]) for (length, capacity), end in spans.items()}
+        self._room = program.room_for({**values, **later}, self._room)
+        prepared = program.prepared(values, self._room)
         if prepared is None:
             return self._run_outside(whole)
         for cache in self._caches:
@@ -199,12 +208,17 @@ class BoundModel:
         checks.raise_any(hidden, told)
         for cache, end in zip(self._caches, ends, strict=True):
             cache.length = end
+        if any(cache.length != spans[self._growing[cache.taker]] for cache in self._caches):
+            self._fitting = None  # they did not grow in step
         self._state = {taker: every[giver] for taker, giver in self._pairs if taker in self._state}
         return [every[i] for i in self._given]
 
-    def _values(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int] | None:
+    def _values(self, shapes: Mapping[int, tuple[int, ...]]) -> dict[str, int]:
         """What the symbols are, from the shapes of all inputs. Raises InputError where these do not fit."""
-        self._model.check([shapes[i] for i in range(len(shapes))])
+        fixed = tuple(shapes[i] for i in range(len(shapes)) if i not in self._growing)
+        if self._follows or fixed != self._fitting:  # else only caches have grown, all in step
+            self._model.check([shapes[i] for i in range(len(shapes))])
+            self._fitting = fixed
         values: dict[str, int] = {}
         for i, info in enumerate(self._model.inputs):
             values.update({size: n for size, n in zip(info.shape, shapes[i], strict=True) if isinstance(size, str)})

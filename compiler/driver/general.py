@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.layout import Layout, Slot, evaluator
+from stepwell.dialects.core.layout import Layout, Room, Slot, evaluator
 from stepwell.dialects.core.sizes import Assumption, Size, compare, evaluated_if_known, known, parse
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.executable import Executable
@@ -96,11 +96,15 @@ class GeneralProgram:
             inputs=inputs, outputs=outputs, checks=prepared.checks, executable=prepared.executable, workspace_bytes=prepared.workspace_bytes
         )
 
-    def prepared(self, values: Mapping[str, int]) -> Prepared | None:
-        """What runs these sizes, the numbers of all symbols; None if it assumes something else of them. Raises as `model`."""
+    def prepared(self, values: Mapping[str, int], room: Room | None = None) -> Prepared | None:
+        """What runs these sizes, the numbers of all symbols; None if it assumes something else of them. Raises as `model`.
+
+        Where buffers lie is taken from `room`, as `room_for` gives it, if that is large enough.
+        """
         if min(values.values(), default=0) < 0 or not self._holds(values):
             return None
-        offsets, total = self._layout.offsets(values) if self.general.layout else ([], self.general.workspace_bytes)
+        found = self._layout.room(values, room) if self.general.layout else Room((), (), self.general.workspace_bytes)
+        offsets, total = found.offsets, found.total
         if total > self.general.most_bytes:
             sizes = ", ".join(f"{name} = {number}" for name, number in values.items())
             most = f"more than {self.general.most_bytes} (limit workspace_bytes)"
@@ -114,6 +118,11 @@ class GeneralProgram:
                 raise LimitError(f"output '{info.name}' {replace(info, shape=shape)} would take {size} bytes, {most}")
         checks = [check.at(values) if symbolic else check for check, symbolic in zip(self.checks, self._symbolic, strict=True)]
         return Prepared(self._sized(table, total), shapes, checks, total)
+
+    def room_for(self, values: Mapping[str, int], room: Room | None = None) -> Room | None:
+        """Where buffers of these sizes may lie, `room` itself if that is large enough; None if these sizes take more memory than they may."""
+        found = self._layout.room(values, room) if self.general.layout else None
+        return found if found is None or found.total <= self.general.most_bytes else None
 
     def _holds(self, values: Mapping[str, int]) -> bool:
         """Whether the assumptions are fulfilled. A division by 0 fulfils nothing."""

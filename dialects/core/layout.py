@@ -1,5 +1,6 @@
 """The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,6 +48,16 @@ def evaluator(sizes: Sequence[int | Size], symbols: Sequence[str]) -> Callable[.
     return compiled
 
 
+@dataclass(frozen=True)
+class Room:
+    """Where buffers lie that have at most these sizes."""
+
+    sizes: Sequence[int]
+    offsets: Sequence[int]
+    total: int
+    """The bytes of all."""
+
+
 class Layout:
     """Computes offsets quickly."""
 
@@ -59,6 +70,13 @@ class Layout:
         """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
         found, _, total = self.placed(values)
         return found, total
+
+    def room(self, values: Mapping[str, int], most: "Room | None") -> "Room":
+        """`most`, made for other sizes, if there is room for these too, else a new one. Raises as `offsets`."""
+        sizes = self._sizes(**values)
+        if most is not None and all(map(operator.le, sizes, most.sizes)):
+            return most
+        return Room(sizes, *self.offsets(values))
 
     def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
         """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises as `offsets`."""
