@@ -4,20 +4,20 @@ import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
 from stepwell.dialects.core.layout import Room, evaluator
 from stepwell.dialects.core.sizes import Size, parse
-from stepwell.dialects.support.errors import InputError, LimitError, shown
+from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.driver.general import GeneralProgram
 from stepwell.runtime.buffers import aligned_empty
 from stepwell.runtime.model import Arrays, IndexChecks, TensorInfo, as_array, as_dtype, names_error
+from stepwell.runtime.results import Results
 
 LEAST = 64
 """Elements along its axis that memory for a cache has room for at least."""
-_USUAL = ("past_key_values", "past")  # how the names of caches begin, of which results begin with `present`
 
 
 class Model(Protocol):
@@ -76,14 +76,19 @@ class BoundModel:
         self._program = program if self._growing else None
         self._state: dict[int, np.ndarray] = {}
         self._caches: list[_Cache] = []
+        self._before: list[_Cache] = []
+        """Those before the last `reset`, whose memory is used again."""
         self._busy = threading.Lock()
+        self._results = Results()
         self._room: Room | None = None
         self._fitting: tuple[tuple[int, ...], ...] | None = None
         """The shapes of inputs that have no room for more, in the last call."""
         known = [] if program is None else list(program.general.symbols)
-        self._lengths = {size: name for size, name in self._growing.values()}  # of what is there -> of how much there is room for
+        self._lengths = dict(self._growing.values())  # of what is there -> of how much there is room for
         symbols = [name for name in known if name not in self._lengths.values()]
-        self._after = {i: evaluator([parse(str(model.outputs[giver].shape[self._axis(i)]))], symbols) for i, giver in self._pairs if i in self._growing}
+        self._after = {
+            i: evaluator([parse(str(model.outputs[giver].shape[self._axis(i)]))], symbols) for i, giver in self._pairs if i in self._growing
+        }
         self._symbols = symbols
         shown = [parse(size) for i in self._open for size in model.inputs[i].shape if isinstance(size, str)]
         self._follows = any(isinstance(size, Size) and not self._lengths.keys().isdisjoint(size.symbols) for size in shown)
@@ -118,6 +123,7 @@ class BoundModel:
         """Begin anew, with a `state` by the names of inputs, of which a copy is made, or an empty one. Raises InputError if it does not fit."""
         with _Turn(self._busy):
             self._fitting = None
+            self._before = self._caches or self._before
             if state is None:
                 self._state, self._caches = {}, []
                 return
@@ -137,12 +143,22 @@ class BoundModel:
         for taker, giver in self._pairs:
             if taker in self._growing:
                 axis, array = self._axis(taker), state[taker]
-                room = _room(array.shape[axis], 0)
-                memory = self._memory(taker, [room if i == axis else size for i, size in enumerate(array.shape)])
+                memory = self._spare(taker, array.shape)
+                if memory is None:
+                    memory = self._memory(taker, [_room(n) if i == axis else n for i, n in enumerate(array.shape)], array.shape[axis])
                 cache = _Cache(taker, giver, axis, self._growing[taker][1], memory, array.shape[axis])
                 cache.valid()[...] = array
                 caches.append(cache)
         self._caches = caches
+
+    def _spare(self, taker: int, shape: Sequence[int]) -> np.ndarray | None:
+        """Memory of the state before that has room for a cache of this shape."""
+        axis = self._axis(taker)
+        for cache in self._before:
+            have = cache.memory.shape
+            if cache.taker == taker and have[axis] >= shape[axis] and all(i == axis or have[i] == n for i, n in enumerate(shape)):
+                return cache.memory
+        return None
 
     def _axis(self, taker: int) -> int:
         """The axis along which a cache grows."""
@@ -197,8 +213,9 @@ class BoundModel:
         lengths = np.array([values[name] for name in program.general.elements[-1] if name is not None], np.int64)
         given = [np.require(whole[i], requirements=("C", "A")) for i in range(len(whole))]
         shared = {cache.giver: cache.memory for cache in self._caches}
+        self._results.begin()
         results: list[Any] = [
-            shared[i] if i in shared else np.empty(shape, info.dtype) if all(isinstance(n, int) for n in shape) else None  # type: ignore[arg-type]
+            shared[i] if i in shared else None if late(shape) else self._results.empty(cast(tuple[int, ...], shape), info.dtype)
             for i, (info, shape) in enumerate(zip(program.outputs, prepared.shapes, strict=True))
         ]
         checks = IndexChecks(prepared.checks)
@@ -237,7 +254,7 @@ class BoundModel:
         for cache, end in zip(self._caches, ends, strict=True):
             have = cache.memory.shape[cache.axis]
             if end > have:
-                memory = self._memory(cache.taker, [_room(end, have) if i == cache.axis else n for i, n in enumerate(cache.memory.shape)], end)
+                memory = self._memory(cache.taker, [_room(end) if i == cache.axis else n for i, n in enumerate(cache.memory.shape)], end)
                 before, cache.memory = cache.valid(), memory
                 cache.valid()[...] = before
 
@@ -267,41 +284,6 @@ class _Turn:
         self._lock.release()
 
 
-def usual_pairs(inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, str]:
-    """The inputs, each with its output, that are named as caches usually are: `past_key_values.0.key` and `present.0.key`, `past_0` and `present_0`."""
-    given, pairs = {info.name for info in outputs}, {}
-    for info in inputs:
-        begins = next((begin for begin in _USUAL if info.name.startswith(begin)), None)
-        name = None if begins is None else f"present{info.name.removeprefix(begins)}"
-        if name in given:
-            pairs[info.name] = name
-    if not pairs:
-        names = " and ".join(", ".join(info.name for info in side) or "none" for side in (inputs, outputs))
-        raise InputError(f"bind: no inputs and outputs are named as caches usually are (past…, present…); give pairs of {names}")
-    return pairs
-
-
-def check_pairs(pairs: Mapping[str, str], inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, str]:
-    """Pairs of an input and the output that it takes next. Raises InputError for names that there are not, and for types that differ."""
-    takers, givers = ({info.name: info for info in side} for side in (inputs, outputs))
-    found: dict[str, str] = {}
-    for taker, giver in pairs.items():
-        for kind, name, known in (("input", taker, takers), ("output", giver, givers)):
-            if name not in known:
-                raise InputError(f"bind: expected an {kind} of the model, got {shown(name)}; it has {', '.join(known) or 'none'}")
-        takes, gives = takers[taker], givers[giver]
-        if takes.dtype != gives.dtype or len(takes.shape) != len(gives.shape):
-            raise InputError(f"bind: input '{taker}' {takes} cannot take output '{giver}' {gives}: expected one dtype and one rank")
-        if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(takes.shape, gives.shape, strict=True)):
-            raise InputError(f"bind: input '{taker}' {takes} cannot take output '{giver}' {gives}: its sizes are others")
-        if giver in found.values():
-            raise InputError(f"bind: output '{giver}' is given to two inputs, expected one for each")
-        found[taker] = giver
-    if not found:
-        raise InputError("bind: expected at least one pair of an input and an output, got none")
-    return found
-
-
 def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, int]]) -> dict[int, tuple[str, str]]:
     """For each input that is memory with room for more, the symbols of how much is there, and of how much there is room for."""
     found = {}
@@ -313,9 +295,14 @@ def _growing(model: Model, program: GeneralProgram, pairs: Sequence[tuple[int, i
     return found
 
 
-def _room(needed: int, have: int) -> int:
-    """For how many elements there is to be room."""
-    return max(needed, 2 * have, LEAST)
+def _room(needed: int) -> int:
+    """For how many elements there is to be room. What is not written to yet takes no memory of the machine."""
+    return max(2 * needed, LEAST)
+
+
+def late(shape: Sequence[int | str | None]) -> bool:
+    """Whether only a run tells one of these sizes."""
+    return not all(isinstance(size, int) for size in shape)
 
 
 def _bytes(shape: Sequence[int], info: TensorInfo) -> int:

@@ -15,8 +15,9 @@ from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
-from stepwell.driver.bound import BoundModel, check_pairs, usual_pairs
+from stepwell.driver.bound import BoundModel
 from stepwell.driver.general import GeneralProgram
+from stepwell.driver.pairs import check_pairs, usual_pairs
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, TensorInfo, as_array, as_dtype, names_error
 
 Shapes = Mapping[str, tuple[int, ...]]

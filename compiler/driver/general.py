@@ -130,9 +130,7 @@ class GeneralProgram:
             sides = [side(**values) for side in self._sides]
         except ZeroDivisionError:
             return False
-        return all(
-            compare(assumption.relation, left, right) for assumption, left, right in zip(self.general.assumptions, *sides, strict=True)
-        )
+        return all(compare(assumption.relation, left, right) for assumption, left, right in zip(self.general.assumptions, *sides, strict=True))
 
 
 class _Shapes:

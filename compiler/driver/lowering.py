@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias, Unpack
 
 from stepwell.dialects.core.mlir import ir, make_context, parse_module
 from stepwell.dialects.core.module_info import symbols_of
-from stepwell.dialects.core.sizes import Dim, Size, assumptions
+from stepwell.dialects.core.sizes import Size, assumptions
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, IRError, ModelError, PassError
@@ -20,6 +20,7 @@ from stepwell.driver.arguments import checked
 from stepwell.driver.backends import find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.lowered import Lowered, check_main, derive_signature
+from stepwell.driver.pairs import check_pairs
 from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions
@@ -27,6 +28,7 @@ from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import LEVELS, check_level, levels_between
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
+from stepwell.runtime.model import TensorInfo
 
 if TYPE_CHECKING:
     import onnx
@@ -196,33 +198,6 @@ def check_hints(hints: Mapping[str, int], symbols: Sequence[str]) -> None:
         raise InputError(f"size_hints: the model's inputs have no free dimension '{unknown[0]}', {have}")
 
 
-def bound_pairs(
-    pairs: Mapping[str, str], inputs: Sequence[tuple[str, TensorType]], outputs: Sequence[tuple[str, TensorType]]
-) -> list[tuple[int, int]]:
-    """The numbers of inputs and of the outputs that they take. Raises InputError for names that the model does not have, and for types that differ."""
-    sides = [{name: number for number, (name, _) in enumerate(side)} for side in (inputs, outputs)]
-    found: list[tuple[int, int]] = []
-    for pair in pairs.items():
-        for kind, name, numbers in zip(("input", "output"), pair, sides, strict=True):
-            if name not in numbers:
-                raise InputError(f"bind: expected an {kind} of the model, got '{name}'; it has {', '.join(numbers) or 'none'}")
-        taker, giver = sides[0][pair[0]], sides[1][pair[1]]
-        takes, gives = inputs[taker][1], outputs[giver][1]
-        if (takes.dtype, takes.rank) != (gives.dtype, gives.rank):
-            raise InputError(f"bind: input '{pair[0]}' {takes} cannot take output '{pair[1]}' {gives}: expected one element type and one rank")
-        if any(differ_always(size, given) for size, given in zip(takes.shape, gives.shape, strict=True)):
-            raise InputError(f"bind: input '{pair[0]}' {takes} cannot take output '{pair[1]}' {gives}: expected sizes that it may have")
-        if giver in (other for _, other in found):
-            raise InputError(f"bind: output '{pair[1]}' is given to two inputs, expected one for each")
-        found.append((taker, giver))
-    return found
-
-
-def differ_always(size: Dim, given: Dim) -> bool:
-    """Whether a dimension of an input cannot be as large as one of an output: both are other numbers."""
-    return isinstance(size, int) and isinstance(given, int) and size != given
-
-
 def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, seconds: float) -> Lowered:
     """An imported model at the topmost level."""
     state = PassState(weights=imported.weights, target=resolve(options.machine), schedules=options.schedules, budget=imported.budget)
@@ -233,6 +208,9 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
         if hints:
             lowered.info.size_hints = hints
         if options.bind:
-            lowered.info.bound = bound_pairs(options.bind, imported.inputs, imported.outputs)
+            takers, givers = ([TensorInfo.of(*named) for named in side] for side in (imported.inputs, imported.outputs))
+            pairs = check_pairs(options.bind, takers, givers)
+            numbers = [{info.name: number for number, info in enumerate(side)} for side in (takers, givers)]
+            lowered.info.bound = [(numbers[0][taker], numbers[1][giver]) for taker, giver in pairs.items()]
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import ConcatOp, GraphBuilder
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, find_function, retyped
-from stepwell.passes.graph.matching import producer
+from stepwell.passes.graph.matching import erase_unused, producer
 
 CAPACITY = "_capacity"  # ends the name of how much there is room for
 LENGTHS = "lengths"  # the name of the input that says how much is there
@@ -91,10 +91,11 @@ def _write_behind(concat: ConcatOp, argument: ir.Value, place: tuple[ir.Operatio
         result: ir.Value = b.first(value, sizes=tuple(kind.shape[axis] if i == axis else -1 for i in range(kind.rank)))
         return result
 
-    with ir.InsertionPoint.at_block_begin(argument.owner), operation.location:
-        before = first(argument, old) if readers else None
-    for reader, number in readers:
-        reader.operands[number] = before
+    if readers:
+        with ir.InsertionPoint.at_block_begin(operation.block), operation.location:
+            before = first(argument, old)
+        for reader, number in readers:
+            reader.operands[number] = before
     with ir.InsertionPoint(operation), operation.location:
         rest = list(operation.operands)[1:]
         part = rest[0] if len(rest) == 1 else b.concat(rest, axis=axis)
@@ -103,8 +104,7 @@ def _write_behind(concat: ConcatOp, argument: ir.Value, place: tuple[ir.Operatio
     concat.result.replace_all_uses_with(visible)
     end.operands[giver] = written
     operation.erase()
-    if next(iter(visible.uses), None) is None:
-        visible.owner.operation.erase()
+    erase_unused([op for op in [defining_op(visible)] if op is not None])
 
 
 def _add_lengths(main: Any, info: ModuleInfo, lengths: list[Size]) -> None:

@@ -93,7 +93,7 @@ def _repeated(value: ir.Value) -> ir.Value | None:
     joined = producer(value, "reshape")
     expand = None if joined is None else producer(joined.x, "expand")
     apart = None if expand is None else producer(expand.x, "reshape")
-    if apart is None:
+    if expand is None or apart is None:
         return None
     before, spread, after = type_of(apart.x).shape, type_of(expand.result).shape, type_of(value).shape
     if len(before) != 4 or len(spread) != 5 or len(after) != 4:

@@ -11,8 +11,8 @@ from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.graph.indexing import ScatterElementsOp, ScatterNdOp
-from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.shape import ConcatOp, ExpandOp, TransposeOp
+from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
