@@ -12,7 +12,10 @@ from stepwell.dialects.support.errors import InferenceError
 
 
 class OverwriteOp(GraphOp, name="overwrite", traits=[Pure]):
-    """`x` with `part` in place of its elements from `starts` on. The kernel writes to the memory of `x` itself, of which nothing is copied."""
+    """`x` with `part` in place of its elements from `starts` on.
+
+    Where `x` is memory that is kept from call to call (`append-in-place`), the kernel writes there, and nothing is copied.
+    """
 
     x: Operand
     part: Operand

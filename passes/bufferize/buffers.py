@@ -129,6 +129,7 @@ def assign(
         if isinstance(argument.type, ir.RankedTensorType):
             plan.values[argument] = Buffer(shapes.bytes(argument), ("input", index))
     concats = []
+    shared = [("input", index) for index, _ in bound]
     for op in ops:
         if op.name == "tensor.empty":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
@@ -142,7 +143,11 @@ def assign(
         elif op.name == "func.call":
             outs = call_destinations(op)
             for argument, number in KernelInfo(kernels[callee(op)]).overwrites:
-                plan.values[outs[number]] = plan.values[op.operands[argument]]
+                written = op.operands[argument]
+                if plan.values[written].place in shared:
+                    plan.values[outs[number]] = plan.values[written]
+                else:  # it is the caller's, or may be read again
+                    plan.copies.setdefault(op, []).append((written, plan.values[outs[number]], 0))
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, outs, strict=True)}
         elif op.name == "tensor.concat":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))

@@ -52,9 +52,9 @@ class Grouping:
                 group = self._new(op)
                 if producers and max_ops > 2:
                     turned = read_turned(op)
-                self._join(group, turned)
-                for first in read_from_start(op, turned):
-                    self._take_view(group, first)
+                    self._join(group, turned)
+                    for first in read_from_start(op, turned):
+                        self._take_view(group, first)
                     self._join(group, read_narrow(op, state.target))  # first: they are no element-wise ops behind what makes their operand
                 self._grow(group)
                 self._end_with_pad(group)
