@@ -35,6 +35,7 @@ class CompileFields(TypedDict, total=False):
     values: Mapping[str, np.ndarray] | None
     specialise: str
     size_hints: Mapping[str, int] | None
+    bind: Mapping[str, str] | None
     pipeline: "PipelineSource | None"
     disable: Sequence[str]
     libm: bool
@@ -64,6 +65,8 @@ class CompileOptions:
     all sizes and, in the background, code for those that come often; where none can be for all, it is "always"."""
     size_hints: Mapping[str, int] | None = None
     """About how large free dimensions are, by their symbols: what code for all sizes is chosen by where it cannot suit all of them alike."""
+    bind: Mapping[str, str] | None = None
+    """Inputs, each with the output that the next call takes for it, by name: what `bind` of a model compiles for; `lower` shows its IR."""
     pipeline: "PipelineSource | None" = None
     """The passes to go through (docs/pipelines.md): a Pipeline, its text or its file; by default that of the target."""
     disable: Sequence[str] = ()
@@ -93,6 +96,8 @@ class CompileOptions:
             normal["values"] = Values(self.values)
         if self.size_hints is not None:
             normal["size_hints"] = {name: operator.index(size) for name, size in self.size_hints.items()}
+        if self.bind is not None:
+            normal["bind"] = dict(self.bind)
         if self.schedule is not None:
             normal["schedule"] = ScheduleFile.of(self.schedule)
         if self.pipeline is not None:

@@ -103,6 +103,16 @@ def _size_hints(name: str, value: Any) -> None:
             raise wrong(name, f"a whole number from 1 for '{key}'", size)
 
 
+def _bind(name: str, value: Any) -> None:
+    if not isinstance(value, Mapping):
+        raise wrong(name, "names of outputs by those of the inputs that take them, as in {'past': 'present'}", value)
+    for taker, giver in value.items():
+        if not isinstance(taker, str):
+            raise wrong(name, "the name of an input, which is a string", taker)
+        if not isinstance(giver, str):
+            raise wrong(name, f"the name of an output for '{taker}', which is a string", giver)
+
+
 def _arrays(name: str, value: Any) -> None:
     if not isinstance(value, Mapping):
         raise wrong(name, "arrays by name, as a dict", value)
@@ -199,6 +209,7 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "shapes": check_shapes,
     "specialise": _check_specialise,
     "size_hints": _size_hints,
+    "bind": _bind,
     **dict.fromkeys(("disable", "names"), _names),
     "path": _file,
     "schedule": _schedule,

@@ -33,7 +33,7 @@ from stepwell.driver.artifact import Artifact, Signature, assemble, assemble_gen
 from stepwell.driver.backends import find_backend
 from stepwell.driver.background import Job, request_for
 from stepwell.driver.dynamic import DynamicModel, InBackground
-from stepwell.driver.general import valued
+from stepwell.driver.general import GeneralProgram, valued
 from stepwell.driver.plugins import load_installed
 from stepwell.driver.snapshots import Snapshots
 from stepwell.options import CompileFields, CompileOptions
@@ -71,10 +71,49 @@ def compile(
     `instrumentation`, which watches the passes, bypasses the cache. Raises ModelError, UnsupportedError, LimitError or InputError with
     one clear message if the model cannot be compiled, ResourceError if the machine lacks a resource.
     """
-    begin = time.perf_counter()
-    threads = thread_count(threads)
-    load_installed()
     options = CompileOptions.of(options, given, "compile")
+    if options.bind is not None:
+        raise InputError("bind: expected none; compile the model, and call its `bind` (`lower` takes this option, to show IR)")
+    threads = thread_count(threads)
+    request, store, made, timings = _made(source, options, cache, on_level, instrumentation)
+    snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
+    combined = partial(_combined, source, options, threads, cache, on_level, instrumentation)
+    if isinstance(made, Signature):
+        return DynamicModel(
+            inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
+            by_shape=made.by_shape, why_not_general=made.why_not_general,
+        )  # fmt: skip
+    if made.general is None:
+        return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
+    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+    if program is None:  # the backend makes none
+        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined)
+    return DynamicModel(
+        inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model,
+        background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
+        compile_bound=partial(_bound, source, options, threads, cache, on_level, instrumentation),
+    )  # fmt: skip
+
+
+def _bound(
+    source: Source, options: CompileOptions, threads: int | None, cache: bool, on_level: OnLevel | None,
+    instrumentation: "Instrumentation | None", pairs: Mapping[str, str],
+) -> GeneralProgram | None:  # fmt: skip
+    """The program in which these inputs and outputs share memory, as far as they can; None if there is none."""
+    own = replace(options, bind=pairs, specialise="never")
+    request, _, made, timings = _made(source, own, cache, on_level, instrumentation)
+    if isinstance(made, Signature) or made.general is None:
+        return None
+    snapshots = Snapshots(LEVELS[0], request.start, own.backend).by_level()
+    return assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
+
+
+def _made(
+    source: Source, options: CompileOptions, cache: bool, on_level: OnLevel | None, instrumentation: "Instrumentation | None"
+) -> "tuple[_Request, Cache | None, Artifact | Signature, dict[str, float]]":
+    """What is compiled of a model, from the cache if it is there, and the seconds that each level took."""
+    begin = time.perf_counter()
+    load_installed()
     request = _Request(source, options)
     store = chosen_cache(cache)
     key = request.key() if store is not None else None
@@ -90,23 +129,7 @@ def compile(
         made, timings, files = request.make(store, on_level, instrumentation, keep_weights=key is not None)
         if store is not None and key is not None and not request.is_outdated and toolchain_key(options.machine) == request.toolchain:
             keep(store, key, made, files, request.folder)
-    snapshots = Snapshots(LEVELS[0], request.start, options.backend).by_level()
-    if isinstance(made, Artifact) and made.general is None:
-        return assemble(made, threads=threads, snapshots=snapshots, timings=timings)
-
-    combined = partial(_combined, source, options, threads, cache, on_level, instrumentation)
-    if isinstance(made, Signature):
-        return DynamicModel(
-            inputs=made.inputs, outputs=made.outputs, compile_shapes=partial(combined, by_shape=made.by_shape), values=made.values,
-            by_shape=made.by_shape, why_not_general=made.why_not_general,
-        )  # fmt: skip
-    program = assemble_general(made, threads=threads, snapshots=snapshots, timings=timings)
-    if program is None:  # the backend makes none
-        return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined)
-    return DynamicModel(
-        inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model,
-        background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
-    )  # fmt: skip
+    return request, store, made, timings
 
 
 def _combined(

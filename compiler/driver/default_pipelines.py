@@ -3,7 +3,8 @@
 CPU = """
 graph-opt(
   bind-sizes, fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
-  outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products, fuse-attention,
+  append-in-place, outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products,
+  fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
   attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, unfold-convolutions, separate-zero-points, narrow-products,

@@ -15,6 +15,9 @@ from stepwell.dialects.support.limits import KNOWN_ELEMENTS
 from stepwell.dialects.support.processes import Lock
 from stepwell.driver.arguments import check_argument, check_shapes
 from stepwell.driver.background import Job, submit
+from stepwell.driver.bound import BoundModel
+from stepwell.driver.general import GeneralProgram
+from stepwell.driver.pairs import check_pairs, usual_pairs
 from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error
 
@@ -73,9 +76,10 @@ class DynamicModel:
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
         background: InBackground | None = None, why_not_general: str = "",
+        compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None,
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
-        do not matter. Where there is no `program`, `why_not_general` may say why."""
+        do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`."""
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
@@ -87,6 +91,7 @@ class DynamicModel:
         self._compile = compile_shapes
         self._program = program
         self._background = background
+        self._compile_bound = compile_bound
         self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
         self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
         self._models: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
@@ -98,6 +103,8 @@ class DynamicModel:
         weakref.finalize(self, _cancel, self._jobs).atexit = False
         self._lock = Lock()
         self._compiling: dict[_Key, Lock] = {}
+        self._binding: dict[tuple[tuple[str, str], ...], Lock] = {}
+        self._bound: dict[tuple[tuple[str, str], ...], GeneralProgram | None] = {}
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Run on the inputs in the model's order; compiles if these shapes are new. Raises InputError if an array does not fit."""
@@ -146,6 +153,27 @@ class DynamicModel:
                 raise InputError(f"input '{info.name}': expected a shape for {info}, got none")
             found.append(shape)
         return self._made(found, arrays, own=self._background is not None).model
+
+    def bind(self, pairs: Mapping[str, str] | None = None) -> BoundModel:
+        """This model with a state: what a call gives for an output of `pairs`, the next call takes for the input that it is paired with.
+
+        `pairs` maps names of inputs to those of outputs; by default those are paired that caches are usually called by (`usual_pairs`).
+        Compiles, unless that was done before: where an output is its input with something behind it, what is new is written to memory that has
+        the rest (docs/sizes.md). Each call of `bind` gives a state of its own. Raises InputError for pairs that do not fit.
+        """
+        if pairs is not None:
+            check_argument("bind", pairs)
+        chosen = check_pairs(usual_pairs(self.inputs, self.outputs) if pairs is None else pairs, self.inputs, self.outputs)
+        if chosen.keys() & self.values.keys():
+            name = next(name for name in chosen if name in self.values)
+            raise InputError(f"bind: expected an input of which no values have to be known, got '{name}': {self.values[name]}")
+        key = tuple(chosen.items())
+        with self._lock:
+            turn = self._binding.setdefault(key, Lock())
+        with turn:
+            if key not in self._bound:
+                self._bound[key] = None if self._compile_bound is None else self._compile_bound(chosen)
+        return BoundModel(self, chosen, self._bound[key])
 
     @property
     def _structured(self) -> bool:
@@ -296,7 +324,7 @@ class DynamicModel:
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""
         key = (tuple(shapes[i] for i in self._keyed), tuple(values[self.inputs[i].name].tobytes() for i in self._valued))
-        self._check(shapes)
+        self.check(shapes)
         for name, array in values.items():
             if array.size > KNOWN_ELEMENTS:
                 most = f"its values must be known, of which at most {KNOWN_ELEMENTS} may be"
@@ -325,8 +353,8 @@ class DynamicModel:
             self._last = entry
         return entry
 
-    def _check(self, shapes: Sequence[Shape]) -> None:
-        """Raise InputError if shapes do not fit the model's, or give one symbol two sizes."""
+    def check(self, shapes: Sequence[Shape]) -> None:
+        """Raise InputError if shapes, of all inputs, do not fit the model's, or give one symbol two sizes."""
         bound: dict[str, tuple[int, str]] = {}
         computed: list[tuple[TensorInfo, str, int]] = []
         for info, shape in zip(self.inputs, shapes, strict=True):

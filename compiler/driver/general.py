@@ -1,5 +1,6 @@
 """A program for all sizes: its code, and what it takes to run it for some."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.layout import Layout, Slot
-from stepwell.dialects.core.sizes import Assumption, evaluated_if_known, parse
+from stepwell.dialects.core.layout import Layout, Room, Slot, evaluator
+from stepwell.dialects.core.sizes import Assumption, Size, compare, evaluated_if_known, known, parse
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.infos import TensorInfo
@@ -38,6 +39,17 @@ class General:
     """What an output may take (the limit `value_bytes`)."""
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """A program for all sizes with the sizes of a run."""
+
+    executable: Executable
+    shapes: Sequence[tuple[int | str | None, ...]]
+    """Of the outputs."""
+    checks: Sequence[IndexCheck]
+    workspace_bytes: int
+
+
 class GeneralProgram:
     """Gives a model for any sizes that fulfil the program's assumptions, in microseconds: all of them share code, weights and workspaces."""
 
@@ -49,6 +61,10 @@ class GeneralProgram:
         self.inputs, self.outputs, self.general, self.checks = inputs, outputs, general, checks
         self._sized, self._make = sized, make
         self._layout = Layout(general.layout, general.symbols)
+        self._shapes = [_Shapes(side, general.symbols) for side in (inputs, outputs)]
+        sides = [[assumption.left for assumption in general.assumptions], [assumption.right for assumption in general.assumptions]]
+        self._sides = [evaluator(side, general.symbols) for side in sides]
+        self._symbolic = [not known(check.sizes) for check in checks]
 
     @property
     def valued(self) -> dict[str, str]:
@@ -69,31 +85,83 @@ class GeneralProgram:
         }
         for info, names in zip(self.inputs, self.general.elements, strict=False):
             values.update({name: int(n) for name, n in zip(names, arrays[info.name].reshape(-1), strict=True) if name} if any(names) else {})
-        if min(values.values(), default=0) < 0 or not all(assumption.holds(values) for assumption in self.general.assumptions):
+        prepared = self.prepared(values)
+        if prepared is None:
             return None
-        offsets, total = self._layout.offsets(values) if self.general.layout else ([], self.general.workspace_bytes)
+        sides = (self._shapes[0](values), prepared.shapes)
+        inputs, outputs = (
+            [TensorInfo(info.name, shape, info.dtype) for info, shape in zip(infos, found, strict=True)]
+            for infos, found in zip((self.inputs, self.outputs), sides, strict=True)
+        )
+        return self._make(
+            inputs=inputs, outputs=outputs, checks=prepared.checks, executable=prepared.executable, workspace_bytes=prepared.workspace_bytes
+        )
+
+    def prepared(self, values: Mapping[str, int], room: Room | None = None) -> Prepared | None:
+        """What runs these sizes, the numbers of all symbols; None if it assumes something else of them. Raises as `model`.
+
+        Where buffers lie is taken from `room`, as `room_for` gives it, if that is large enough.
+        """
+        if min(values.values(), default=0) < 0 or not self._holds(values):
+            return None
+        found = self._layout.room(values, room) if self.general.layout else Room((), (), self.general.workspace_bytes)
+        offsets, total = found.offsets, found.total
         if total > self.general.most_bytes:
             sizes = ", ".join(f"{name} = {number}" for name, number in values.items())
             most = f"more than {self.general.most_bytes} (limit workspace_bytes)"
             raise LimitError(f"intermediate results for {sizes} would take {total} bytes of memory, {most}")
         table = np.array([*(values[name] for name in self.general.symbols), *offsets], dtype=np.int64)
-        inputs, outputs = ([_numbered(info, values) for info in side] for side in (self.inputs, self.outputs))
-        for info in outputs:
-            size = math.prod(size for size in info.shape if isinstance(size, int)) * info.dtype.itemsize
+        shapes = self._shapes[1](values)
+        for info, shape in zip(self.outputs, shapes, strict=True):
+            size = math.prod(size for size in shape if isinstance(size, int)) * info.dtype.itemsize
             if size > self.general.most_value_bytes:
                 most = f"more than {self.general.most_value_bytes} (limit value_bytes)"
-                raise LimitError(f"output '{info.name}' {info} would take {size} bytes, {most}")
-        checks = [check.at(values) for check in self.checks]
-        return self._make(inputs=inputs, outputs=outputs, checks=checks, executable=self._sized(table, total), workspace_bytes=total)
+                raise LimitError(f"output '{info.name}' {replace(info, shape=shape)} would take {size} bytes, {most}")
+        checks = [check.at(values) if symbolic else check for check, symbolic in zip(self.checks, self._symbolic, strict=True)]
+        return Prepared(self._sized(table, total), shapes, checks, total)
+
+    def room_for(self, values: Mapping[str, int], room: Room | None = None) -> Room | None:
+        """Where buffers of these sizes may lie, `room` itself if that is large enough; None if these sizes take more memory than they may."""
+        found = self._layout.room(values, room) if self.general.layout else None
+        return found if found is None or found.total <= self.general.most_bytes else None
+
+    def _holds(self, values: Mapping[str, int]) -> bool:
+        """Whether the assumptions are fulfilled. A division by 0 fulfils nothing."""
+        try:
+            sides = [side(**values) for side in self._sides]
+        except ZeroDivisionError:
+            return False
+        return all(compare(assumption.relation, left, right) for assumption, left, right in zip(self.general.assumptions, *sides, strict=True))
+
+
+class _Shapes:
+    """Computes the shapes of inputs or outputs."""
+
+    def __init__(self, infos: Sequence[TensorInfo], symbols: Sequence[str]) -> None:
+        sizes = [[parse(size) if isinstance(size, str) else size for size in info.shape] for info in infos]
+        self._late = any(not _early(size, symbols) for shape in sizes for size in shape)
+        self._sizes = sizes
+        self._ends = list(itertools.accumulate((len(shape) for shape in sizes), initial=0))
+        self._all = None if self._late else evaluator([size for shape in sizes for size in shape if size is not None], symbols)
+
+    def __call__(self, values: Mapping[str, int]) -> list[tuple[int | str | None, ...]]:
+        """The shapes, with numbers for sizes as far as they are known before the run."""
+        if self._all is not None:
+            found = self._all(**values)
+            return [tuple(found[start:end]) for start, end in itertools.pairwise(self._ends)]
+        return [tuple(_numbered(size, values) for size in shape) for shape in self._sizes]
+
+
+def _early(size: "int | Size | None", symbols: Sequence[str]) -> bool:
+    return size is not None and (isinstance(size, int) or set(symbols).issuperset(size.symbols))
+
+
+def _numbered(size: "int | Size | None", values: Mapping[str, int]) -> int | str | None:
+    found = None if size is None else evaluated_if_known(size, values)
+    return found if found is None or isinstance(found, int) else str(found)
 
 
 def valued(names: Sequence[str], elements: Sequence[Sequence[object]]) -> dict[str, str]:
     """For each input, by its name, whose `elements` are sizes, which these are; None stands for one that is none."""
     found = {name: [str(symbol) for symbol in symbols if symbol is not None] for name, symbols in zip(names, elements, strict=False)}
     return {name: f"its elements are the sizes {', '.join(symbols)}" for name, symbols in found.items() if symbols}
-
-
-def _numbered(info: TensorInfo, values: Mapping[str, int]) -> TensorInfo:
-    """An input or output with numbers for its sizes, as far as they are known before the run."""
-    found = (evaluated_if_known(parse(size), values) if isinstance(size, str) else size for size in info.shape)
-    return replace(info, shape=tuple(size if size is None or isinstance(size, int) else str(size) for size in found))

@@ -20,6 +20,7 @@ from stepwell.driver.arguments import checked
 from stepwell.driver.backends import find_backend
 from stepwell.driver.kernel_contract import kernel_problems, summed_up
 from stepwell.driver.lowered import Lowered, check_main, derive_signature
+from stepwell.driver.pairs import check_pairs
 from stepwell.driver.pipeline import Pipeline
 from stepwell.driver.plugins import load_installed
 from stepwell.options import CompileFields, CompileOptions
@@ -27,6 +28,7 @@ from stepwell.passes.framework.instrumentation import stopwatch
 from stepwell.passes.framework.levels import LEVELS, check_level, levels_between
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.runner import Instrumentation, PassRunner
+from stepwell.runtime.infos import TensorInfo
 
 if TYPE_CHECKING:
     import onnx
@@ -205,5 +207,10 @@ def start(imported: "ImportedModel", options: CompileOptions, passes: Pipeline, 
         hints = {**usual_sizes(imported.inputs), **(options.size_hints or {})}
         if hints:
             lowered.info.size_hints = hints
+        if options.bind:
+            takers, givers = ([TensorInfo.of(*named) for named in side] for side in (imported.inputs, imported.outputs))
+            pairs = check_pairs(options.bind, takers, givers)
+            numbers = [{info.name: number for number, info in enumerate(side)} for side in (takers, givers)]
+            lowered.info.bound = [(numbers[0][taker], numbers[1][giver]) for taker, giver in pairs.items()]
         lowered.snapshots["graph"] = imported.module.operation.clone()
     return lowered

@@ -23,6 +23,8 @@ class KernelInfo(Carrier):
     """On memrefs: how many of the arguments are destinations; they come last, before the scratch."""
     in_place: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.in_place", PAIRS, ())
     """Arguments, each with the result (by number) whose destination may share its memory."""
+    overwrites: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.overwrites", PAIRS, ())
+    """Arguments, each with the result (by number) that is what it is but for a part: the kernel writes that part, where the rest is already."""
     sizes: Carried[Sequence[tuple[Dim, ...]]] = Carried("stepwell.sizes", SIZES, ())
     """For each argument the dimensions of its type that are known only at run time, as expressions of symbols; none if all are static."""
     symbols: Carried[Sequence[str]] = Carried("stepwell.size_arguments", TEXTS, ())

@@ -1,5 +1,6 @@
 """The layout of a workspace whose sizes are known only at run time: which buffer lies on top of which."""
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,21 +40,43 @@ def aligned_size(size: int | Size) -> int | Size:
     return aligned(size) if isinstance(size, int) else -(-size // ALIGNMENT) * ALIGNMENT
 
 
+def evaluator(sizes: Sequence[int | Size], symbols: Sequence[str]) -> Callable[..., list[int]]:
+    """A function of the symbols by name that gives these sizes, quickly: the expressions are compiled once. It may raise ZeroDivisionError."""
+    # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
+    text = f"lambda {', '.join(symbols)}: [{', '.join(map(str, sizes))}]"
+    compiled: Callable[..., list[int]] = eval(text, {"max": max, "min": min, "__builtins__": {}})
+    return compiled
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where buffers lie that have at most these sizes."""
+
+    sizes: Sequence[int]
+    offsets: Sequence[int]
+    total: int
+    """The bytes of all."""
+
+
 class Layout:
-    """Computes offsets quickly: the expressions are compiled once."""
+    """Computes offsets quickly."""
 
     def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
         self.slots, self.symbols = slots, tuple(symbols)
-        arguments = ", ".join(symbols)
-        sizes = ", ".join(str(slot.size) for slot in slots)
-        # The text of a size is an expression of Python's, of words, numbers, arithmetic, max and min alone (see `sizes`).
-        self._sizes: Callable[..., list[int]] = eval(f"lambda {arguments}: [{sizes}]", {"max": max, "min": min, "__builtins__": {}})
+        self._sizes = evaluator([slot.size for slot in slots], symbols)
         self._order = _order(slots)
 
     def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
         """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
         found, _, total = self.placed(values)
         return found, total
+
+    def room(self, values: Mapping[str, int], most: "Room | None") -> "Room":
+        """`most`, made for other sizes, if there is room for these too, else a new one. Raises as `offsets`."""
+        sizes = self._sizes(**values)
+        if most is not None and all(map(operator.le, sizes, most.sizes)):
+            return most
+        return Room(sizes, *self.offsets(values))
 
     def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
         """The offset and the size of each slot in bytes, and the size of all but those that lie `apart`. Raises as `offsets`."""

@@ -112,6 +112,9 @@ class ModuleInfo(Carrier):
     segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
     """What follows when sizes become known while it runs, in order."""
 
+    bound: Carried[Sequence[tuple[int, int]]] = Carried("stepwell.bound", PAIRS, ())
+    """Inputs, each with the output that the next call takes for it, by their numbers; behind `append-in-place` those that share their memory."""
+
     table_entries: Carried[int] = Carried("stepwell.table_entries", COUNT, 0)
     """How many numbers the table of a run has in which code calls the runtime; 0 if it does not."""
 

@@ -219,7 +219,7 @@ class Assumption:
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether it is fulfilled, given the symbols' numbers. A division by 0 fulfils nothing, nor does a symbol that has no number."""
         try:
-            return _RELATIONS[self.relation](evaluated(self.left, values), evaluated(self.right, values))
+            return compare(self.relation, evaluated(self.left, values), evaluated(self.right, values))
         except (KeyError, ZeroDivisionError):
             return False
 
@@ -236,6 +236,11 @@ class Assumption:
 
     def __str__(self) -> str:
         return " ".join(self.record)
+
+
+def compare(relation: str, left: int, right: int) -> bool:
+    """Whether a relation holds between two numbers."""
+    return _RELATIONS[relation](left, right)
 
 
 @contextmanager

@@ -100,6 +100,7 @@ from stepwell.dialects.graph.shape import (
     TileOp,
     TransposeOp,
 )
+from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.text import CountNgramsOp
 from stepwell.dialects.graph.transcendental import (
     AcoshOp,
@@ -143,7 +144,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp", "AtRoundOp",
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
-    "BindSizesOp", "FirstOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp",
+    "BindSizesOp", "FirstOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
     "PackedMatmulOp", "YieldOp", "FusedOp",

@@ -49,7 +49,8 @@ class Bufferize(Pass):
         kernels = {f.sym_name.value: f for f in functions(op) if KernelInfo(f).is_kernel}
         plans: dict[str, Assignment] = {}
         for name in innermost_first(found):
-            plans[name] = assign(found[name], kernels, shapes[name], info.symbols if name == "main" else (), plans)
+            known, bound = (info.symbols, info.bound) if name == "main" else ((), ())
+            plans[name] = assign(found[name], kernels, shapes[name], known, plans, bound)
         plan = plans["main"]
         _check_workspace(plan, state.budget.limits)
         for own in plans.values():

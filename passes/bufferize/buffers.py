@@ -117,12 +117,14 @@ class Assignment:
 
 
 def assign(
-    main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = (), regions: "Mapping[str, Assignment] | None" = None
-) -> Assignment:
+    main: Any, kernels: dict[str, Any], shapes: SymbolicShapes, symbols: Sequence[str] = (), regions: "Mapping[str, Assignment] | None" = None,
+    bound: Sequence[tuple[int, int]] = (),
+) -> Assignment:  # fmt: skip
     """Assign a buffer to every tensor of @main, a block of kernel launches, views, concatenations and weights.
 
     `kernels` are the bufferised functions by name, for their scratch and the arguments they may overwrite; `shapes` are those of @main's
-    values, and `symbols` the sizes that are known when it begins; `regions` are the assignments of the functions that it calls by name. A
+    values, and `symbols` the sizes that are known when it begins; `regions` are the assignments of the functions that it calls by name;
+    `bound` are inputs, each with the result that lies in its memory. A
     function of a region, too, is given a workspace by what calls it, but only of a size in numbers. The workspace is laid out by
     lifetimes; `lower_bound` is the bytes that live at the busiest launch. Buffers whose sizes become known later lie in blocks of their
     own. Raises PassError for an op that has no place in @main.
@@ -135,6 +137,7 @@ def assign(
         if isinstance(argument.type, ir.RankedTensorType):
             plan.values[argument] = Buffer(shapes.bytes(argument), ("input", index))
     concats = []
+    shared = [("input", index) for index, _ in bound]
     for op in ops:
         if op.name == "tensor.empty":
             plan.values[op.results[0]] = Buffer(shapes.bytes(op.results[0]))
@@ -146,7 +149,14 @@ def assign(
             view: Any = op.opview
             plan.values |= {result: plan.values[out] for result, out in zip(op.results, destinations_of(view), strict=True)}
         elif op.name == "func.call":
-            plan.values |= {result: plan.values[out] for result, out in zip(op.results, call_destinations(op), strict=True)}
+            outs = call_destinations(op)
+            for argument, number in KernelInfo(kernels[callee(op)]).overwrites:
+                written = op.operands[argument]
+                if plan.values[written].place in shared:
+                    plan.values[outs[number]] = plan.values[written]
+                else:  # it is the caller's, or may be read again
+                    plan.copies.setdefault(op, []).append((written, plan.values[outs[number]], 0))
+            plan.values |= {result: plan.values[out] for result, out in zip(op.results, outs, strict=True)}
         elif op.name == BOX_OP:
             plan.values[op.results[0]] = plan.values[op.operands[1]]
         elif op.name == UNBOX_OP:
@@ -164,7 +174,7 @@ def assign(
     for op in concats:
         _join(plan, op, position[op], shapes, waits)
     _place_boxed(plan, ops, position, shapes)
-    _place_outputs(plan, ops[-1], position[ops[-1]], shapes)
+    _place_outputs(plan, ops[-1], position[ops[-1]], shapes, bound)
     _reuse_in_place(plan, ops, position, kernels)
     for op in ops:
         scratch = control_memory(op, shapes, regions or {}).size if op.name in CONTROL else _scratch_bytes(op, kernels)
@@ -227,10 +237,15 @@ def _place_boxed(plan: Assignment, ops: list[ir.Operation], position: dict[ir.Op
             plan.boxed[op] = buffer
 
 
-def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: SymbolicShapes) -> None:
-    """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice."""
+def _place_outputs(plan: Assignment, result: ir.Operation, launch: int, shapes: SymbolicShapes, bound: Sequence[tuple[int, int]]) -> None:
+    """Place results in the caller's buffers; copy those that are an input, a weight, part of something larger, or returned twice.
+
+    Those `bound` to the input that they are lie there already.
+    """
     for index, value in enumerate(result.operands):
         buffer, offset = plan.values[value].root()
+        if buffer.place[0] == "input" and (buffer.place[1], index) in bound:
+            continue
         place = ("output", index)
         if buffer.is_free_root and offset == 0 and buffer.size == shapes.bytes(value):
             buffer.place = place

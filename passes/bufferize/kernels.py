@@ -67,7 +67,10 @@ def _place_views(kernel: Any) -> None:
     """
     block = kernel.regions[0].blocks[0]
     end = block.operations[len(block.operations) - 1].operation
-    for i, out in enumerate(destinations(kernel.operation)):
+    outs = destinations(kernel.operation)
+    for argument, number in KernelInfo(kernel).overwrites:  # one memory
+        block.arguments[argument].replace_all_uses_with(outs[number])
+    for i, out in enumerate(outs):
         result = end.operands[i]
         start, user, place = origin(result, TENSOR_VIEWS), end, i
         point = ir.InsertionPoint(end)

@@ -19,6 +19,13 @@ def lower_first(op: graph.FirstOp, operands: Operands, b: LinalgBuilder) -> ir.V
     return NoMatch("its size is not known") if sizes is None else b.first(operands[0], sizes)
 
 
+@lowering(graph.OverwriteOp)
+def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """The part inserted where it begins."""
+    starts = b.given_all(op.attribute_values()["starts"])
+    return NoMatch("where it begins is not known") if starts is None else b.insert(operands[1], operands[0], starts)
+
+
 @lowering(graph.NonZeroPlacesOp)
 def lower_non_zero_places(op: graph.NonZeroPlacesOp, operands: Operands, b: LinalgBuilder) -> list[ir.Value]:
     """One pass without branches: each element's place is written behind those found so far, and stays if the element is not 0."""

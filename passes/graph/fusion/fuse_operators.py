@@ -12,18 +12,20 @@ from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.graph.indexing import ScatterElementsOp, ScatterNdOp
 from stepwell.dialects.graph.shape import ConcatOp, ExpandOp, TransposeOp
+from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_in_slices, read_once, read_turned
+from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_from_start, read_in_slices, read_once, read_turned
 from stepwell.passes.graph.matching import is_used, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
-COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp)  # ops that begin with a copy of their operands, or of the first one
+COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp, OverwriteOp)  # ops that copy their operands, or one of them
+_COPIED = {ConcatOp: slice(None), OverwriteOp: slice(1, 2)}  # which ones; of others the first
 
 
 @dataclass(eq=False)
@@ -49,7 +51,10 @@ class Grouping:
             if self.category[op] in ROOTS:
                 group = self._new(op)
                 if producers and max_ops > 2:
-                    self._join(group, read_turned(op))
+                    turned = read_turned(op)
+                    self._join(group, turned)
+                    for first in read_from_start(op, turned):
+                        self._take_view(group, first)
                     self._join(group, read_narrow(op, state.target))  # first: they are no element-wise ops behind what makes their operand
                 self._grow(group)
                 self._end_with_pad(group)
@@ -188,7 +193,7 @@ class Grouping:
 
     def _take_parts(self, group: Group) -> None:
         """Add the groups of element-wise ops that make what an op copies: they write it where it belongs."""
-        for value in group.root.operands if isinstance(group.root.opview, ConcatOp) else [group.root.operands[0]]:
+        for value in list(group.root.operands)[_COPIED.get(type(group.root.opview), slice(1))]:
             op = defining_op(value)
             maker = None if op is None or self._take_view(group, op) else self._repeats_or_computes(op)
             if maker is None:
@@ -199,7 +204,9 @@ class Grouping:
                 reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
             else:
-                self._join(group, list(maker.members))
+                views = [member for member in maker.members if member not in self.group_of and member != maker.tail]
+                self._join(group, [member for member in maker.members if member not in views])
+                group.members.update(views)  # which other groups may have too
 
     def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
         """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""

@@ -13,7 +13,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow import dialect as flow_dialect
 from stepwell.dialects.flow.boxes import BoxOp
-from stepwell.dialects.graph import BindSizesOp, GraphBuilder, GraphOp
+from stepwell.dialects.graph import BindSizesOp, FirstOp, GraphBuilder, GraphOp, OverwriteOp
 from stepwell.dialects.graph.base import make_op
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
@@ -65,7 +65,7 @@ def root_of(fused: ir.Operation) -> ir.Operation:
     """The op that a group is named after: its contraction or reduction if it has one, else its first op."""
     ops = [o.operation for o in fused.regions[0].blocks[0].operations]
     compute = [o for o in ops if category(o) != Fusion.FREE]
-    heavy = [o for o in compute if category(o) not in (Fusion.INJECTIVE, Fusion.PAD)]
+    heavy = [o for o in compute if category(o) not in (Fusion.INJECTIVE, Fusion.PAD) and not isinstance(o.opview, FirstOp)]
     root: ir.Operation = (heavy or compute or ops)[0]
     return root
 
@@ -214,6 +214,9 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
         entry = function.add_entry_block([fused.location] * len(taken))
     for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
         old.replace_all_uses_with(new)
+    written = [view.x for view in (inner.operation.opview for inner in body.operations) if isinstance(view, OverwriteOp)]
+    if written:
+        KernelInfo(function).overwrites = [(list(entry.arguments).index(value), 0) for value in written]
     ops = [o.operation for o in body.operations]
     with ir.InsertionPoint(entry), fused.location:
         end = func.ReturnOp(list(ops[-1].operands)).operation

@@ -9,6 +9,7 @@ from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.attention import AttentionOp, scores_of
 from stepwell.dialects.graph.blocked import BlockedConvOp
 from stepwell.dialects.graph.contraction import MatmulOp
+from stepwell.dialects.graph.data_sizes import FirstOp
 from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.shape import TransposeOp
@@ -35,9 +36,11 @@ class Sliced:
 def is_view(op: ir.Operation) -> bool:
     """Whether an op only says where elements are read, and leaves whole rows of them together, or many pairs: a slice or a transposition."""
     view = op.opview
-    if not isinstance(view, (SliceOp, TransposeOp)) or None in type_of(view.result).shape:
+    if not isinstance(view, (SliceOp, TransposeOp, FirstOp)) or None in type_of(view.result).shape:
         return False
     shape, values = type_of(view.result).shape, view.attribute_values()
+    if isinstance(view, FirstOp):
+        return values["sizes"][-1:] == (-1,) and _is_long(shape[-1])
     if isinstance(view, SliceOp) and not known(values["starts"]):
         return False  # where it begins is no part of an affine map
     if isinstance(view, SliceOp) and shape[-1:] == type_of(view.x).shape[-1:] == (PAIR,):  # both vectors of a tile are loaded anyway
@@ -92,7 +95,8 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     """The transposition before a product with few rows that reads its matrix where it lies; none if it is worth a copy, or there is no such.
 
     A row of the matrix then is a column of the product: vectors lie along the sum, whose lanes are added up at the end. That costs
-    less than to move each element as long as it is read only a few times.
+    less than to move each element as long as it is read only a few times. What is kept from call to call, a cache of keys, would be moved for
+    each token: it always is read where it lies.
     """
     view = root.opview
     if not isinstance(view, (MatmulOp, AttentionOp)):
@@ -110,7 +114,22 @@ def read_turned(root: ir.Operation) -> list[ir.Operation]:
     hints = hints_around(root)
     products, elements = (likely_elements(shape, hints) for shape in ((*scores_of(left, right).shape, right.shape[-2]), right.shape))
     reads = products / max(elements, 1)
-    return [turned.operation] if reads <= FEW_READS else []
+    return [turned.operation] if reads <= FEW_READS or is_kept(turned.x) else []
+
+
+def read_from_start(root: ir.Operation, turned: list[ir.Operation]) -> list[ir.Operation]:
+    """The ops that take the first elements of what a product reads, so that it reads them where they lie; `turned` is what `read_turned` gave."""
+    view = root.opview
+    if not isinstance(view, (MatmulOp, AttentionOp)):
+        return []
+    matrices = [turned[0].operands[0] if turned else root.operands[1], *([view.v] if isinstance(view, AttentionOp) else [])]
+    return [first.operation for value in matrices if is_kept(value) and (first := producer(value, "first")) is not None]
+
+
+def is_kept(value: ir.Value) -> bool:
+    """Whether a value is the first part of memory that is kept from call to call (see `append-in-place`)."""
+    first = producer(value, "first")
+    return first is not None and producer(first.x, "overwrite") is not None
 
 
 def _is_long(size: Dim) -> bool:

@@ -135,3 +135,41 @@ func.func @unknown_sizes(%q: tensor<?x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x
   %2 = "graph.matmul"(%1, %v) : (tensor<?x7xf32>, tensor<7x6xf32>) -> tensor<?x6xf32>
   return %2 : tensor<?x6xf32>
 }
+
+// Two heads of queries for each head of keys and values are rows of one product with it; the mask is for each of them.
+// CHECK-LABEL: func.func @grouped
+// CHECK: %[[Q:.*]] = "graph.reshape"(%arg0) {shape = array<i64: 1, 3, 10, 4>}
+// CHECK: %[[K:.*]] = "graph.transpose"(%arg1) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x4x7xf32>
+// CHECK: %[[A:.*]] = "graph.attention"(%[[Q]], %[[K]], %arg2, %{{.*}}) {{.*}}tensor<10x7xf32>) -> tensor<1x3x10x8xf32>
+// CHECK: "graph.reshape"(%[[A]]) {shape = array<i64: 1, 6, 5, 8>}
+func.func @grouped(%q: tensor<1x6x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: tensor<1x3x7x8xf32>, %mask: tensor<5x7xf32>) -> tensor<1x6x5x8xf32> {
+  %0 = "graph.reshape"(%k) {shape = array<i64: 1, 3, 1, 7, 4>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x1x7x4xf32>
+  %1 = "graph.expand"(%0) {shape = array<i64: 1, 3, 2, 7, 4>} : (tensor<1x3x1x7x4xf32>) -> tensor<1x3x2x7x4xf32>
+  %2 = "graph.reshape"(%1) {shape = array<i64: 1, 6, 7, 4>} : (tensor<1x3x2x7x4xf32>) -> tensor<1x6x7x4xf32>
+  %3 = "graph.reshape"(%v) {shape = array<i64: 1, 3, 1, 7, 8>} : (tensor<1x3x7x8xf32>) -> tensor<1x3x1x7x8xf32>
+  %4 = "graph.expand"(%3) {shape = array<i64: 1, 3, 2, 7, 8>} : (tensor<1x3x1x7x8xf32>) -> tensor<1x3x2x7x8xf32>
+  %5 = "graph.reshape"(%4) {shape = array<i64: 1, 6, 7, 8>} : (tensor<1x3x2x7x8xf32>) -> tensor<1x6x7x8xf32>
+  %6 = "graph.transpose"(%2) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x6x7x4xf32>) -> tensor<1x6x4x7xf32>
+  %7 = "graph.matmul"(%q, %6) : (tensor<1x6x5x4xf32>, tensor<1x6x4x7xf32>) -> tensor<1x6x5x7xf32>
+  %8 = "graph.add"(%7, %mask) : (tensor<1x6x5x7xf32>, tensor<5x7xf32>) -> tensor<1x6x5x7xf32>
+  %9 = "graph.softmax"(%8) {axis = 3 : i64} : (tensor<1x6x5x7xf32>) -> tensor<1x6x5x7xf32>
+  %10 = "graph.matmul"(%9, %5) : (tensor<1x6x5x7xf32>, tensor<1x6x7x8xf32>) -> tensor<1x6x5x8xf32>
+  return %10 : tensor<1x6x5x8xf32>
+}
+
+// Heads that are repeated one after the other as a whole are not those of neighbouring queries.
+// CHECK-LABEL: func.func @other_order
+// CHECK: "graph.attention"(%arg0, {{.*}}tensor<1x6x5x4xf32>, tensor<1x6x4x7xf32>, tensor<1x6x7x8xf32>)
+func.func @other_order(%q: tensor<1x6x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: tensor<1x3x7x8xf32>) -> tensor<1x6x5x8xf32> {
+  %0 = "graph.reshape"(%k) {shape = array<i64: 1, 1, 3, 7, 4>} : (tensor<1x3x7x4xf32>) -> tensor<1x1x3x7x4xf32>
+  %1 = "graph.expand"(%0) {shape = array<i64: 1, 2, 3, 7, 4>} : (tensor<1x1x3x7x4xf32>) -> tensor<1x2x3x7x4xf32>
+  %2 = "graph.reshape"(%1) {shape = array<i64: 1, 6, 7, 4>} : (tensor<1x2x3x7x4xf32>) -> tensor<1x6x7x4xf32>
+  %3 = "graph.reshape"(%v) {shape = array<i64: 1, 1, 3, 7, 8>} : (tensor<1x3x7x8xf32>) -> tensor<1x1x3x7x8xf32>
+  %4 = "graph.expand"(%3) {shape = array<i64: 1, 2, 3, 7, 8>} : (tensor<1x1x3x7x8xf32>) -> tensor<1x2x3x7x8xf32>
+  %5 = "graph.reshape"(%4) {shape = array<i64: 1, 6, 7, 8>} : (tensor<1x2x3x7x8xf32>) -> tensor<1x6x7x8xf32>
+  %6 = "graph.transpose"(%2) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x6x7x4xf32>) -> tensor<1x6x4x7xf32>
+  %7 = "graph.matmul"(%q, %6) : (tensor<1x6x5x4xf32>, tensor<1x6x4x7xf32>) -> tensor<1x6x5x7xf32>
+  %8 = "graph.softmax"(%7) {axis = 3 : i64} : (tensor<1x6x5x7xf32>) -> tensor<1x6x5x7xf32>
+  %9 = "graph.matmul"(%8, %5) : (tensor<1x6x5x7xf32>, tensor<1x6x7x8xf32>) -> tensor<1x6x5x8xf32>
+  return %9 : tensor<1x6x5x8xf32>
+}

@@ -1,0 +1,131 @@
+"""The pass that lets a cache grow in place: a call writes what is new behind what is there, in memory with room for more."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
+from stepwell.dialects.core.sizes import Size, symbol
+from stepwell.dialects.core.types import TensorType, type_of
+from stepwell.dialects.graph import ConcatOp, GraphBuilder
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import NoMatch, find_function, retyped
+from stepwell.passes.graph.matching import erase_unused, producer
+
+CAPACITY = "_capacity"  # ends the name of how much there is room for
+LENGTHS = "lengths"  # the name of the input that says how much is there
+
+
+@register_pass("append-in-place", level="graph")
+@dataclass
+class AppendInPlace(Pass):
+    """Have a call write what is new to the memory that has the rest, where an output is an input with something behind it.
+
+    rewrite: return concat(%past, x)      ->  return overwrite(%past, x) from `n` on     with n the size of %past along the axis
+             other uses of the result     ->  first n + m elements of it                 with m that of x
+             other uses of %past          ->  first n elements of it
+
+    It does so for the pairs of `stepwell.bound`, which say that the next call takes the output for the input. Both are then memory with room for
+    `n_capacity`, and `n` is an element of one more input. Other pairs are no longer listed: the next call is given the array itself.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        info = ModuleInfo(op)
+        if not info.bound:
+            return
+        main = find_function(op, "main")
+        block = main.regions[0].blocks[0]
+        end = list(block.operations)[-1].operation
+        names = info.symbols
+        capacities: dict[Size, Size] = {}
+        kept: list[tuple[int, int]] = []
+        for taker, giver in info.bound:
+            found = _growing(block.arguments[taker], end.operands[giver])
+            if isinstance(found, NoMatch):
+                state.decline(self.name, end, NoMatch(f"the memory of output {giver} is not that of input {taker}: {found.reason}"))
+                continue
+            length = type_of(block.arguments[taker]).shape[found.attribute_values()["axis"]]
+            assert isinstance(length, Size)
+            if length not in capacities:
+                capacities[length] = symbol(_free(f"{length}{CAPACITY}", names))
+                names = [*names, str(capacities[length])]
+            state.did(self.name, found.operation, "what is new is written behind what is there")
+            _write_behind(found, block.arguments[taker], (end, giver), (length, capacities[length]), GraphBuilder(state.weights))
+            state.count(self.name)
+            kept.append((taker, giver))
+        info.bound = kept
+        if capacities:
+            _add_lengths(main, info, list(capacities))
+            retyped(main)
+            arguments, returned = list(block.arguments), list(end.operands)
+            names_of = [[name for name, _ in side] for side in (info.inputs, info.outputs)]
+            info.inputs = [(name, type_of(value)) for name, value in zip([*names_of[0], _lengths_name(names_of[0])], arguments, strict=True)]
+            info.outputs = [(name, type_of(value)) for name, value in zip(names_of[1], returned, strict=True)]
+
+
+def _growing(argument: ir.Value, result: ir.Value) -> Any:
+    """The concatenation that puts something behind an argument and is a result; else why there is none."""
+    concat = producer(result, "concat")
+    if not isinstance(concat, ConcatOp):
+        return NoMatch("it is not the result of a concatenation")
+    first, *rest = concat.operation.operands
+    if first != argument or argument in rest:
+        return NoMatch("it does not begin with that input")
+    if len(rest) == 0:
+        return NoMatch("there is nothing behind that input")
+    length = type_of(argument).shape[concat.attribute_values()["axis"]]
+    if not isinstance(length, Size) or not length.is_symbol:
+        return NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
+    return concat
+
+
+def _write_behind(concat: ConcatOp, argument: ir.Value, place: tuple[ir.Operation, int], sizes: tuple[Size, Size], b: GraphBuilder) -> None:
+    """Do the rewrite for one input; `place` is the operand that returns it, `sizes` are how much is there and how much there is room for."""
+    (end, giver), (length, capacity), axis = place, sizes, concat.attribute_values()["axis"]
+    old, whole = type_of(argument), type_of(concat.result)
+    operation = concat.operation
+    readers = [(use.owner.operation, use.operand_number) for use in argument.uses if use.owner.operation != operation]
+    argument.set_type(old.with_shape([capacity if i == axis else size for i, size in enumerate(old.shape)]).to_mlir())
+
+    def first(value: ir.Value, kind: TensorType) -> ir.Value:
+        result: ir.Value = b.first(value, sizes=tuple(kind.shape[axis] if i == axis else -1 for i in range(kind.rank)))
+        return result
+
+    if readers:
+        with ir.InsertionPoint.at_block_begin(operation.block), operation.location:
+            before = first(argument, old)
+        for reader, number in readers:
+            reader.operands[number] = before
+    with ir.InsertionPoint(operation), operation.location:
+        rest = list(operation.operands)[1:]
+        part = rest[0] if len(rest) == 1 else b.concat(rest, axis=axis)
+        written = b.overwrite(argument, part, starts=tuple(length if i == axis else 0 for i in range(old.rank)))
+        visible = first(written, whole)
+    concat.result.replace_all_uses_with(visible)
+    end.operands[giver] = written
+    operation.erase()
+    erase_unused([op for op in [defining_op(visible)] if op is not None])
+
+
+def _add_lengths(main: Any, info: ModuleInfo, lengths: list[Size]) -> None:
+    """Add the input whose elements say how much of each kind of memory is filled."""
+    block = main.regions[0].blocks[0]
+    names = [name for name, _ in info.inputs]
+    argument = block.add_argument(TensorType("i64", (len(lengths),)).to_mlir(), main.location)
+    attributes = ValueInfo.arguments(main)
+    retyped(main)
+    ValueInfo.set_arguments(main, [*attributes, ValueInfo(name=_lengths_name(names))])
+    elements = [*info.elements, *[()] * (len(names) - len(info.elements))]
+    info.elements = [*elements, tuple(lengths)]
+    assert argument.arg_number == len(names)
+
+
+def _lengths_name(names: list[str]) -> str:
+    return _free(LENGTHS, names)
+
+
+def _free(name: str, taken: list[str]) -> str:
+    """`name`, with underscores behind it until it is none of those taken."""
+    while name in taken:
+        name += "_"
+    return name
