@@ -61,15 +61,21 @@ class LoopOp(GraphOp, dialect=Flow, name="loop"):
             if type_of(value) != expected:
                 return report(self, f"operand '{name}' must be {expected}, got {type_of(value)}")
         number = self.attribute_values()["carried"]
+        if not 0 <= number <= len(self.inputs):
+            return report(self, f"attribute 'carried' must be from 0 to the number of inputs, {len(self.inputs)}, got {number}")
         carried, results = [type_of(v) for v in self.inputs[:number]], list(self.result_types())
         if len(results) <= number or not all(map(compatible, carried, results)):
             return report(self, f"carries {spell(carried)}, but its results are {spell(results)}")
+        if results[-1] != TensorType("i64", (1,)):
+            return report(self, f"must have the number of rounds, tensor<1xi64>, as its last result, got {results[-1]}")
         return report(self, destination_problem(self))
 
 
 def destination_problem(op: "IfOp | LoopOp") -> str | None:
     """What is wrong with the destinations of an op's results; None if nothing is."""
     count = op.attribute_values()["destinations"]
+    if not 0 <= count <= len(op.inputs):
+        return f"attribute 'destinations' must be from 0 to the number of inputs, {len(op.inputs)}, got {count}"
     types = [type_of(v) for v in list(op.inputs)[len(op.inputs) - count :]] if count else []
     results = list(op.result_types())
     if count and (len(types) != len(results) or not all(map(compatible, types, results))):

@@ -23,7 +23,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.support.extensions import extension
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph.asked_sizes import asked_sizes
 
 Rule: TypeAlias = Callable[[Any, GraphBuilder], "Sequence[ir.Value] | None"]
@@ -64,7 +64,7 @@ class BindSizes(Pass):
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
-        for function in functions(op):
+        for function in program_functions(op):
             self._run_on_block(function.regions[0].blocks[0], set(), state)
 
     def _run_on_block(self, block: ir.Block, known_symbols: set[str], state: PassState) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, func, ir
-from stepwell.dialects.core.sizes import Size, known, symbol
+from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow import control as flow
@@ -17,7 +17,7 @@ from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions, ops_below, program_functions
 from stepwell.passes.graph.bind_sizes import bind, first_along, symbols_of
 
 _REPEATED = ("graph.constant", "graph.parameter", "graph.sizes")  # computed in each function that needs them
@@ -39,7 +39,7 @@ class OutlineRegions(Pass):
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         taken = {f.sym_name.value for f in functions(op)}
-        waiting = [f for f in functions(op) if not KernelInfo(f).is_kernel]
+        waiting = program_functions(op)
         while waiting:
             function = waiting.pop()
             for inner in [o.operation for o in function.regions[0].blocks[0].operations]:
@@ -97,7 +97,8 @@ class _Outliner:
         collected = types[len(carried) :]
         if collected:
             most = self._most_rounds(op, b, collected, whole=going_on)
-            types[len(carried) :] = [kind.with_shape((most, *kind.shape[1:])) for kind in collected]
+            if not going_on:
+                types[len(carried) :] = [kind.with_shape((most, *kind.shape[1:])) for kind in collected]
         function = self._function(op.operation.regions[0], "body", list(body.arguments), captured)
         attributes = {"body": function.sym_name.value, "carried": len(carried), "destinations": 0}
         operands = [op.trip_count, op.condition, [*carried, *captured]]
@@ -116,7 +117,7 @@ class _Outliner:
         sizes = [kind.shape[0] for kind in collected]
         if count is not None:
             number = max(int(count), 0)
-            if whole and not known(sizes):
+            if whole and any(size != number for size in sizes):
                 bind(b, b.literal(np.full(len(sizes), number)), sizes)  # type: ignore[arg-type]
             return number
         limit = b.reshape(b.maximum(op.trip_count, b.literal(np.array(0))), shape=(1,))
@@ -256,6 +257,9 @@ def loop_problem(op: LoopOp, state: PassState) -> str | None:
         if late:
             return f"a loop that collects values of changing sizes ({type_of(part)})"
     count = GraphBuilder(state.weights).constant_value(op.trip_count)
+    for kind in list(op.result_types())[len(carried) :]:
+        if kind.shape[0] is None or (count is None and not isinstance(kind.shape[0], Size)):
+            return f"a loop that collects values over a number of rounds without a name ({kind})"
     if len(op.result_types()) > len(carried) and count is not None and int(count) == _MOST:
         return "a loop that collects values over a number of rounds that nothing bounds"
     return None

@@ -20,7 +20,7 @@ from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.numbered import numbered_line
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions, ops_below, program_functions
 from stepwell.passes.graph.fusion.categories import category
 
 HASH_DIGITS = 8
@@ -87,9 +87,7 @@ class OutlineKernels(Pass):
         taken = {f.sym_name.value for f in functions(op)}
         end = op.regions[0].blocks[0]
         builder = GraphBuilder(state.weights)
-        for function in functions(op):
-            if KernelInfo(function).is_kernel:
-                continue
+        for function in program_functions(op):
             if KernelInfo(function).is_region:
                 _name_sizes(function)
             named = [type_of(argument).shape for argument in function.arguments]
