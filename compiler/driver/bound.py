@@ -13,7 +13,8 @@ from stepwell.dialects.core.sizes import Size, parse
 from stepwell.dialects.support.errors import InputError, LimitError
 from stepwell.driver.general import GeneralProgram
 from stepwell.runtime.buffers import aligned_empty
-from stepwell.runtime.model import Arrays, IndexChecks, TensorInfo, as_array, as_dtype, names_error
+from stepwell.runtime.infos import TensorInfo
+from stepwell.runtime.model import Arrays, IndexChecks, as_array, as_dtype, names_error
 from stepwell.runtime.results import Results
 
 LEAST = 64

@@ -34,6 +34,8 @@ def check_pairs(pairs: Mapping[str, str], inputs: Sequence[TensorInfo], outputs:
             if name not in known:
                 raise InputError(f"bind: expected an {kind} of the model, got {shown(name)}; it has {', '.join(known) or 'none'}")
         takes, gives = takers[taker], givers[giver]
+        if takes.form or gives.form:
+            raise InputError(f"bind: input '{taker}' {takes} and output '{giver}' {gives} must be tensors")
         if takes.dtype != gives.dtype or len(takes.shape) != len(gives.shape):
             raise InputError(f"bind: input '{taker}' {takes} cannot take output '{giver}' {gives}: expected one dtype and one rank")
         if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(takes.shape, gives.shape, strict=True)):
