@@ -9,7 +9,8 @@ Both run in one process and take turns, with the same inputs. A line for each si
 mean something, and on one thread `--cpu` counts the time that the thread itself gets.
 
 With --first, how long the first call with sizes that never came before takes beside the later ones with them, for so many random sizes; also of the
-networks of any size (gpt, ocr, ...), which are small then. A first call may take 1.2 times as long as the later ones, and 5 ms; the very first one, for which the system loads code and memory, is shown and does not count.
+networks of any size (gpt, ocr, ...), which are small then. A first call may take 1.2 times as long as the later ones, and 5 ms; the very first one,
+for which the system loads code and memory, is shown and does not count.
 """
 
 import argparse
