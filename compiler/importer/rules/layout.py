@@ -251,8 +251,8 @@ def pad_axes(
     chosen = range(rank) if axes is None else [normalized_axis(a, rank, "axes") for a in b.known_ints(axes, "axes")]
     if len(amounts) != 2 * len(chosen):
         raise ModelError(f"pads must have {2 * len(chosen)} entries for {len(chosen)} axes, got {list(amounts)}")
-    added: list[int | Size] = [0] * 2 * rank
-    taken = list(added)
+    added: list[int | Size] = [0 for _ in range(2 * rank)]
+    taken: list[int | Size] = [0 for _ in range(2 * rank)]
     for i, axis in enumerate(chosen):
         for every, given in ((added, amounts), (taken, crops)):
             every[axis], every[rank + axis] = given[i], given[len(chosen) + i]
