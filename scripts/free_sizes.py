@@ -2,10 +2,15 @@
 """Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch or image is free.
 
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
+    .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
 1 the program for all sizes is faster), and how far the results lie apart. Nothing else should run on the machine; where it does, only the ratios
 mean something, and on one thread `--cpu` counts the time that the thread itself gets.
+
+With --first, how long the first call with sizes that never came before takes beside the later ones with them, for so many random sizes; also of the
+networks of any size (gpt, ocr, ...), which are small then. A first call may take 1.2 times as long as the later ones, and 5 ms; the very first one,
+for which the system loads code and memory, is shown and does not count.
 """
 
 import argparse
@@ -35,9 +40,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--cpu", action="store_true", help="count the time of the thread alone, which other work on the machine disturbs less")
     add("--fresh", action="store_true", help="compile anew even where the cache has it")
     add("--seconds", type=float, default=20, help="after which a size is left, even if there were fewer rounds (default: 20)")
+    add("--first", type=int, metavar="COUNT", help="time first calls with unseen sizes instead")
     options = parser.parse_args(arguments)
     if options.cpu and options.threads != 1:
         parser.error("--cpu counts the time of one thread: it needs --threads 1")
+    if options.first is not None:
+        as_quick = [first_calls(name, options) for name in options.networks]
+        return 0 if all(as_quick) else 1
     right = [compare(name, options) for name in options.networks]
     return 0 if all(right) else 1
 
@@ -96,6 +105,54 @@ def compare(name: str, options: argparse.Namespace) -> bool:
             size = f"{shape[0]}x{shape[2]}x{shape[3]}"
             print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
     return agree
+
+
+FACTOR, EXTRA = 1.2, 5e-3  # of later calls, and seconds: what a first call may take
+LATER = 7  # calls with sizes that came before
+
+
+def first_calls(name: str, options: argparse.Namespace) -> bool:
+    """Print a line for one network; whether all first calls with unseen sizes are as quick as they are to be."""
+    import numpy as np
+
+    import stepwell
+    from networks import FREE
+    from stepwell.driver.dynamic import DynamicModel
+
+    clock = time.thread_time if options.cpu else time.perf_counter
+    small = FREE.get(name)
+    source = freed(network(name), options.free) if small is None else small.build(0, **small.small)
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        path.write_bytes(source.SerializeToString())
+        general = stepwell.compile(path, specialise="never", threads=options.threads, cache=not options.fresh)
+        assert isinstance(general, DynamicModel)
+        symbols = sorted({dim.dim_param for value in source.graph.input for dim in value.type.tensor_type.shape.dim if dim.dim_param})
+        firsts, laters, late = [], [], 0
+        for turn in range(options.first):
+            sizes = {symbol: int(random.integers(1, 50)) for symbol in symbols}
+            sizes |= {symbol: int(random.integers(1, 5)) for symbol in symbols if symbol in ("n", "batch")}
+            sizes |= {symbol: int(16 * random.integers(2, 16)) for symbol in symbols if symbol in ("h", "w", "height", "width")}
+            if small is None:
+                kinds = {value.name: value.type.tensor_type.shape.dim for value in source.graph.input}
+                shapes = {key: [dim.dim_value or sizes[dim.dim_param] for dim in dims] for key, dims in kinds.items()}
+                inputs = {key: random.standard_normal(shape, np.float32) for key, shape in shapes.items()}
+            else:
+                inputs = small.inputs(source, sizes, turn)
+            times = []
+            for _ in range(1 + LATER):
+                start = clock()
+                general.run(inputs)
+                times.append(clock() - start)
+            firsts.append(times[0])
+            laters.append(statistics.median(times[1:]))
+            late += turn > 0 and times[0] > FACTOR * laters[-1] + EXTRA
+    more = [1e3 * (first - later) for first, later in zip(firsts, laters, strict=True)]
+    first, later = (1e3 * statistics.median(times) for times in (firsts, laters))
+    apart = f"{statistics.median(more):.2f} ms more, {max(more[1:], default=0):.2f} ms at most, and {more[0]:.2f} ms for the very first"
+    print(f"{name:12} {options.first} first calls: median {first:.2f} ms, of later ones {later:.2f} ms; {apart}; too slow: {late}", flush=True)
+    return late == 0
 
 
 def network(name: str) -> "onnx.ModelProto":

@@ -57,7 +57,8 @@ class Places:
 
     def _of_argument(self, value: Any) -> frozenset[_Address] | None:
         """What comes from all blocks before, and those before them."""
-        seen, waiting, found = {value}, [value], set()
+        seen, waiting = {value}, [value]
+        found: set[_Address] = set()
         while waiting:
             argument = ir.BlockArgument(waiting.pop())
             for values in self._incoming.get(argument.owner, []):

@@ -16,6 +16,12 @@ IDLE_SECONDS = 30.0
 """And when a call ends so long after the last one that needed that much."""
 
 
+ROOM = 4
+"""How many times as large a workspace can grow in its place: addresses that are reserved, and take no memory until they are used."""
+RESERVED = 1 << 20
+"""Bytes of workspaces that are large enough to be grown; it is quicker to take smaller ones anew."""
+
+
 @dataclass(eq=False)
 class _Free:
     memory: np.ndarray
@@ -23,6 +29,12 @@ class _Free:
     """In a row that needed less than half of it."""
     used: float
     """When a call last needed more."""
+    room: np.ndarray
+    """What the memory is the beginning of."""
+
+    def grow(self, size: int) -> None:
+        """Make it as large. What it had is not given back and taken anew: the system takes long to clear memory."""
+        self.memory = self.room[: min(_rounded(size), self.room.nbytes)]
 
 
 class Workspaces:
@@ -53,13 +65,16 @@ class Workspaces:
         with self._lock:
             fitting = [free for free in self._free if free.memory.nbytes >= size]
             found = min(fitting, key=lambda free: free.memory.nbytes, default=None)
+            if found is None:
+                growing = [free for free in self._free if free.room.nbytes >= size]
+                found = max(growing, key=lambda free: free.memory.nbytes, default=None)
             if found is not None:
                 self._free.remove(found)
         if found is None:
-            try:
-                found = _Free(aligned_empty(_rounded(size)), 0, 0.0)
-            except OSError as error:  # from mapping memory
-                raise MemoryError(str(error)) from error
+            room = _reserved(_rounded(size))
+            found = _Free(room[: _rounded(size)], 0, 0.0, room)
+        elif found.memory.nbytes < size:
+            found.grow(size)
         with self._lock:
             self._out[id(found.memory)] = found
         return found.memory
@@ -68,7 +83,7 @@ class Workspaces:
         """Return a workspace after a call that needed so many bytes of it."""
         now = time.monotonic()
         with self._lock:
-            own = self._out.pop(id(memory), None) or _Free(memory, 0, now)
+            own = self._out.pop(id(memory), None) or _Free(memory, 0, now, memory)
             self._free.append(own)
             for free in self._free:
                 if 2 * size >= free.memory.nbytes:
@@ -100,6 +115,16 @@ class SizedWorkspaces:
     def append(self, memory: np.ndarray) -> None:
         """Give it back."""
         self.workspaces.give_back(memory, self.size)
+
+
+def _reserved(size: int) -> np.ndarray:
+    """Memory of that size, with room to grow where it is large and the system lets it have that. Raises MemoryError."""
+    for factor in (ROOM, 1) if size >= RESERVED else (1,):
+        try:
+            return aligned_empty(factor * size)
+        except (OSError, MemoryError) as error:  # the former from mapping memory
+            problem = error
+    raise MemoryError(str(problem)) from problem
 
 
 def _rounded(size: int) -> int:

@@ -215,8 +215,8 @@ def padded(b: ImportBuilder, x: Value, pads: Sequence[int | Size], crops: Sequen
     for axis in [i for i, ends in enumerate(zip(before, after, strict=True)) if not known(ends)]:
         x = between(b, x, axis, before[axis], after[axis], value)
         before[axis] = after[axis] = 0
-    low, high = (tuple(known_sizes(side)) for side in (before, after))
-    return b.pad(x, low=low, high=high, mode=mode, value=float(value)) if any((*low, *high)) else x
+    known_before, known_after = (tuple(known_sizes(side)) for side in (before, after))
+    return b.pad(x, low=known_before, high=known_after, mode=mode, value=float(value)) if any((*known_before, *known_after)) else x
 
 
 def between(b: ImportBuilder, x: Value, axis: int, low: int | Size, high: int | Size, value: float) -> Value:
@@ -258,7 +258,8 @@ def pad_axes(
     chosen = range(rank) if axes is None else [normalized_axis(a, rank, "axes") for a in b.known_ints(axes, "axes")]
     if len(amounts) != 2 * len(chosen):
         raise ModelError(f"pads must have {2 * len(chosen)} entries for {len(chosen)} axes, got {list(amounts)}")
-    added, taken = ([0] * 2 * rank, [0] * 2 * rank)
+    added: list[int | Size] = [0 for _ in range(2 * rank)]
+    taken: list[int | Size] = [0 for _ in range(2 * rank)]
     for i, axis in enumerate(chosen):
         for every, given in ((added, amounts), (taken, crops)):
             every[axis], every[rank + axis] = given[i], given[len(chosen) + i]

@@ -94,6 +94,11 @@ class Grouping:
         group.members.update(ops)
         self.group_of.update(dict.fromkeys(ops, group))
 
+    def _merge(self, group: Group, other: Group) -> None:
+        """Make the ops of another group part of a group; those that only say where elements are read may be in others as well."""
+        group.members.update(other.members)
+        self.group_of.update(dict.fromkeys((op for op in other.members if op == other.root or op in self.group_of), group))
+
     def _grow(self, group: Group) -> None:
         """Add the element-wise ops after the group's result, as long as one value of the same shape comes out."""
         while not isinstance(taken := self._next(group), NoMatch):
@@ -204,9 +209,7 @@ class Grouping:
                 reason = f"it is not computed with '{group.root.name}', which copies it: there would be more than max-ops={self.max_ops} ops"
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
             else:
-                views = [member for member in maker.members if member not in self.group_of and member != maker.tail]
-                self._join(group, [member for member in maker.members if member not in views])
-                group.members.update(views)  # which other groups may have too
+                self._merge(group, maker)
 
     def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
         """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""
@@ -245,7 +248,7 @@ class Grouping:
         if isinstance(taken, NoMatch):
             self.state.decline(NAME, group.root, taken)
         else:
-            self._join(group, list(taken.members))
+            self._merge(group, taken)
 
     def _maker(self, group: Group, sliced: Sliced) -> "Group | NoMatch":
         """The group that makes what the root of another one reads slice by slice, if the two can be one kernel; or why not."""

@@ -8,7 +8,8 @@ import pytest
 from together import together
 
 from stepwell.runtime import workspaces as module
-from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, Workspaces
+from stepwell.runtime.buffers import address
+from stepwell.runtime.workspaces import IDLE_CALLS, IDLE_SECONDS, KEPT, RESERVED, ROOM, Workspaces
 
 
 def used(pool: Workspaces, size: int, times: int = 1) -> np.ndarray:
@@ -29,6 +30,36 @@ def test_one_is_reused_for_smaller_sizes_and_grown_for_larger_ones() -> None:
     assert larger is not first
     assert used(pool, 900_001) is larger  # a little more is there at once
     assert used(pool, 90_000) is first  # the smallest that is enough
+
+
+def test_a_large_one_grows_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Workspaces()
+    first = used(pool, RESERVED)
+    first[:] = 7
+    grown = used(pool, 2 * RESERVED)
+    assert address(grown) == address(first)
+    assert (grown[:RESERVED] == 7).all()
+    assert pool.sizes == [grown.nbytes]
+    assert used(pool, ROOM * RESERVED) is not grown
+    assert len(pool.sizes) == 1
+    beyond = used(pool, 9 * RESERVED)  # there is no room for that much
+    assert address(beyond) != address(first)
+    assert sorted(pool.sizes) == sorted({ROOM * RESERVED, beyond.nbytes})
+
+
+def test_without_room_to_grow_there_is_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limited(size: int) -> np.ndarray:
+        if size > 3 * RESERVED:
+            raise OSError("no more than that")
+        return np.empty(size, np.uint8)
+
+    monkeypatch.setattr(module, "aligned_empty", limited)
+    pool = Workspaces()
+    assert used(pool, RESERVED).nbytes == RESERVED
+    assert used(pool, 3 * RESERVED).nbytes == 3 * RESERVED
+    with pytest.raises(MemoryError, match="no more than that"):
+        pool.of(4 * RESERVED).pop()
+    assert len(pool.sizes) == 2
 
 
 def test_an_idle_one_goes_after_calls_that_needed_less() -> None:
