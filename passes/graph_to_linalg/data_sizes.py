@@ -23,6 +23,8 @@ def lower_first(op: graph.FirstOp, operands: Operands, b: LinalgBuilder) -> ir.V
 def lower_overwrite(op: graph.OverwriteOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """The part inserted where it begins."""
     starts = b.given_all(op.attribute_values()["starts"])
+    if 0 in operands[1].type.shape:  # nothing, which may begin behind the last element
+        return operands[0]
     return NoMatch("where it begins is not known") if starts is None else b.insert(operands[1], operands[0], starts)
 
 

@@ -57,7 +57,11 @@ def caches(source: onnx.ModelProto, batch: int, past: int, seed: int = 0) -> Arr
 def token(source: onnx.ModelProto, batch: int, count: int, seed: int) -> Arrays:
     random, width = np.random.default_rng(seed), source.graph.output[0].type.tensor_type.shape.dim[2].dim_value
     whole = source.graph.input[0].name == "input_ids"
-    return {source.graph.input[0].name: random.integers(0, width, (batch, count)) if whole else random.standard_normal((batch, count, width)).astype(np.float32)}
+    return {
+        source.graph.input[0].name: random.integers(0, width, (batch, count))
+        if whole
+        else random.standard_normal((batch, count, width)).astype(np.float32)
+    }
 
 
 def near(got: np.ndarray, want: np.ndarray) -> bool:
@@ -143,7 +147,9 @@ def test_memory_is_used_again() -> None:
 
 def test_results_are_the_callers() -> None:
     """Memory of a large result is used again only when nobody has it."""
-    source = parser.parse_model(HEADER + "g (float[n] x, float[p] past) => (float[n] y, float[m] present) { y = Neg(x) present = Concat<axis=0>(past, x) }")
+    source = parser.parse_model(
+        HEADER + "g (float[n] x, float[p] past) => (float[n] y, float[m] present) { y = Neg(x) present = Concat<axis=0>(past, x) }"
+    )
     bound = stepwell.compile(source, specialise="never").bind({"past": "present"})  # type: ignore[union-attr]
     size, kept, views = 1 << 19, [], []
     for number in range(5):
@@ -214,7 +220,7 @@ def test_wrong_pairs(pairs: Any, message: str) -> None:
 
 def test_a_model_without_caches_says_which_names_there_are() -> None:
     source = parser.parse_model(HEADER + "g (float[n] x) => (float[n] y) { y = Neg(x) }")
-    with pytest.raises(stepwell.InputError, match="are named as caches usually are.*give pairs of x and y"):
+    with pytest.raises(stepwell.InputError, match=r"are named as caches usually are.*give pairs of x and y"):
         stepwell.compile(source, specialise="never").bind()  # type: ignore[union-attr]
     with pytest.raises(stepwell.InputError, match="call its `bind`"):
         stepwell.compile(source, bind={"x": "y"})
@@ -227,15 +233,15 @@ def test_wrong_calls_leave_the_state() -> None:
     before = {name: array.copy() for name, array in bound.state.items()}
     with pytest.raises(stepwell.InputError, match="expected batch = "):
         bound.run(token(source, 2, 1, 0))
-    with pytest.raises(stepwell.InputError, match="unknown input 'past_key_values.0.key'"):
+    with pytest.raises(stepwell.InputError, match=r"unknown input 'past_key_values.0.key'"):
         bound.run({**token(source, 1, 1, 0), "past_key_values.0.key": before["past_key_values.0.key"]})
     with pytest.raises(stepwell.InputError, match="expected 1 inputs"):
         bound()
     with pytest.raises(stepwell.IndexRangeError, match="index 101 is out of range"):
         bound(np.array([[101]]))
-    with pytest.raises(stepwell.InputError, match="missing state 'past_key_values.0.value'"):
+    with pytest.raises(stepwell.InputError, match=r"missing state 'past_key_values.0.value'"):
         bound.reset({"past_key_values.0.key": before["past_key_values.0.key"]})
-    with pytest.raises(stepwell.InputError, match="state 'past_key_values.0.key': expected"):
+    with pytest.raises(stepwell.InputError, match=r"state 'past_key_values.0.key': expected"):
         bound.reset({**before, "past_key_values.0.key": np.zeros((1, 5, 3, 8), np.float32)})
     assert all(np.array_equal(bound.state[name], array) for name, array in before.items())
     with pytest.raises(ValueError, match="read-only"):
@@ -247,7 +253,9 @@ def test_wrong_calls_leave_the_state() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    source = parser.parse_model(HEADER + "g (float[n] x, float[p] past) => (float[n] y, float[m] present) { y = Neg(x) present = Concat<axis=0>(past, x) }")
+    source = parser.parse_model(
+        HEADER + "g (float[n] x, float[p] past) => (float[n] y, float[m] present) { y = Neg(x) present = Concat<axis=0>(past, x) }"
+    )
     model = stepwell.compile(source, specialise="never", limits=stepwell.Limits(value_bytes=4000))
     bound = model.bind({"past": "present"})  # type: ignore[union-attr]
     for _ in range(10):

@@ -19,6 +19,7 @@ INSTEAD = {
     "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
     "scripts/test": "test -x scripts/test",  # this is part of what it runs
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
+    ".venv/bin/python scripts/generate.py": "{} --help",  # takes minutes; test_generate.py runs it
     ".venv/bin/python scripts/bench.py": None,  # takes minutes, and an idle machine: its options are checked
 }
 # What these print was measured: the words are compared, and not the numbers.

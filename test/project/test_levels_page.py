@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -138,6 +139,17 @@ def controlled() -> onnx.ModelProto:
     return helper.make_model(helper.make_graph(nodes, "controlled", inputs, [value("y", onnx.TensorProto.INT64, None)]))
 
 
+def kept() -> onnx.ModelProto:
+    """A cache that grows."""
+    value = helper.make_tensor_value_info
+    sides = [[("past", ["p", 4]), ("x", ["n", 4])], [("present", ["q", 4])]]
+    inputs, outputs = ([value(name, onnx.TensorProto.FLOAT, shape) for name, shape in side] for side in sides)
+    return helper.make_model(helper.make_graph([node("Concat", ["past", "x"], ["present"], axis=0)], "kept", inputs, outputs))
+
+
+BOUND: dict[str, Any] = {"specialise": "never", "bind": {"past": "present"}}
+
+
 @cache
 def texts() -> dict[str, list[str]]:
     """IR of each level."""
@@ -147,6 +159,8 @@ def texts() -> dict[str, list[str]]:
     for level, snapshot in general.snapshots.items():
         found[level].append(str(snapshot))
     for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
+        found[level].append(str(snapshot))
+    for level, snapshot in stepwell.lower(kept(), LEVELS[-1], **BOUND).snapshots.items():
         found[level].append(str(snapshot))
     found[LEVELS[0]].append(stepwell.lower(unresolved(), LEVELS[0]).text())
     return found
@@ -185,4 +199,5 @@ def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", size_hints={"n": 8}, instrumentation=watch)
     stepwell.lower(controlled(), "affine", target="x86-64-v3", instrumentation=watch)
+    stepwell.lower(kept(), "affine", target="x86-64-v3", instrumentation=watch, **BOUND)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}

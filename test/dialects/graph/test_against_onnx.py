@@ -36,6 +36,7 @@ ALONE = {
         ("first", "non_zero_places", "order_rows", "kept_boxes"),
         "parts of NonZero, Unique and NonMaxSuppression, which end_to_end/test_data_sizes.py compares",
     ),
+    "overwrite": "a part of models with a state, which end_to_end/test_bound_state.py compares with ONNX Runtime",
     "at_round": "a part of Scan, which end_to_end/test_compiled_control_flow.py compares with ONNX Runtime",
     "tree_ensemble": "compiler/importer/test_rule_trees.py compares its operators, of ai.onnx.ml",
     "pairwise_coupling": "a part of SVMClassifier, which compiler/importer/test_rule_linear_models.py compares with ONNX Runtime",

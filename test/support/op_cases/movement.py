@@ -4,6 +4,7 @@ import numpy as np
 from op_random import Case, Random
 
 from op_cases.table import case
+from stepwell.dialects.core.dtypes import from_numpy
 from stepwell.dialects.core.types import UNSIGNED, is_float, to_numpy
 
 ENDS = (-(2**31), 2**31 - 1)  # what ONNX models give as the bounds of slices that have none
@@ -142,6 +143,14 @@ def dynamic_slice(r: Random) -> Case:
 def first(r: Random) -> Case:
     x = r.array(r.dtype(), r.shape())
     return Case([x], {"sizes": tuple(r.integer(-1, size) for size in x.shape)})
+
+
+@case("overwrite")
+def overwrite(r: Random) -> Case:
+    x = r.array(r.dtype(), r.shape())
+    starts = tuple(r.integer(0, size) for size in x.shape)
+    part = r.array(from_numpy(x.dtype), tuple(r.integer(0, size - start) for size, start in zip(x.shape, starts, strict=True)))
+    return Case([x, part], {"starts": starts})
 
 
 @case("non_zero", "non_zero_places")
