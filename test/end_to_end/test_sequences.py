@@ -215,7 +215,8 @@ HELD = {
 def test_optionals_as_inputs(kind: str) -> None:
     inputs, inner = HELD[kind]
     default = "e = Neg (d)" if kind == "tensor" else "f = Neg (d)\n e = SequenceConstruct (f)"
-    proto = model(f"g ({inputs}) => ({inner.replace(' t', ' y')}, bool h) {{ h = OptionalHasElement (o)\n y = If (h) <then_branch = g1 () => ({inner})"
+    proto = model(f"g ({inputs}) => ({inner.replace(' t', ' y')}, bool h) {{ h = OptionalHasElement (o)\n"
+                  f"y = If (h) <then_branch = g1 () => ({inner})"
                   f"{{ t = OptionalGetElement (o) }}, else_branch = g2 () => ({inner.replace(' t', ' e')}) {{ {default} }}> }}")  # fmt: skip
     compiled = stepwell.compile(proto)
     some: list[Any] = [X[:2], X] if kind == "tensor" else [[X[:2], X], []]
@@ -270,15 +271,16 @@ def test_an_output_that_is_a_sequence_takes_no_array() -> None:
         stepwell.compile(PICKED).run({"s": [X], "k": counted(0), "x": X}, out={"t": X})
 
 
-@pytest.mark.parametrize(("body", "after", "node"), [
-    ("so = SequenceInsert (si, x)", "place = Add (zero, four)\n y = SequenceAt (s, place)", "SequenceAt"),
-    ("so = SequenceInsert (si, x)", "place = Sub (zero, four)\n y = SequenceAt (s, place)", "SequenceAt"),
-    ("so = SequenceInsert (si, x)", "place = Add (zero, four)\n t = SequenceInsert (s, x, place)\n y = ConcatFromSequence <axis = 0> (t)", "SequenceInsert"),
-    ("so = SequenceInsert (si, x)", "place = Add (zero, four)\n t = SequenceErase (s, place)\n y = ConcatFromSequence <axis = 0> (t)", "SequenceErase"),
+@pytest.mark.parametrize(("sign", "after", "node"), [
+    ("Add", "y = SequenceAt (s, place)", "SequenceAt"),
+    ("Sub", "y = SequenceAt (s, place)", "SequenceAt"),
+    ("Add", "t = SequenceInsert (s, x, place)\n y = ConcatFromSequence <axis = 0> (t)", "SequenceInsert"),
+    ("Add", "t = SequenceErase (s, place)\n y = ConcatFromSequence <axis = 0> (t)", "SequenceErase"),
 ])  # fmt: skip
-def test_positions_out_of_range(body: str, after: str, node: str) -> None:
+def test_positions_out_of_range(sign: str, after: str, node: str) -> None:
     """They are an error before anything is read; the next call is right again."""
-    compiled = stepwell.compile(loop(body, after=f"four = Constant <value_int = 4> ()\n {after}"), specialise="never")
+    place = f"four = Constant <value_int = 4> ()\n place = {sign} (zero, four)"
+    compiled = stepwell.compile(loop("so = SequenceInsert (si, x)", after=f"{place}\n {after}"), specialise="never")
     for rounds in (0, 1, 3):
         with pytest.raises(stepwell.IndexRangeError, match=f"{node}.*expected a number from 0 for .*position"):
             compiled(X, counted(rounds))
