@@ -220,3 +220,35 @@ def test_a_size_of_the_run_given_twice() -> None:
     source = parser.parse_model(HEADER + "twice (float[n] x) => (int64[1, m] y, int64[1, m] z) { y = NonZero (x)\n z = Identity (y) }")
     for given in (np.float32([1, 0, 2, 0, 4]), np.float32([0]), np.float32([3])):
         check(source, stepwell.compile(source, specialise="never"), {"x": given})
+
+
+RANKS = """
+ranks (float[n, k] x) => (y) {
+  columns = Shape <start = 1, end = 2> (x)
+  one = Constant <value_ints = [1]> ()
+  same = Equal (columns, one)
+  c = Squeeze (same)
+  y = If (c) <
+    then_branch = single () => (float[a] r) {
+      axis = Constant <value_ints = [1]> ()
+      r = Squeeze (x, axis)
+    },
+    else_branch = several () => (float[b, d] q) { q = Neg (x) }>
+}"""
+
+
+@pytest.mark.filterwarnings("ignore::stepwell.ModelWarning")
+def test_branches_of_different_ranks_that_sizes_choose() -> None:
+    source = model(RANKS)
+    compiled = stepwell.compile(source)
+    for shape in ((3, 4), (2, 1), (5, 2), (1, 1), (3, 4)):
+        check(source, compiled, {"x": RNG.standard_normal(shape).astype(np.float32)})
+
+
+@pytest.mark.filterwarnings("ignore::stepwell.ModelWarning")
+def test_branches_of_different_ranks_that_data_choose() -> None:
+    text = RANKS.replace("Shape <start = 1, end = 2>", "ReduceSum <keepdims = 0>").replace("value_ints = [1]", "value = float {1}", 1)
+    compiled = stepwell.compile(model(text))
+    assert list(compiled.values) == ["x"]  # code is made for each
+    for number in (1.0, 2.0):
+        check(model(text), compiled, {"x": np.full((1, 1), number, np.float32)})

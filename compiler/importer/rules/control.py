@@ -46,6 +46,8 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             values = parts_of(given[i])
             b.yield_(values, result_types=[])
         types.append([type_of(v) for v in values])
+    if any((one.dtype, one.rank) != (other.dtype, other.rank) for one, other in zip(*types, strict=True)):
+        b.require_if_given([condition], "the condition of branches that give values of different ranks or element types")
     node = by_parts(b.node, given[0])
     names = [*node.output_names, *[""] * len(types[0])]
     results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
