@@ -5,7 +5,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from stepwell.cli.common import Parser, UsageError, add_limit_option, check_backend, check_target, parse_limits
-from stepwell.cli.shapes import fixed, parse_given
+from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.arguments import SPECIALISE
@@ -81,7 +81,7 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     check_target(options.target)
     check_backend(options.backend)
     made = CompileOptions(
-        target=options.target, backend=options.backend, shapes=fixed(parse_given(options.shape)), specialise=options.specialise,
+        target=options.target, backend=options.backend, shapes=fixed(options.shape), specialise=options.specialise,
         size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
         disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip

@@ -79,6 +79,8 @@ def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
 
 
 def _random(info: "TensorInfo", seed: int, index: int) -> np.ndarray:
+    if info.form:
+        raise UsageError(f"input '{info.name}' is {info}: say what it consists of, as in --shape {info.name}=1x3,2x3 (or {info.name}=nothing)")
     if not all(isinstance(size, int) for size in info.shape):
         example = "x".join(str(size) if isinstance(size, int) else "1" for size in info.shape)
         raise UsageError(f"input '{info.name}' {info} has free dimensions: give data for it, or its shape as in --shape {info.name}={example}")

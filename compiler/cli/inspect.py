@@ -144,6 +144,11 @@ def _declared(value: "onnx.ValueInfoProto") -> str:
     """The type of an input or output as the file declares it."""
     from onnx import helper
 
+    from stepwell.importer.structure import structured
+
+    whole = structured(value.name, value.type)
+    if whole is not None:
+        return str(whole)
     if value.type.WhichOneof("value") != "tensor_type":
         return str(value.type.WhichOneof("value"))
     tensor = value.type.tensor_type

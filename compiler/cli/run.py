@@ -21,6 +21,7 @@ from stepwell.cli.sweep import POINTS, ROUNDS, sweep
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target.cores import MAX_THREADS
 from stepwell.passes.framework.levels import MEANT
+from stepwell.runtime.infos import tensors_of
 
 if TYPE_CHECKING:
     from stepwell.analysis.compare import OutputCheck
@@ -74,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     inputs = gather(options.input, _sized(model.inputs, parse_given(options.shape)))
     with Progress() as progress:
         progress.say("run")
-        outputs = model.run(inputs)
+        outputs = tensors_of(model.run(inputs))
     session.explain()
     _show(model, outputs)
     status = OK

@@ -4,15 +4,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.cli.common import UsageError
 from stepwell.dialects.core.sizes import evaluated, parse
+from stepwell.runtime.infos import part_name
 
 if TYPE_CHECKING:
     from stepwell.runtime.infos import TensorInfo
 
-FORM = "expected NAME=SIZExSIZE…, as in image=1x3x224x224; a size may be ? (free) or a range, as in 32..1024"
+FORM = (
+    "expected NAME=SIZExSIZE…, as in image=1x3x224x224; a size may be ? (free) or a range, as in 32..1024; of a sequence the sizes of each "
+    "element, with commas between them, as in s=1x3,2x3; of an optional that holds nothing NAME=nothing"
+)
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}|(\d+)\.\.(\d+)")  # without braces too: shells have a meaning for these
 
 
@@ -36,23 +40,42 @@ class Range:
         return self.at(0.5)
 
 
-Given: TypeAlias = Mapping[str, tuple[int | Range | None, ...]]
+Sizes: TypeAlias = tuple[int | Range | None, ...]
+Given: TypeAlias = Mapping[str, Sizes]
 """By the names of inputs their sizes, of which None is a free one."""
+NOTHING = "nothing"
+"""What is given for an optional that holds nothing."""
 DEFAULT = Range(1, 128)
 """The range of a free size that none is given for."""
 
 
 def parse_given(texts: Sequence[str]) -> Given:
-    """What the texts of `--shape` say. Raises UsageError."""
-    given: dict[str, tuple[int | Range | None, ...]] = {}
+    """What the texts of `--shape` say, of a sequence for each of its elements. Raises UsageError."""
+    given, lists = _parsed(texts)
+    return {**given, **{part_name(name, i): sizes for name, parts in lists.items() for i, sizes in enumerate(parts or ())}}
+
+
+def _parsed(texts: Sequence[str]) -> "tuple[dict[str, Sizes], dict[str, list[Sizes] | None]]":
+    """The sizes of inputs that are tensors; those of sequences, and None for optionals of nothing. Raises UsageError."""
+    given: dict[str, Sizes] = {}
+    lists: dict[str, list[Sizes] | None] = {}
     for text in texts:
         name, _, sizes = text.rpartition("=")
         if not name:
             raise UsageError(f"--shape {text}: {FORM}")
-        if name in given:
+        if name in given or name in lists:
             raise UsageError(f"--shape {text}: the shape of '{name}' is given twice")
-        given[name] = tuple(_size(size, text) for size in sizes.split("x")) if sizes else ()
-    return given
+        if sizes == NOTHING:
+            lists[name] = None
+        elif "," in sizes:
+            lists[name] = [_sizes(part, text) for part in sizes.split(",") if part]
+        else:
+            given[name] = _sizes(sizes, text)
+    return given, lists
+
+
+def _sizes(sizes: str, text: str) -> Sizes:
+    return tuple(_size(size, text) for size in sizes.split("x")) if sizes else ()
 
 
 def _size(size: str, text: str) -> int | Range | None:
@@ -67,9 +90,16 @@ def _size(size: str, text: str) -> int | Range | None:
     return Range(low, high)
 
 
-def fixed(given: Given) -> dict[str, tuple[int | None, ...]] | None:
-    """The shapes to compile for, None for each size of a range and for each free one; None if there are none."""
-    return {name: tuple(size if isinstance(size, int) else None for size in shape) for name, shape in given.items()} or None
+def fixed(texts: Sequence[str]) -> dict[str, Any] | None:
+    """The shapes to compile for, None for each size of a range and for each free one; None if there are none. Raises UsageError."""
+    given, lists = _parsed(texts)
+    shapes: dict[str, Any] = {name: _numbers(sizes) for name, sizes in given.items()}
+    shapes.update({name: None if parts is None else list(map(_numbers, parts)) for name, parts in lists.items()})
+    return shapes or None
+
+
+def _numbers(sizes: Sizes) -> tuple[int | None, ...]:
+    return tuple(size if isinstance(size, int) else None for size in sizes)
 
 
 def ranges_of(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, Range]:

@@ -38,7 +38,7 @@ from stepwell.importer.validation import (
     spell_out_defaults,
     unify_domains,
 )
-from stepwell.runtime.infos import UNRANKED, OutputGroup, Shape, TensorInfo, arrays_of, shape_of
+from stepwell.runtime.infos import UNRANKED, OutputGroup, Shape, TensorInfo, shape_of, tensors_of
 
 __all__ = ["ImportBuilder", "ImportedModel", "NeedsError", "Rule", "all_rules", "find_rule", "import_for", "import_model", "onnx_rule"]
 
@@ -112,8 +112,7 @@ def import_for(
     """
     known: dict[str, np.ndarray] = {}
     shapes = {name: shape_of(value) for name, value in inputs.items()}
-    parts = [{name: value} if isinstance(value, np.ndarray) else arrays_of(name, value) for name, value in inputs.items()]
-    inputs = {name: array for part in parts for name, array in part.items()}
+    inputs = tensors_of(inputs)
     while True:
         try:
             made = import_model(source, context, shapes=shapes, constants=known)

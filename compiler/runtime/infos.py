@@ -1,6 +1,6 @@
 """What the inputs and outputs of a model are, and how sequences and optionals among them consist of tensors."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -109,6 +109,12 @@ def shape_of(value: Any) -> Shape:
     if value is None:
         return None
     return tuple(array.shape for array in value) if isinstance(value, (list, tuple)) else value.shape
+
+
+def tensors_of(values: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The tensors of which inputs or outputs consist, by name."""
+    parts = [{name: value} if isinstance(value, np.ndarray) else arrays_of(name, value) for name, value in values.items()]
+    return {name: array for part in parts for name, array in part.items()}
 
 
 def arrays_of(name: str, value: Any) -> dict[str, np.ndarray]:

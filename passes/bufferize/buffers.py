@@ -214,7 +214,8 @@ def _join(plan: Assignment, op: ir.Operation, launch: int, shapes: SymbolicShape
     for value in op.operands:
         buffer, inner = plan.values[value].root()
         size = shapes.bytes(value)
-        if buffer.is_free_root and buffer is not result and inner == 0 and buffer.size == size and waits.until(result.size) < buffer.first:
+        is_whole = buffer.is_free_root and inner == 0 and buffer.size == size
+        if is_whole and buffer is not result and max(waits.until(result.size), waits.until(offset)) < buffer.first:
             buffer.put_into(result, offset)
         else:
             plan.copies.setdefault(op, []).append((value, result, offset))

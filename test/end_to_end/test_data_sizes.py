@@ -219,6 +219,24 @@ def test_the_cache_keeps_what_waits_for_sizes(tmp_path: Path, monkeypatch: pytes
     close(list(again.run(given).values()), list(want.values()))
 
 
+def test_a_part_whose_place_becomes_known_after_it() -> None:
+    """The size of the whole is known from the start, but not where the part lies that is computed first."""
+    inserted = model(
+        [
+            node("Sin", ["r"], ["row"]), node("NonZero", ["c"], ["i"]), node("Shape", ["i"], ["count"], start=1),
+            node("Slice", ["x", "zero", "count", "zero"], ["above"]), node("Slice", ["x", "count", "far", "zero"], ["below"]),
+            node("Concat", ["above", "row", "below"], ["y"], axis=0),
+        ],
+        {"x": ["n", 3], "r": [1, 3], "c": ["m"]}, ["y"], zero=np.array([0]), far=np.array([np.iinfo(np.int64).max]),
+    )  # fmt: skip
+    compiled = stepwell.compile(inserted, specialise="never")
+    rng = np.random.default_rng(11)
+    for rows, count in ((5, 2), (5, 0), (7, 6)):
+        x, row, chosen = rng.standard_normal((rows, 3), np.float32), rng.standard_normal((1, 3), np.float32), np.arange(count + 1, dtype=np.float32)
+        want = np.concatenate([x[:count], np.sin(row), x[count:]])
+        np.testing.assert_allclose(compiled(x, row, chosen)[0], want, rtol=1e-6, atol=1e-6)
+
+
 ASKING = model(  # of data that nobody takes for sizes of the model
     [
         node("ReduceSum", ["a", "one"], ["c"], keepdims=1), node("ReduceSum", ["b", "one"], ["d"], keepdims=1),

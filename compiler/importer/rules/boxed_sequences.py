@@ -67,7 +67,7 @@ class BoxedSequence(SequenceValue):
         return b.with_shape(b.sizes(values=(self._count,)), ())
 
     def at(self, b: ImportBuilder, position: Value) -> Value:
-        place = self._bound(b, position, self._count - 1)
+        place, _ = self._bound(b, position, self._count - 1)
         return self._opened(b, self._rows(b, place, 1), self._sizes(b))
 
     def inserted(self, b: ImportBuilder, x: Value, position: Value | None) -> "BoxedSequence":
@@ -75,13 +75,12 @@ class BoxedSequence(SequenceValue):
         row = _row(b, x)
         if position is None:
             return BoxedSequence(kind, b.concat([self.rows, row], axis=0))
-        place = self._bound(b, position, self._count)
-        return BoxedSequence(kind, b.concat([self._rows(b, 0, place), row, self._rows(b, place, self._count - place)], axis=0))
+        place, after = self._bound(b, position, self._count)
+        return BoxedSequence(kind, b.concat([self._rows(b, 0, place), row, self._rows(b, place, after)], axis=0))
 
     def erased(self, b: ImportBuilder, position: Value | None) -> "BoxedSequence":
-        place = self._bound(b, b.literal(np.array(-1, np.int64)) if position is None else position, self._count - 1)
-        rest = self._rows(b, place + 1, self._count - 1 - place)
-        return replace(self, rows=b.concat([self._rows(b, 0, place), rest], axis=0))
+        place, after = self._bound(b, b.literal(np.array(-1, np.int64)) if position is None else position, self._count - 1)
+        return replace(self, rows=b.concat([self._rows(b, 0, place), self._rows(b, place + 1, after)], axis=0))
 
     def concatenated(self, b: ImportBuilder, axis: int, *, new_axis: bool) -> Value:
         first = self.at(b, b.literal(np.array(0, np.int64)))
@@ -111,15 +110,15 @@ class BoxedSequence(SequenceValue):
     def _rows(self, b: ImportBuilder, start: int | Size, size: int | Size) -> Value:
         return b.slice(self.rows, starts=(start, 0), sizes=(size, -1), steps=(1, 1))
 
-    def _bound(self, b: ImportBuilder, position: Value, last: int | Size) -> Size:
-        """A position, counted from the front, as a symbol. That it is from 0 to `last` is checked when the model runs, before it is used."""
+    def _bound(self, b: ImportBuilder, position: Value, last: int | Size) -> tuple[Size, Size]:
+        """A position, counted from the front, and how far it is from `last`, as symbols: the run checks both, before they are used."""
         count = b.with_shape(b.sizes(values=(self._count,)), ())
         position = b.convert(b.with_shape(position, ()), "i64")
         place = b.select(b.less(position, b.scalar(0, like=position)), b.add(position, count), position)
-        after = b.sub(b.with_shape(b.sizes(values=(last + 1,)), ()), b.add(place, b.scalar(1, like=place)))
+        ahead = b.sub(count, place) if last == self._count else b.sub(count, b.add(place, b.scalar(1, like=place)))
         symbol, behind = b.symbols.fresh("position"), b.symbols.fresh("elements_after_position")
-        b.bind_sizes(b.concat([b.with_shape(place, (1,)), b.with_shape(after, (1,))], axis=0), sizes=(symbol, behind))
-        return symbol
+        b.bind_sizes(b.concat([b.with_shape(place, (1,)), b.with_shape(ahead, (1,))], axis=0), sizes=(symbol, behind))
+        return symbol, behind
 
     def _sizes(self, b: ImportBuilder) -> tuple[int | Size, ...]:
         """The sizes of an element, those that differ as new symbols. Raises UnsupportedError if nothing says how many there are."""

@@ -15,8 +15,17 @@ def test_sizes_ranges_and_free_ones() -> None:
     given = parse_given(["x=1x3x{32..1024}x?", "a=b=7", "z="])
     assert given == parse_given(["x=1x3x32..1024x?", "a=b=7", "z="])
     assert given == {"x": (1, 3, Range(32, 1024), None), "a=b": (7,), "z": ()}
-    assert fixed(given) == {"x": (1, 3, None, None), "a=b": (7,), "z": ()}
-    assert fixed({}) is None
+    assert fixed(["x=1x3x32..1024x?", "a=b=7", "z="]) == {"x": (1, 3, None, None), "a=b": (7,), "z": ()}
+    assert fixed([]) is None
+
+
+def test_shapes_of_sequences() -> None:
+    """Each element is an input of its own."""
+    texts = ["s=1x3,?x3", "one=2,", "o=nothing"]
+    assert fixed(texts) == {"s": [(1, 3), (None, 3)], "one": [(2,)], "o": None}
+    assert parse_given(texts) == {"s.0": (1, 3), "s.1": (None, 3), "one.0": (2,)}
+    with pytest.raises(UsageError, match="the shape of 's' is given twice"):
+        parse_given(["s=1,2", "s=nothing"])
 
 
 @pytest.mark.parametrize("text", ["1x3", "x=1xbx3", "x=1x-3", "x={3..1}", "x={3..}", "x={3..4", "x=1x{3,4}", "x=1x", "x=??", "x=1x²"])

@@ -7,7 +7,7 @@ from importing import check_native, floats, model, node
 from onnx import TensorProto, helper
 
 import stepwell
-from stepwell.dialects.support.errors import UnsupportedError
+from stepwell.dialects.support.errors import ModelError
 
 X = floats(2, 3)
 
@@ -33,19 +33,31 @@ def test_a_tensor_is_its_own_element() -> None:
     check_native(node("OptionalHasElement", ["x"]), {"x": X}, expected=[np.array(True)], opset=18)
 
 
-def test_an_optional_of_a_type_alone_is_refused() -> None:
-    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3]))
-    nodes = [helper.make_node("Optional", [], ["o"], name="nothing", type=kind.optional_type.elem_type), node("OptionalHasElement", ["o"], ["y"])]
-    with pytest.raises(UnsupportedError, match='Optional "nothing"'):
-        stepwell.compile(model(nodes, {}, {"y": np.array(True)}, opset=18))
+def optional_of(kind: onnx.TypeProto) -> onnx.NodeProto:
+    return helper.make_node("Optional", [], ["o"], name="nothing", type=kind)
 
 
-def test_an_optional_input_of_a_model_is_refused() -> None:
-    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3]))
-    graph = helper.make_graph(
-        [node("OptionalHasElement", ["o"], ["y"])], "g", [onnx.ValueInfoProto(name="o", type=kind)],
-        [helper.make_tensor_value_info("y", TensorProto.BOOL, [])],
-    )  # fmt: skip
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=8)
-    with pytest.raises(UnsupportedError, match="'o'"):
+TENSOR = helper.make_tensor_type_proto(TensorProto.FLOAT, [2, 3])
+
+
+@pytest.mark.parametrize("kind", [TENSOR, helper.make_sequence_type_proto(TENSOR)])
+def test_an_optional_of_a_type_alone_holds_nothing(kind: onnx.TypeProto) -> None:
+    check_native([optional_of(kind), node("OptionalHasElement", ["o"])], {"x": X}, expected=[np.array(False)], opset=18)
+
+
+def test_what_an_optional_of_nothing_holds() -> None:
+    proto = model([optional_of(TENSOR), node("OptionalGetElement", ["o"])], {}, {"y": X}, opset=18)
+    with pytest.raises(ModelError, match=r'OptionalGetElement "the_optionalgetelement" .*its optional holds nothing'):
+        stepwell.compile(proto)
+
+
+def test_an_optional_of_an_optional_is_refused() -> None:
+    with pytest.raises(ModelError, match="nothing"):
+        stepwell.compile(model([optional_of(helper.make_optional_type_proto(TENSOR)), node("OptionalHasElement", ["o"])], {}, {"y": X}, opset=18))
+
+
+def test_a_tensor_is_asked_for_where_nothing_may_be() -> None:
+    """ONNX's checker lets it pass where types are not inferred."""
+    proto = model([optional_of(TENSOR), node("Identity", ["o"], ["p"]), node("Neg", ["p"])], {}, {"y": X}, opset=18)
+    with pytest.raises(ModelError):
         stepwell.compile(proto)
