@@ -7,6 +7,7 @@ import numpy as np
 from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.runtime.buffers import address, aligned_empty
 
+_BOX_BYTES = ctypes.sizeof(ctypes.c_int64) * BOX_ELEMENTS
 _FREE = 4  # blocks that are kept for tensors of about their size
 _SPARE = 8  # a block is taken for a tensor of at least this part of its size, and made larger by one part in so many
 
@@ -29,7 +30,7 @@ class Boxes:
 
     def take(self, size: int, *, nested: bool) -> int:
         """The address of new memory of so many bytes; `nested` if it may hold boxes. Raises MemoryError."""
-        fitting = [i for i, block in enumerate(self._free) if size <= block.nbytes <= 2 * size + ctypes.sizeof(ctypes.c_int64) * BOX_ELEMENTS]
+        fitting = [i for i, block in enumerate(self._free) if size <= block.nbytes <= 2 * size + _BOX_BYTES]
         block = self._free.pop(fitting[0]) if fitting else aligned_empty(size + size // _SPARE)
         place = address(block)
         self._blocks[place] = block
@@ -55,13 +56,18 @@ class Boxes:
         while waiting and rest:
             found = rest.intersection((waiting.pop().reshape(-1, BOX_ELEMENTS)[:, 0] + base).tolist())
             rest -= found
-            waiting += [self._blocks[place].view(np.int64) for place in found & self._nested]
+            waiting += [self._whole_boxes(place) for place in found & self._nested]
         for place in rest:
             block = self._blocks.pop(place)
             self._nested.discard(place)
             self.bytes -= block.nbytes
             self._free.append(block)
         del self._free[:-_FREE]
+
+    def _whole_boxes(self, place: int) -> np.ndarray:
+        """What may be boxes in a block, which may be larger than what lies in it, by any number of bytes."""
+        block = self._blocks[place]
+        return block[: block.nbytes // _BOX_BYTES * _BOX_BYTES].view(np.int64)
 
 
 def contents(rows: np.ndarray, base: int, dtype: np.dtype, rank: int) -> list[np.ndarray]:

@@ -53,8 +53,10 @@ _LOWERING = Stage(
         "test/passes/linalg_to_affine", "test/passes/affine_to_llvm", "test/end_to_end/test_random_models.py",
     )
 )  # fmt: skip
+_RUN_TIME = Stage(tuple(f"test/end_to_end/test_{name}.py" for name in ("changing_sizes", "compiled_control_flow", "data_sizes")))
 _NATIVE = (
     Stage(tuple(f"test/end_to_end/test_{name}.py" for name in ("small_constants", "operators", "strict", "index_checks"))),
+    _RUN_TIME,
     Stage(("test/end_to_end/test_native_ops.py",), "test_ops and not full"),
     _LOWERING,
     Stage(("test/end_to_end/test_random_graphs.py",), "test_random_graphs_are_right"),
@@ -68,6 +70,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (
             Stage(("test/compiler/driver/test_switches.py", "test/compiler/runtime/test_model.py")),
             Stage(("test/end_to_end/test_strict.py", "test/end_to_end/test_random_models.py")),
+            _RUN_TIME,
             *_NATIVE[-2:],
         ),
     ),
@@ -81,6 +84,7 @@ _TESTS: dict[str, tuple[tuple[Stage, ...], tuple[Stage, ...]]] = {
         (Stage(("test/dialects/graph", "test/dialects/core")), _OPS),
         (Stage(("test/passes/graph_to_linalg", "test/passes/graph")), *_NATIVE),
     ),
+    "compiler/runtime": ((Stage(("test/compiler/runtime",)), _RUN_TIME), _NATIVE[-1:]),
     "compiler/importer": ((Stage(("test/compiler/importer",)),), _NATIVE[-1:]),
 }
 

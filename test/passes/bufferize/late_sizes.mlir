@@ -73,8 +73,8 @@ func.func @main(%x: tensor<7xf32>, %weights: memref<?xi8>) -> tensor<?xf32, "n">
   %e1 = tensor.empty() : tensor<1xi64>
   %m = call @count(%x, %e1) : (tensor<7xf32>, tensor<1xi64>) -> tensor<1xi64>
   %s = "flow.bind_sizes"(%n) {sizes = ["n"]} : (tensor<1xi64>) -> index loc("where")
-  %t = "flow.bind_sizes"(%m) {sizes = array<i64: 5>} : (tensor<1xi64>) -> index loc("when")
   %e2 = tensor.empty(%s) : tensor<?xf32, "n">
+  %t = "flow.bind_sizes"(%m) {sizes = array<i64: 5>} : (tensor<1xi64>) -> index loc("when")
   %0 = call @first(%x, %e2) : (tensor<7xf32>, tensor<?xf32, "n">) -> tensor<?xf32, "n">
   %e3 = tensor.empty(%s) : tensor<?xf32, "n">
   %1 = call @reverse(%0, %e3) : (tensor<?xf32, "n">, tensor<?xf32, "n">) -> tensor<?xf32, "n">
@@ -120,8 +120,8 @@ func.func private @zeros(%out: tensor<?xf32, "n*m">) -> tensor<?xf32, "n*m"> att
 func.func @main(%x: tensor<7xf32>, %weights: memref<?xi8>) -> (tensor<?xf32, "n*m">, tensor<?xf32, "n*m">) {
   %e0 = tensor.empty() : tensor<1xi64>
   %n = call @count(%x, %e0) : (tensor<7xf32>, tensor<1xi64>) -> tensor<1xi64>
-  %s = "flow.bind_sizes"(%n) {sizes = ["n"]} : (tensor<1xi64>) -> index loc("one")
   %e1 = tensor.empty() : tensor<1xi64>
+  %s = "flow.bind_sizes"(%n) {sizes = ["n"]} : (tensor<1xi64>) -> index loc("one")
   %m = call @count(%x, %e1) : (tensor<7xf32>, tensor<1xi64>) -> tensor<1xi64>
   %t = "flow.bind_sizes"(%m) {sizes = ["m"]} : (tensor<1xi64>) -> index loc("two")
   %size = arith.muli %s, %t : index

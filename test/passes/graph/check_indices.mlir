@@ -75,7 +75,7 @@ func.func @main(%x: tensor<4xf32>, %i: tensor<2xi64>, %k: tensor<2xi8>) -> (tens
 // -----
 
 // Index vectors put together from columns are in range if each column is.
-// CHECK: module attributes {stepwell.checks = [{{{.*}}node = "swapped"
+// CHECK: module attributes {stepwell.checks = [{{{[^}]*}}node = "swapped"
 // CHECK-NOT: proven
 // CHECK-LABEL: func.func @main
 func.func @main(%x: tensor<5x3xf32>, %i: tensor<2x1xi64>) -> (tensor<2xf32>, tensor<2xf32>) {

@@ -1,0 +1,191 @@
+"""What the runtime does when compiled code calls it: numbers are checked, memory is given, endless loops end."""
+
+import ctypes
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.segments import Segment
+from stepwell.dialects.core.sizes import Assumption, symbol
+from stepwell.dialects.support.errors import IndexRangeError, LimitError
+from stepwell.runtime import late_sizes as module
+from stepwell.runtime.buffers import address
+from stepwell.runtime.late_sizes import CALLBACKS, LateSizes, Run, Running
+
+N, M, K = symbol("n"), symbol("m"), symbol("k")
+SEGMENTS = [
+    Segment("first", 1, (M,), (Slot(4 * M, ()), Slot(8 * M * N, ()), Slot(4 * M, ())), outputs=((0, 1),), boxes=((2, 0),)),
+    Segment("second", 5, (K, M, 3), (Slot(4 * K, ()),)),
+]
+"""Entry 0 is n; 1 is m, then 2 to 4 its buffers; 5 to 7 are k, m again and 3, and 8 a buffer; 9 is the answer."""
+OUTPUTS: list[Any] = [((4,), np.dtype(np.float32)), (("m", 1), np.dtype(np.float32))]
+
+
+def late(assumptions: Any = (), most: tuple[int, int] = (1 << 20, 100)) -> LateSizes:
+    return LateSizes(SEGMENTS, 10, assumptions, ["n"], most, OUTPUTS)
+
+
+def run_of(program: LateSizes, n: int = 5, workspace: int = 1 << 16) -> Run:
+    table = np.full(program.entries, -7, np.int64)
+    table[0] = n
+    return Run(program, table, workspace, [np.empty(4, np.float32), None])
+
+
+def enter(run: Run, segment: int, *numbers: int) -> None:
+    start = SEGMENTS[segment].start
+    run.table[start : start + len(numbers)] = numbers
+    run.enter(segment)
+
+
+def test_memory_is_given_when_a_size_is_known() -> None:
+    run = run_of(late())
+    enter(run, 0, 3)
+    output = run.outputs[1]
+    assert output.shape == (3, 1)
+    assert output.dtype == np.float32
+    assert run.table[2] == address(output) - (1 << 16)  # so far from the workspace
+    block = run.blocks[0]
+    assert block.nbytes == 128  # 8 * 3 * 5, in whole lines; the output and the box are elsewhere
+    assert run.table[3] == address(block) - (1 << 16)
+    (box,) = run.boxes._blocks
+    assert run.table[4] == box - (1 << 16)
+    assert run.boxes._blocks[box].nbytes >= 12
+    enter(run, 1, 200, 3, 3)
+    assert run.table[8] == address(run.blocks[1]) - (1 << 16)
+    assert run.blocks[1].nbytes >= 800
+    assert run.outputs[0].shape == (4,)  # which waits for nothing
+
+
+def test_memory_of_a_segment_is_used_again_in_the_next_round() -> None:
+    run = run_of(late())
+    enter(run, 0, 30)
+    block = run.blocks[0]
+    enter(run, 0, 10)
+    assert run.blocks[0] is block
+    assert run.outputs[1].shape == (10, 1)
+    enter(run, 0, 300)
+    assert run.blocks[0] is not block
+    assert run.blocks[0].nbytes >= 8 * 300 * 5
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((200, 4, 3), "second: the data ask for the size 4, where m is 3"), ((200, 3, 4), "second: the data ask for the size 4, where 3 is expected"),
+        ((-1, 3, 3), "second: the data ask for the size -1; expected a number from 0"),
+    ],
+)  # fmt: skip
+def test_numbers_that_do_not_fit_are_errors(numbers: tuple[int, ...], message: str) -> None:
+    run = run_of(late())
+    enter(run, 0, 3)
+    with pytest.raises(IndexRangeError, match=message):
+        enter(run, 1, *numbers)
+    enter(run, 1, 0, 3, 3)
+
+
+def test_what_is_assumed_is_checked_as_soon_as_its_sizes_are_known() -> None:
+    run = run_of(late([Assumption(N, ">", 1), Assumption(M, "<=", N), Assumption(K, "==", N + M)]))
+    with pytest.raises(IndexRangeError, match=r"first: the data ask for sizes that do not fit: expected m <= n, got m = 6, n = 5"):
+        enter(run, 0, 6)
+    enter(run, 0, 5)
+    with pytest.raises(IndexRangeError, match=r"second: .* got k = 9, m = 5, n = 5"):
+        enter(run, 1, 9, 5, 3)
+    enter(run, 1, 10, 5, 3)
+
+
+def test_memory_has_a_limit_that_counts_all() -> None:
+    needed = 8 * 40 * 5 + 192 + 192  # of 40 rows: the buffer, the output and the box, in whole lines
+    enter(run_of(late(most=(needed, 1))), 0, 40)
+    with pytest.raises(LimitError, match=rf"first: results for m = 40, n = 5 would take {needed} bytes of memory, more than {needed - 1} "):
+        enter(run_of(late(most=(needed - 1, 1))), 0, 40)
+
+
+def test_boxes_of_earlier_rounds_count_too() -> None:
+    run = run_of(late(most=(8 * 40 * 5 + 2 * 192 + 2 * 216 + 1, 1)))  # a box takes an eighth more than 192
+    for _ in range(3):
+        enter(run, 0, 40)
+    with pytest.raises(LimitError):
+        enter(run, 0, 40)
+
+
+def test_a_program_is_the_same_when_it_is_read_again() -> None:
+    program = late([Assumption(M, "<=", N), Assumption(K, "==", N + M)])
+    again = LateSizes.from_json(json.loads(json.dumps(program.to_json())), OUTPUTS)
+    assert again.segments == program.segments
+    assert again.assumptions == program.assumptions
+    assert (again.symbols, again.entries, again.most_bytes, again.most_rounds, again.outputs) == (("n",), 10, 1 << 20, 100, program.outputs)
+
+
+def test_a_loop_asks_again_about_every_twentieth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    run = run_of(late(most=(1, 1 << 40)))
+    now[0] += 2**-10
+    assert run.poll(1) == 1 + 51  # a round has taken about a millisecond
+    now[0] += 2**-3
+    assert run.poll(52) == 52 + 20  # 51 rounds have taken an eighth of a second
+    now[0] += 16
+    assert run.poll(72) == 73  # slow ones: before each
+    now[0] += 2**-4
+    assert run.poll(3) == 3 + 2  # of another loop, which has begun since
+    now[0] += 1e-9
+    assert run.poll(1 << 30) == (1 << 30) + (1 << 20)  # never more than so many at once
+
+
+def test_a_loop_ends_after_too_many_rounds() -> None:
+    run = run_of(late())
+    assert run.poll(1) == 100  # at the latest
+    assert run.poll(99) == 100
+    with pytest.raises(LimitError, match="a loop goes on after 100 rounds, more than it may"):
+        run.poll(100)
+    with pytest.raises(LimitError):
+        run.poll(101)
+
+
+def called(name: str, table: np.ndarray, number: int) -> None:
+    """As compiled code does it: no answer is there before."""
+    table[-1] = 0
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(CALLBACKS[name])(address(table), number)
+
+
+def test_compiled_code_reaches_the_run_by_its_table() -> None:
+    one, two = run_of(late()), run_of(late(), n=6)
+    with Running(one), Running(two):
+        for run, m in ((one, 3), (two, 4)):
+            run.table[1] = m
+            called("stepwell_enter", run.table, 0)
+            assert run.table[-1] == 1
+            run.raise_any()
+            assert run.outputs[1].shape == (m, 1)
+        called("stepwell_poll", one.table, 1)
+        assert one.table[-1] == 100
+        said = np.array([0, -1], np.int64)
+        called("stepwell_keep", one.table, address(said))
+        assert one.table[-1] == 1
+        assert said[1] == 1  # the box that was taken
+    assert not module._running
+
+
+def test_an_error_is_kept_and_ends_the_run() -> None:
+    run = run_of(late())
+    with Running(run):
+        run.table[1] = -2
+        called("stepwell_enter", run.table, 0)
+        assert run.table[-1] == 0
+        with pytest.raises(IndexRangeError):
+            run.raise_any()
+        called("stepwell_poll", run.table, 1000)
+        assert run.table[-1] == 0
+        with pytest.raises(LimitError):
+            run.raise_any()
+
+
+def test_a_run_that_ends_without_an_answer_was_interrupted() -> None:
+    run = run_of(late())
+    run.raise_any()
+    run.table[-1] = 0
+    with pytest.raises(KeyboardInterrupt):
+        run.raise_any()
