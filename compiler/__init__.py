@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BoundModel", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError",
-    "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError", "ModelWarning",
-    "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "bisect", "build",
-    "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
+    "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError",
+    "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError",
+    "bisect", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
