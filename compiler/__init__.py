@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from stepwell.analysis.memory import MemoryPlan, memory_plan
     from stepwell.dialects.support.limits import Limits
     from stepwell.dialects.target.description import Target
+    from stepwell.driver.bound import BoundModel
     from stepwell.driver.build import build, compile_ir
     from stepwell.driver.compilation import compile
     from stepwell.driver.dynamic import DynamicModel
@@ -42,13 +43,14 @@ if TYPE_CHECKING:
     from stepwell.runtime.model import CompiledModel
 
 __all__ = [
-    "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError", "IndexRangeError",
-    "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError", "ModelWarning",
-    "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError", "bisect", "build",
-    "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
+    "BoundModel", "CodegenError", "CompileOptions", "CompiledModel", "Culprit", "DynamicModel", "Evaluation", "Explanation", "IRError",
+    "IndexRangeError", "InferenceError", "InputError", "Kernel", "KernelBench", "LimitError", "Limits", "Lowered", "MemoryPlan", "ModelError",
+    "ModelWarning", "PassError", "Pipeline", "PipelineError", "ResourceError", "ScheduleError", "StepwellError", "Target", "UnsupportedError",
+    "bisect", "build", "compare_levels", "compile", "compile_ir", "descend", "interpret", "lower", "memory_plan", "read_ir",
 ]  # fmt: skip
 
 _LAZY = {
+    "BoundModel": "stepwell.driver.bound",
     "CompileOptions": "stepwell.options", "CompiledModel": "stepwell.runtime.model", "DynamicModel": "stepwell.driver.dynamic",
     "Limits": "stepwell.dialects.support.limits", "Lowered": "stepwell.driver.lowered", "Pipeline": "stepwell.driver.pipeline",
     "Target": "stepwell.dialects.target.description", "compile": "stepwell.driver.compilation",
