@@ -28,6 +28,21 @@ func.func @main(%c: tensor<i1>, %x: tensor<?x6xf32, "n">) -> tensor<?x6xf32> {
 
 // -----
 
+// So it does where both branches give one size, and the result has lost its name.
+// CHECK: "graph.if"
+// CHECK: stepwell.reason = "a conditional that gives values of sizes without a name (tensor<?x6xf32>, tensor<?x6xf32, \22n\22>, tensor<?x6xf32, \22n\22>)"
+func.func @main(%c: tensor<i1>, %x: tensor<?x6xf32, "n">) -> tensor<?x6xf32> {
+  %0 = "graph.if"(%c) ({
+    "graph.yield"(%x) : (tensor<?x6xf32, "n">) -> ()
+  }, {
+    %1 = "graph.neg"(%x) : (tensor<?x6xf32, "n">) -> tensor<?x6xf32, "n">
+    "graph.yield"(%1) : (tensor<?x6xf32, "n">) -> ()
+  }) : (tensor<i1>) -> tensor<?x6xf32>
+  return %0 : tensor<?x6xf32>
+}
+
+// -----
+
 // Parts of different sizes do not lie side by side.
 // CHECK: "graph.loop"
 // CHECK: stepwell.reason = "a loop that collects values of changing sizes (tensor<?x6xf32, \22p\22>)"
