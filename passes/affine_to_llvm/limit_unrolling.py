@@ -30,11 +30,11 @@ class LimitUnrolling(Pass):
         loops = ops_below(op, "scf.for")
         for loop in reversed(loops):  # from the inside out
             parent = _enclosing(loop)
-            if parent is not None:
+            if parent is not None and not _is_chunk(loop):
                 inside[parent] = max(inside.get(parent, 1), _trips(loop) * inside.get(loop, 1))
         for loop in loops:
             count = _trips(loop) * inside.get(loop, 1)
-            if loop in inside and count > self.iterations:
+            if loop in inside and count > self.iterations and not _is_chunk(loop):
                 many = f"{count:.0f}" if count < inf else "an unknown number of"
                 state.did(self.name, loop, f"LLVM is kept from unrolling it: there are {many} iterations in it")
                 loop.attributes[ANNOTATION] = ir.Attribute.parse(ROLLED)
@@ -51,6 +51,12 @@ def iterations(loop: ir.Operation) -> int | None:
         bounds.append(ir.IntegerAttr(made.attributes["value"]).value)
     low, high, step = bounds
     return max(0, -(-(high - low) // step))
+
+
+def _is_chunk(loop: ir.Operation) -> bool:
+    """Whether a loop is over a thread's share, which begins anywhere: it is outermost, and LLVM leaves it alone."""
+    first = defining_op(loop.operands[0])
+    return first is None or first.name != "arith.constant"
 
 
 def _trips(loop: ir.Operation) -> float:
