@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import GraphProto
@@ -25,13 +25,10 @@ from stepwell.dialects.support.errors import LimitError, ModelError, StepwellErr
 from stepwell.dialects.support.limits import Budget, how_to
 from stepwell.importer.symbols import Symbols
 
-if TYPE_CHECKING:
-    from stepwell.importer.sequences import AnyValue
-
 FEW = 64  # elements of an input that may say sizes
 LONGEST_LIST = 1 << 20  # of sizes, axes, parts of a split
 Value = ir.Value
-ImportGraph: TypeAlias = "Callable[[GraphProto, Sequence[AnyValue]], tuple[AnyValue, ...]]"
+ImportGraph = Callable[[GraphProto, Sequence[Any]], tuple[Any, ...]]  # values as in sequences.py, tensors and others
 
 
 @dataclass(frozen=True)

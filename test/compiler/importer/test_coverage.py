@@ -15,8 +15,6 @@ LIGHT = Path(loader.DATA_DIR) / "light"
 
 # Operators that have neither a rule nor a definition by ONNX that helps, in any opset, each with the reason.
 UNCOVERED = {
-    **dict.fromkeys(["ConcatFromSequence", "SequenceAt", "SequenceConstruct", "SequenceEmpty", "SequenceErase", "SequenceInsert"], "sequences"),
-    **dict.fromkeys(["SequenceLength", "SplitToSequence"], "sequences"),
     **dict.fromkeys(["RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"], "strings"),
     "ImageDecoder": "images",
 }

@@ -56,6 +56,7 @@ OWN_DEFAULTS = {
 NOT_GIVEN = {
     **{(op, "n_targets"): 1 for op in ("TreeEnsemble", "TreeEnsembleRegressor")},
     **{(op, "axis"): 1 for op in ("QuantizeLinear", "DequantizeLinear")},  # which is the default of ai.onnx
+    ("SequenceEmpty", "dtype"): 1,  # float, as the schema says in words
 }
 
 # What rules say "unsupported" to, being asked for: (operator, input or attribute) and why.
@@ -63,7 +64,6 @@ UNSUPPORTED = {
     ("Constant", "sparse_value"): "there are no sparse tensors",
     ("Constant", "value_string"): "there are no strings",
     ("Constant", "value_strings"): "there are no strings",
-    ("Optional", "type"): "the type of what an optional could hold that holds nothing",
     ("GroupQueryAttention", "query_seqlens"): "chunks that are padded",
 }
 
