@@ -213,8 +213,9 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
     for old, new in zip(body.arguments, list(entry.arguments)[: len(inputs)], strict=True):
         old.replace_all_uses_with(new)
     written = [view.x for view in (inner.operation.opview for inner in body.operations) if isinstance(view, OverwriteOp)]
-    if written:
-        KernelInfo(function).overwrites = [(list(entry.arguments).index(value), 0) for value in written]
+    places = [(list(entry.arguments).index(value), 0) for value in written if value in entry.arguments]  # a constant is copied
+    if places:
+        KernelInfo(function).overwrites = places
     ops = [o.operation for o in body.operations]
     with ir.InsertionPoint(entry), fused.location:
         end = func.ReturnOp(list(ops[-1].operands)).operation
