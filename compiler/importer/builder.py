@@ -55,6 +55,10 @@ class NotConstantError(UnsupportedError):
         self.operand, self.sizes, self.origins = operand, tuple(sizes), origins
 
 
+class NotResolvedError(UnsupportedError):
+    """Something is not supported only where the run decides about branches and rounds around it."""
+
+
 class ImportBuilder(GraphBuilder):
     """The builder that every importer rule gets as its first argument; `node` describes the node being imported."""
 

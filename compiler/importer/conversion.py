@@ -20,7 +20,7 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, L
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
-from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError
+from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError, NotResolvedError
 from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
 from stepwell.importer.functions import domain_of, schema_function
@@ -70,6 +70,8 @@ class Conversion:
         self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
+        self._around: list[tuple[NodeProto, Frame]] = []
+        """The nodes that are being imported, each in a graph or a function of the one before."""
         self._imported = 0
         self._depth = 0
 
@@ -254,7 +256,11 @@ class Conversion:
             frame.doubtful.update(name for name in node.output if name)
         values: tuple[Binding, ...] | None = None
         try:
-            values = self._values(resolved(node, frame.attributes), frame, index)
+            self._around.append((node, frame))
+            try:
+                values = self._values(resolved(node, frame.attributes), frame, index)
+            finally:
+                self._around.pop()
             self._check_types(node, values, frame)
         except (InferenceError, ModelError, UnsupportedError) as error:
             if frame.owner is not None:
@@ -421,11 +427,19 @@ class Conversion:
             origins = error.origins or (find.of_sizes(error.sizes) if error.operand is None else find.of(error.operand))
         elif isinstance(error, UndecidedError):
             origins = self.builder.symbols.all_origins()
-        elif isinstance(error, UnsupportedError) and node.op_type in _DECIDED_BY and domain_of(node.domain) == "":
-            given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
-            parts = [find.of(value) if isinstance(value, ir.Value) else None for value in given]
-            origins = None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
+        elif isinstance(error, NotResolvedError):
+            origins = next(filter(None, (self._deciding(*around) for around in reversed(self._around))), None)
+        elif isinstance(error, UnsupportedError):
+            origins = self._deciding(node, frame)
         return origins or None
+
+    def _deciding(self, node: NodeProto, frame: Frame) -> Origins | None:
+        """What of the inputs decides about the branches or rounds of a node; None if something else does, or it has none."""
+        if node.op_type not in _DECIDED_BY or domain_of(node.domain) != "":
+            return None
+        given = [frame.lookup(name) for name in node.input[: _DECIDED_BY[node.op_type]] if name]
+        parts = [self.builder.origins.of(value) if isinstance(value, ir.Value) else None for value in given]
+        return None if None in parts else reduce(or_, (part for part in parts if part is not None), Origins())
 
 
 def _info(name: str, value: AnyValue) -> TensorInfo:

@@ -8,6 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, func, ir
+from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
@@ -56,7 +57,7 @@ class _Outliner:
     def outline(self, op: ir.Operation) -> list[Any]:
         """The new functions of an op, which is replaced; none where it cannot be."""
         view: Any = op.opview
-        why_not = if_problem(view) if isinstance(view, IfOp) else loop_problem(view, self.state)
+        why_not = if_problem(view) if isinstance(view, IfOp) else loop_problem(view, self.state, ModuleInfo(self.module).symbols)
         if why_not is not None:
             self.state.decline("outline-regions", op, NoMatch(why_not))
             ControlInfo(op).reason = ControlInfo(op).reason or why_not
@@ -242,8 +243,8 @@ def _unnamed_problem(what: str, kinds: Sequence[TensorType]) -> str | None:
     return None
 
 
-def loop_problem(op: LoopOp, state: PassState) -> str | None:
-    """Why the body of a loop cannot be a function; None if it can."""
+def loop_problem(op: LoopOp, state: PassState, symbols: Sequence[str]) -> str | None:
+    """Why the body of a loop cannot be a function; None if it can. `symbols` are known from the inputs."""
     carried = [type_of(v) for v in op.carried]
     body = op.operation.regions[0].blocks[0]
     end = list(body.operations)[-1].operation
@@ -251,7 +252,7 @@ def loop_problem(op: LoopOp, state: PassState) -> str | None:
         problem = _unnamed_problem("a loop that carries", kinds)
         if problem is not None:
             return problem
-    known = {name for kind in (*carried, *map(type_of, captured_by(op.operation))) for size in kind.shape for name in symbols_of(size)}
+    known = {*symbols} | {name for kind in (*carried, *map(type_of, captured_by(op.operation))) for size in kind.shape for name in symbols_of(size)}
     for part in list(end.operands)[len(carried) + 1 :]:
         late = {name for size in type_of(part).shape for name in symbols_of(size)} - known
         if late:

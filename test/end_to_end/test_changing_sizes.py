@@ -252,3 +252,23 @@ def test_branches_of_different_ranks_that_data_choose() -> None:
     assert list(compiled.values) == ["x"]  # code is made for each
     for number in (1.0, 2.0):
         check(model(text), compiled, {"x": np.full((1, 1), number, np.float32)})
+
+
+SPREAD = """
+spread (float[n, 6] x, int64 k) => (float[j, n] all, float v) {
+  yes = Constant <value = bool {1}> ()
+  begin = ReduceMean <keepdims = 0> (x)
+  rows = Shape <start = 0, end = 1> (x)
+  v, all = Loop (k, yes, begin) <body = one (int64 i, bool go, float a) => (bool go2, float a2, float[n] part) {
+    part = Expand (a, rows)
+    a2 = Tanh (a)
+    go2 = Identity (go)
+  }>
+}"""
+
+
+def test_collected_values_of_a_size_that_only_an_input_has() -> None:
+    source = model(SPREAD.replace("float[j, n] all, float v", "float v, float[j, n] all"))
+    compiled = stepwell.compile(source, specialise="never")
+    for n, k in ((3, 4), (5, 1), (1, 7)):
+        check(source, compiled, {"x": rows(n), "k": np.array(k)})

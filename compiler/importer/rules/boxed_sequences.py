@@ -9,8 +9,8 @@ from stepwell.dialects.core.segments import BOX_ELEMENTS
 from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.flow.boxes import boxed, opened
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, NotResolvedError, Value, dims_of, normalized_axis
 from stepwell.importer.rules.loops import loop_of
 from stepwell.importer.sequences import ListValue, SequenceValue
 from stepwell.runtime.infos import BOXES
@@ -30,14 +30,14 @@ class ElementKind:
         return ElementKind(x.dtype, tuple(size if b.symbols.are_of_inputs([size]) else None for size in x.shape))
 
     def joined(self, other: "ElementKind") -> "ElementKind":
-        """That of the elements of both. Raises ModelError for another element type, UnsupportedError for another rank."""
+        """That of the elements of both. Raises ModelError for another element type, NotResolvedError for another rank."""
         if self.dtype != other.dtype:
             raise ModelError(f"the elements of a sequence must have one type: expected {self.dtype}, got {other.dtype}")
         if self.shape is None or other.shape is None:
             return other if self.shape is None else self
         if len(self.shape) != len(other.shape):
             ranks = f"{len(self.shape)} and {len(other.shape)}"
-            raise UnsupportedError(
+            raise NotResolvedError(
                 f"elements of the ranks {ranks} in a sequence whose length only the run tells are not supported; supported: one rank"
             )
         return replace(self, shape=tuple(a if a == b else None for a, b in zip(self.shape, other.shape, strict=True)))
@@ -121,12 +121,12 @@ class BoxedSequence(SequenceValue):
         return symbol, behind
 
     def _sizes(self, b: ImportBuilder) -> tuple[int | Size, ...]:
-        """The sizes of an element, those that differ as new symbols. Raises UnsupportedError if nothing says how many there are."""
+        """The sizes of an element, those that differ as new symbols. Raises NotResolvedError if nothing says how many there are."""
         shape = self.kind.shape
         if shape is None:
             said = b.node.output_types[0] if b.node.output_types else None
             if said is None:
-                raise UnsupportedError(
+                raise NotResolvedError(
                     "elements of a sequence of which nothing says the rank are not supported; supported: a sequence type with a shape"
                 )
             shape = (None,) * said.rank

@@ -11,7 +11,7 @@ from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import nearest, source_places
 from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of
 from stepwell.importer.rules.slicing import counting, size_scalar
 
 LARGEST_DENOMINATOR = 64  # of a scale that is a ratio: then sizes times the scale round as real numbers do
@@ -56,7 +56,10 @@ def resampled(b: ImportBuilder, x: Value, plans: Sequence[Resampling | None]) ->
             continue
         if plan.mode == "cubic" or plan.coordinates == "tf_crop_and_resize" or (plan.mode == "linear" and not is_float(type_of(x).dtype)):
             what = f"mode={plan.mode!r} with {plan.coordinates!r} of {type_of(x)}"
-            raise UnsupportedError(f"{what} is not supported; supported: 'nearest', and 'linear' for floats, or an input of static shape")
+            raise NotConstantError(
+                f"{what} is not supported; supported: 'nearest', and 'linear' for floats, or an input of static shape",
+                sizes=[size for size in (dims_of(x)[dim], plan.want) if isinstance(size, Size)],
+            )
         factor = _repeats(plan)
         x = _repeated(b, x, dim, factor) if factor is not None else (_nearest if plan.mode == "nearest" else _linear)(b, x, dim, plan)
     return x

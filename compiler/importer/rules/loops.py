@@ -11,6 +11,7 @@ from stepwell.dialects.graph.control import LoopOp
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
+from stepwell.passes.graph.outline_regions import captured_by
 
 
 def none_of(b: ImportBuilder, part: TensorType) -> Value:
@@ -48,6 +49,11 @@ def loop_of(
     if parts and _is_endless(b, limit) and all(b.symbols.are_of_inputs(kind.shape) for kind in parts):
         b.erase(holder)
         return appended(b, limit, condition, initial, rounds, parts, growing)
+    outside = {name for kind in (*own, *map(type_of, captured_by(holder))) for size in kind.shape if isinstance(size, Size) for name in size.symbols}
+    inside = [[size for size in kind.shape if isinstance(size, Size) and not outside.issuperset(size.symbols)] for kind in parts]
+    changing = next((kind for kind, sizes in zip(parts, inside, strict=True) if not b.symbols.are_of_inputs(sizes)), None)
+    if changing is not None:
+        raise UnsupportedError(f"a loop that collects values of changing sizes ({changing}) is not supported; supported: one size for all rounds")
     collected = [kind.with_shape((count, *kind.shape)) for kind in parts]
     op = b.create(LoopOp, [limit, condition, list(initial)], {}, [*results, *collected]).operation
     holder.regions[0].blocks[0].append_to(op.regions[0])
