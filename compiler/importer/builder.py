@@ -145,6 +145,7 @@ class ImportBuilder(GraphBuilder):
         self.known_values.release()
         self.symbolic.release()
         self.origins.release()
+        self._bound.clear()
 
     def unroll(self, rounds: int, nodes: int) -> str | None:
         """Charge the budget for unrolling `rounds` rounds of `nodes` nodes, inner loops excluded. Returns the reason if it is exceeded."""
