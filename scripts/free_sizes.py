@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch or image is free.
+"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch, image or sequence is free.
 
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
+    .venv/bin/python scripts/free_sizes.py bert_layer --free sequence [--sizes 16,100 ...]
     .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160"}
+DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160", "sequence": "16,64,100,128,384"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,8 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", default=["mobilenetv2"], help="of the zoo, or an ONNX file (default: mobilenetv2)")
-    add("--free", choices=DEFAULTS, default="batch", help="which dimensions of the images are free (default: batch)")
-    add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), or BATCHxHEIGHTxWIDTH")
+    add("--free", choices=DEFAULTS, default="batch", help="which dimensions of the images are free, or the second one of sequences (default: batch)")
+    add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), BATCHxHEIGHTxWIDTH, or lengths")
     add("--threads", type=int, default=1)
     add("--rounds", type=int, default=40, help="how often each of the two runs (default: 40)")
     add("--cpu", action="store_true", help="count the time of the thread alone, which other work on the machine disturbs less")
@@ -52,10 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
-    """The shape of images of a size that is written as the options say; what is not free is as in `own`."""
+    """The shape of images or sequences of a size that is written as the options say; what is not free is as in `own`."""
     numbers = [int(part) for part in text.split("x")]
     if free == "batch":
         return numbers[0], *own[1:]
+    if free == "sequence":
+        return own[0], numbers[0], *own[2:]
     if len(numbers) < 3:
         numbers = [own[0], numbers[0], numbers[-1]]
     return numbers[0], own[1], *numbers[1:]
@@ -102,7 +105,7 @@ def compare(name: str, options: argparse.Namespace) -> bool:
                     times[which].append(clock() - start)
             least, middle = [1e3 * min(t) for t in times], [1e3 * statistics.median(t) for t in times]
             shown = [f"{a:.2f} ({b:.2f})" for a, b in zip(least, middle, strict=True)]
-            size = f"{shape[0]}x{shape[2]}x{shape[3]}"
+            size = "x".join(map(str, shape))
             print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
     return agree
 
@@ -165,22 +168,23 @@ def network(name: str) -> "onnx.ModelProto":
 
 
 def freed(source: "onnx.ModelProto", free: str) -> "onnx.ModelProto":
-    """The network with free dimensions in place of some of its image's; shapes that follow from them are left to inference.
+    """The network with free dimensions in place of some of its first input's; shapes that follow from them are left to inference.
 
-    Where it reshapes one image, it reshapes as many as there are.
+    Where it reshapes one image, or a sequence of that length, it reshapes as many as there are.
     """
     from onnx import numpy_helper
 
+    names = {"batch": {0: "n"}, "image": {2: "h", 3: "w"}, "both": {0: "n", 2: "h", 3: "w"}, "sequence": {1: "s"}}[free]
+    dims = source.graph.input[0].type.tensor_type.shape.dim
     shapes = {node.input[1] for node in source.graph.node if node.op_type == "Reshape"}
     for tensor in source.graph.initializer:
-        if tensor.name in shapes and free != "image":
+        for place in {0, 1} & set(names) if tensor.name in shapes else ():
             array = numpy_helper.to_array(tensor).copy()
-            if array.size > 1 and array[0] == 1:
-                array[0] = 0  # as many as the operand has
+            if array.size > place + 1 and array[place] == dims[place].dim_value:
+                array[place] = 0  # as many as the operand has
                 tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-    names = {"batch": {0: "n"}, "image": {2: "h", 3: "w"}, "both": {0: "n", 2: "h", 3: "w"}}[free]
     for place, symbol in names.items():
-        source.graph.input[0].type.tensor_type.shape.dim[place].dim_param = symbol
+        dims[place].dim_param = symbol
     del source.graph.value_info[:]
     for output in source.graph.output:
         output.type.tensor_type.ClearField("shape")

@@ -16,6 +16,7 @@ ROWS_OF_A_STRETCH = 8  # of a matrix that is read once: as many streams as hardw
 SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposing in registers
 WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
 PAGE = 4096  # bytes that hardware prefetching does not look beyond
+COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -208,7 +209,9 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
     dim = max(reused, key=lambda d: (op.sizes[d], d))
-    unroll[dim] = tile_step(op.sizes[dim], accumulators // vectors, vectors)
+    limit = accumulators // vectors
+    whole = limit - limit % COMMON_FACTOR if dim in op.open and op.sizes[dim] > limit else 0
+    unroll[dim] = whole or tile_step(op.sizes[dim], limit, vectors)
     return nest(op, vectors_outside(op, vector), unroll, vector, width)
 
 

@@ -7,6 +7,8 @@ from itertools import permutations
 from math import prod
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, symbol
+from stepwell.dialects.core.symbolic_shapes import likely
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
@@ -95,6 +97,7 @@ ROOM = 0.75  # the part of a core's own cache that fused loops may fill
 SMALL = 0.25  # the part for what is handed on, where slices of what the stages read and write pass through the cache as well
 LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
 REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
+FEWER = 4  # how many times fewer there may be of what only a run counts, without most threads being idle: one image where four are likely
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
@@ -201,9 +204,10 @@ class Plan:
 
     def best(self, room: Room) -> tuple[Steps, tuple[float, float, int]]:
         """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
-        options = [steps for steps in self._options(self.axes) if self._even(steps, room)]
-        if not options:  # the rounds of the outermost loop cannot be split evenly, those of another one perhaps can
-            options = [steps for order in permutations(self.axes) for steps in self._options(order) if self._even(steps, room)]
+        in_order, in_any = list(self._options(self.axes)), [steps for order in permutations(self.axes) for steps in self._options(order)]
+        # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
+        tried = ([steps for steps in found if self._even(steps, room, part)] for part in (FEWER, 1) for found in (in_order, in_any))
+        options = next((found for found in tried if found), [])
         whole = sum(self._handed_on.values())
         apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere)) + room.far(self._shared)
         found = [(steps, self._cost(steps, room)) for steps in options]
@@ -241,10 +245,17 @@ class Plan:
         shared = [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
         return prod(taken.get(d, root.extents[d]) for d in shared)
 
-    def _even(self, steps: Steps, room: Room) -> bool:
-        """Whether the rounds of the outermost loop split evenly enough into the chunks."""
+    def _even(self, steps: Steps, room: Room, part: int) -> bool:
+        """Whether the rounds of the outermost loop split evenly enough into the chunks, where sizes that only a run tells are that part of likely ones."""
         outermost = next(iter(steps), None)
-        return room.even(1 if outermost is None else self._rounds(steps, outermost))
+        if outermost is None:
+            return room.even(1)
+        root = self.leader.root
+        bound = root.bounds[outermost.leader]
+        if isinstance(bound, Size):
+            fewer = {name: max(1, likely(symbol(name), root.shapes.hints) // part) for name in bound.symbols}
+            return room.even(max(1, likely(bound, fewer) // steps[outermost]))
+        return room.even(self._rounds(steps, outermost))
 
     def _rounds(self, steps: Steps, axis: Axis) -> int:
         return self.leader.root.extents[axis.leader] // steps[axis]

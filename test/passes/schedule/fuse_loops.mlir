@@ -163,3 +163,27 @@ func.func private @free_rows(%x: tensor<?x4096xf32>, %out: tensor<?x4096xf32>) -
   } -> tensor<?x4096xf32>
   return %y : tensor<?x4096xf32>
 }
+
+// -----
+
+// Four images are likely, but one would leave a thread idle: the rows of all images are split among threads, image by image inside.
+// CHECK-LABEL: func.func private @few_images(
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 1 : i64, loop = "loop1", {{.*}}}, {chunks = 1 : i64, dim = 0 : i64, loop = "loop0", {{.*}}step = 1 : i64}]>
+module attributes {stepwell.size_hints = {n = 4 : i64}} {
+  func.func private @few_images(%x: tensor<?x32x2048xf32>, %out: tensor<?x32x2048xf32>) -> tensor<?x32x2048xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+    %0 = "graph.softmax"(%x) {axis = 2 : i64} : (tensor<?x32x2048xf32>) -> tensor<?x32x2048xf32>
+    return %0 : tensor<?x32x2048xf32>
+  }
+}
+
+// -----
+
+// Of many, a quarter is still enough.
+// CHECK-LABEL: func.func private @many_images(
+// CHECK: sched.fused = #sched.fused<[{chunks = 2 : i64, dim = 0 : i64, loop = "loop0", {{.*}}step = 1 : i64}
+module attributes {stepwell.size_hints = {n = 64 : i64}} {
+  func.func private @many_images(%x: tensor<?x32x2048xf32>, %out: tensor<?x32x2048xf32>) -> tensor<?x32x2048xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+    %0 = "graph.softmax"(%x) {axis = 2 : i64} : (tensor<?x32x2048xf32>) -> tensor<?x32x2048xf32>
+    return %0 : tensor<?x32x2048xf32>
+  }
+}

@@ -1,4 +1,4 @@
-"""Default schedules that depend on how many cores there are."""
+"""Default schedules that depend on how many cores there are, and on what is known of sizes."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from stepwell.dialects.core.mlir import make_context, parse_module
 from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
-from stepwell.passes.schedule.defaults import default
+from stepwell.passes.schedule.defaults import contraction, default
 
 TARGET = resolve("x86-64-v4")
 
@@ -39,3 +39,31 @@ def test_rows_of_a_scan_are_split_among_cores_where_each_gets_a_long_part(sizes:
         found = default(Structured(op), replace(TARGET, cores=cores))
     assert found.vector == 1
     assert (found.vector in found.order[: found.parallel]) == is_split
+
+
+def product(rows: str) -> str:
+    """y[i, j] = sum over k of x[i, k] w[k, j], with so many rows: a number, or ? for m."""
+    x, w, y = f"tensor<{rows}x64xf32>", "tensor<64x32xf32>", f"tensor<{rows}x32xf32>"
+    maps = "affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>"
+    return f"""module attributes {{stepwell.size_hints = {{m = 130 : i64, few = 5 : i64}}}} {{
+    func.func @f(%x: {x}, %w: {w}, %y: {y}) -> {y} attributes {{stepwell.kernel, stepwell.sizes = ["SIZE", "SIZE"]}} {{
+      %0 = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel", "reduction"]}}
+        ins(%x, %w : {x}, {w}) outs(%y : {y}) {{
+      ^bb0(%a: f32, %b: f32, %acc: f32):
+        %m = arith.mulf %a, %b : f32
+        %s = arith.addf %acc, %m : f32
+        linalg.yield %s : f32
+      }} -> {y}
+      return %0 : {y}
+    }}
+    }}"""
+
+
+@pytest.mark.parametrize(("rows", "size", "tile"), [("?", "m", 8), ("?", "2*m", 8), ("130", "1", 10), ("?", "few", 5)])
+def test_tiles_of_rows_that_only_a_run_counts_have_a_common_number_of_them(rows: str, size: str, tile: int) -> None:
+    """130 rows are 13 tiles of 10, but 32, 64 or 128 are tiles of 8 without a rest."""
+    with make_context() as context:
+        module = parse_module(product(rows).replace("SIZE", size), context)
+        [op] = ops_below(module.operation, "linalg.generic")
+        found = contraction(Structured(op), TARGET)
+    assert (found.vector, found.unroll) == (1, (tile, 1, 1))
