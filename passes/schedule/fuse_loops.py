@@ -246,7 +246,7 @@ class Plan:
         return prod(taken.get(d, root.extents[d]) for d in shared)
 
     def _even(self, steps: Steps, room: Room, part: int) -> bool:
-        """Whether the rounds of the outermost loop split evenly enough into the chunks, where sizes that only a run tells are that part of likely ones."""
+        """Whether the rounds of the outermost loop split evenly enough into the chunks; sizes that only a run tells are that part of likely ones."""
         outermost = next(iter(steps), None)
         if outermost is None:
             return room.even(1)
