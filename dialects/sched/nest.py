@@ -18,7 +18,9 @@ class NestKnobs:
     - `block`: for each dimension, how many of its iterations make a block, 0 for all; empty where no dimension has blocks. Loops over
       blocks lie outside of all others, so that what a block reads stays in a cache. Blocks of a summed dimension leave their
       sums in memory for the next.
-    - `prefetch`: how many rounds of the innermost summed loop ahead its vectors are asked for; 0 leaves that to the hardware.
+    - `prefetch`: how many rounds of a loop ahead its vectors are asked for; 0 leaves that to the hardware.
+    - `along`: the dimension of this loop; -1 for the innermost summed one. Along another one, whose next round is further away, whole tiles
+      ask, for the second cache.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
       added up at the end.
     - `width`: elements of one vector.
@@ -33,6 +35,7 @@ class NestKnobs:
     intrinsic: str = NONE
     block: tuple[int, ...] = ()
     prefetch: int = 0
+    along: int = -1
 
     @property
     def blocks(self) -> dict[int, int]:

@@ -27,7 +27,7 @@ from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
 LINE = 64  # bytes that a cache fetches at a time
-NEAR = 3  # the locality of a prefetch into the first cache
+NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
 
 
 class NestEmitter(LoopNest):
@@ -57,6 +57,7 @@ class NestEmitter(LoopNest):
         self.written_out = {d for n in self.known for d in root.reduction_dims if root.inputs[n].kind(d) != "scalar"} - {nest.vector}
         self.shown = [any(o.kind(d) != "scalar" for d in root.reduction_dims) for o in root.outputs]
         self.use = use if not self.known else None  # numbers that are written into the code need no vectors of them
+        self.whole = True  # whether the tile at hand is one, and not what is left over
 
     @cached_property
     def may_repeat(self) -> bool:
@@ -109,6 +110,7 @@ class NestEmitter(LoopNest):
         points: list[Offsets] = [{}]
         for dim, count in tile.items():
             points = [{**p, dim: k} for p in points for k in range(count)]
+        self.whole = len(points) == prod(self.nest.unroll)
         flat: list[Any] = [self._start(out, p, width, shown) for p in points for out, shown in zip(self.root.outputs, self.shown, strict=True)]
         if self.lanes_reduce:
             flat = self._reduce_in_lanes(points, flat)
@@ -359,19 +361,25 @@ class NestEmitter(LoopNest):
         """Ask for the lines of a vector that is loaded some rounds later; past the end of a loop, for what lies behind."""
         if width == 1 or self.mask is not None or not access.is_shaped or access.kind(self.nest.vector) != "vector":
             return
-        for dim, ahead in self._ahead(access):
+        for dim, ahead, locality in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
             for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
                 where = ir.AffineMapAttr.get(self.address(access, later, lane))
-                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, NEAR, True, where)
+                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
 
-    def _ahead(self, access: Access) -> list[tuple[int, int]]:
-        """Along which dimensions vectors are asked for, and how many iterations before they are loaded: the nest's own, and those of fused loops."""
-        summed = self.root.reduction_dims[-1] if self.nest.prefetch else -1
-        found = [(summed, self.nest.prefetch * (self.nest.width if summed == self.nest.vector else 1))] if summed >= 0 else []
+    def _ahead(self, access: Access) -> list[tuple[int, int, int]]:
+        """Along which dimensions vectors are asked for, how many iterations before they are loaded, and for which cache.
+
+        The nest's own dimension, and those of fused loops. What is left over of a tile asks for nothing along an outer loop: it computes so little
+        that it waits for memory in any case.
+        """
+        nest, found = self.nest, []
+        if nest.prefetch and (nest.along < 0 or self.whole):
+            dim = nest.along if nest.along >= 0 else self.root.reduction_dims[-1]
+            found.append((dim, nest.prefetch * nest.step(dim), NEAR if nest.along < 0 else FAR))
         if access.value not in self.enclosing.shrunk:
-            found += [(loop.dim, loop.prefetch * loop.step) for loop in self.root.fused if loop.prefetch]
-        return [(dim, ahead) for dim, ahead in found if access.kind(dim) != "scalar"]
+            found += [(loop.dim, loop.prefetch * loop.step, NEAR) for loop in self.root.fused if loop.prefetch]
+        return [ahead for ahead in found if access.kind(ahead[0]) != "scalar"]
 
     def _store(self, access: Access, v: ir.Value, point: Offsets, width: int) -> None:
         where = ir.AffineMapAttr.get(self.address(access, point))

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from math import prod
 
+from stepwell.dialects.core.sizes import known
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.copies import STRETCH, stretch
@@ -17,6 +18,7 @@ SMALLEST_REGISTER = 128  # bits of vectors: shorter rows are not worth transposi
 WHOLE_STRETCH = 1 << 18  # bytes that are copied at once: enough for that, few enough to be shared among threads
 PAGE = 4096  # bytes that hardware prefetching does not look beyond
 COMMON_FACTOR = 8  # of many sizes that only a run tells: tiles of as many rows, or a multiple, leave no rest of those
+FEW_ROWS = 64  # that share packed weights: reading these from memory takes a good part of the time
 INDEPENDENT_FOLDS = 8  # accumulators that keep two fused multiply-adds a cycle going through a latency of four
 
 
@@ -209,10 +211,32 @@ def contraction(op: Structured, target: Target | None) -> Nest:
     if vectors == 1 and wider:
         unroll[wider[-1]] = vectors = 2
     dim = max(reused, key=lambda d: (op.sizes[d], d))
-    limit = accumulators // vectors
-    whole = limit - limit % COMMON_FACTOR if dim in op.open and op.sizes[dim] > limit else 0
-    unroll[dim] = whole or tile_step(op.sizes[dim], limit, vectors)
-    return nest(op, vectors_outside(op, vector), unroll, vector, width)
+    limit, panel = accumulators // vectors, panels(op, target, vector, dim)
+    if dim in op.open and limit >= COMMON_FACTOR and op.sizes[dim] > limit:
+        unroll[dim] = limit - limit % COMMON_FACTOR
+    elif panel is not None:
+        unroll[dim] = -(-op.sizes[dim] // -(-op.sizes[dim] // limit))  # as large as each other: what is left over would wait for memory
+    else:
+        unroll[dim] = tile_step(op.sizes[dim], limit, vectors)
+    chosen = nest(op, vectors_outside(op, vector), unroll, vector, width)
+    return chosen if panel is None else replace(chosen, prefetch=1, along=panel)
+
+
+def panels(op: Structured, target: Target | None, vector: int, rows: int) -> int | None:
+    """The dimension that walks panels of packed weights, each of which few rows pass; None if it is not worth asking for the next one early.
+
+    The first tile of rows reads a panel from memory, as slowly as that is, while the others compute: so they ask for the next panel meanwhile.
+    (With many rows that is little, and weights in the second cache are there.)
+    """
+    others = [d for d in op.parallel_dims if d not in (rows, vector)]
+    if len(others) != 1 or len(op.reduction_dims) != 1 or (rows not in op.open and not 1 < op.sizes[rows] <= FEW_ROWS):
+        return None
+    weights = [a for a in op.inputs if a.used and a.is_shaped and known(a.exact_shape) and a.kind(vector) == "vector"]
+    if len(weights) != 1 or weights[0].bytes <= (target or GENERIC).caches.l2:
+        return None
+    [panel], [summed], [packed] = others, op.reduction_dims, weights
+    in_panels = (packed.apart(summed), packed.apart(panel)) == (op.sizes[vector], op.sizes[vector] * op.sizes[summed])
+    return panel if in_panels and op.sizes[panel] > 1 else None
 
 
 def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int) -> Nest | None:

@@ -35,7 +35,7 @@ class Nest(NestKnobs):
         steps = {tile_knob(d): self.unroll[d] for d in op.parallel_dims}
         blocks = {block_knob(d): self.blocks.get(d, 0) for d in range(len(op.sizes))}
         lanes: dict[str, Value] = {"vector": self.vector, "width": self.width, "intrinsic": self.intrinsic}
-        return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks, "prefetch": self.prefetch}
+        return {"order": self.order, "parallel": self.parallel, **steps, **lanes, **blocks, "prefetch": self.prefetch, "along": self.along}
 
     @staticmethod
     def from_values(values: Mapping[str, Any], op: Structured, target: Target | None) -> "Nest":

@@ -119,6 +119,7 @@ def knobs(op: Structured, target: Target | None) -> tuple[Knob, ...]:
         Knob("intrinsic", Choice((NONE, *available(op, target))), {}),
         *(Knob(block_knob(d), Range(0, op.sizes[d] if op.can_block(d) else 0), {}) for d in range(len(op.sizes))),
         Knob("prefetch", Range(0, MAX_PREFETCH if op.reduction_dims else 0), {}),
+        Knob("along", Choice((-1, *parallel) if op.reduction_dims else (-1,)), {}),
     )
 
 

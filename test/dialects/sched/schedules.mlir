@@ -11,7 +11,7 @@ func.func private @sound(%zero: f32, %o: memref<4xf32>) {
 // -----
 
 func.func private @unknown(%zero: f32, %o: memref<4xf32>) {
-  // expected-error @below {{'linalg.fill': attribute 'sched.nest': there is no knob 'paralel', expected order, parallel, unroll, vector, width, intrinsic, block, prefetch, in #sched.nest}}
+  // expected-error @below {{'linalg.fill': attribute 'sched.nest': there is no knob 'paralel', expected order, parallel, unroll, vector, width, intrinsic, block, prefetch, along, in #sched.nest}}
   linalg.fill {sched.nest = #sched.nest<{order = array<i64: 0>, paralel = 0 : i64, unroll = array<i64: 1>, vector = 0 : i64, width = 4 : i64}>}
     ins(%zero : f32) outs(%o : memref<4xf32>)
   return

@@ -16,14 +16,14 @@ from stepwell.passes.schedule.segments import MOST_LENGTHS, Rest, Segment, overl
 EPSILON = np.finfo(np.float32).eps
 
 
-def schedule(order, parallel, unroll, vector, width, block=(), prefetch=0):
+def schedule(order, parallel, unroll, vector, width, block=(), prefetch=0, along=-1):
     def numbers(values):
         return "array<i64" + (": " + ", ".join(map(str, values)) if values else "") + ">"
 
     return (
         f"sched.nest = #sched.nest<{{order = {numbers(order)}, parallel = {parallel} : i64, unroll = {numbers(unroll)}, "
         f"vector = {vector} : i64, width = {width} : i64{f', block = {numbers(block)}' if any(block) else ''}"
-        f"{f', prefetch = {prefetch} : i64' if prefetch else ''}}}>"
+        f"{f', prefetch = {prefetch} : i64, along = {along} : i64' if prefetch else ''}}}>"
     )
 
 
@@ -61,18 +61,20 @@ def product_body(m, n, k, sched):
     parallel=st.integers(0, 2),
     blocks=st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 9)),
     prefetch=st.sampled_from([0, 4]),
+    along=st.sampled_from([-1, 0, 1]),
 )
-@example((13, 37, 20), 2, 1, 1, 8, False, 1, (2, 1, 7), 8)
-@example((13, 37, 20), 5, 1, 1, 4, True, 2, (1, 2, 10), 0)
-@example((7, 9, 3), 2, 3, -1, 8, True, 0, (1, 1, 1), 4)
-def test_any_legal_schedule_of_a_product_gives_the_product(sizes, row_tile, column_tile, vector, width, swap, parallel, blocks, prefetch):
+@example((13, 37, 20), 2, 1, 1, 8, False, 1, (2, 1, 7), 8, -1)
+@example((13, 37, 20), 5, 1, 1, 4, True, 2, (1, 2, 10), 0, -1)
+@example((7, 9, 3), 2, 3, -1, 8, True, 0, (1, 1, 1), 4, -1)
+@example((13, 37, 20), 5, 1, 1, 8, True, 1, (0, 0, 0), 1, 1)
+def test_any_legal_schedule_of_a_product_gives_the_product(sizes, row_tile, column_tile, vector, width, swap, parallel, blocks, prefetch, along):
     m, n, k = sizes
     rng = np.random.default_rng(m * 1000 + n * 10 + k)
     a, b, bias = rng.standard_normal((m, k), np.float32), rng.standard_normal((k, n), np.float32), rng.standard_normal(n).astype(np.float32)
     unroll = (min(row_tile, m), 1 if vector == 1 else min(column_tile, n), 1)
     steps = (unroll[0], width if vector == 1 else unroll[1], 1)
     block = tuple(n * step if n * step <= size else 0 for n, step, size in zip(blocks, steps, sizes, strict=True))
-    sched = schedule((1, 0) if swap else (0, 1), parallel, unroll, vector, width, block, prefetch)
+    sched = schedule((1, 0) if swap else (0, 1), parallel, unroll, vector, width, block, prefetch, along)
     got = run_kernel(product_body(m, n, k, sched), [a, b, bias], TensorType("f32", (m, n)), threads=2)
     bound = EPSILON * (k + 2) * (np.abs(a) @ np.abs(b) + np.abs(bias))
     assert (np.abs(got - (a.astype(np.float64) @ b + bias)) <= bound).all()

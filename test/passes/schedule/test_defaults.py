@@ -67,3 +67,33 @@ def test_tiles_of_rows_that_only_a_run_counts_have_a_common_number_of_them(rows:
         [op] = ops_below(module.operation, "linalg.generic")
         found = contraction(Structured(op), TARGET)
     assert (found.vector, found.unroll) == (1, (tile, 1, 1))
+
+
+def packed_product(rows: str, size: str, panels: int) -> str:
+    """y[i, p, j] = sum over k of x[i, k] w[p, k, j]: weights in panels of 32 columns of 2048."""
+    x, w, y = f"tensor<{rows}x2048xf32>", f"tensor<{panels}x2048x32xf32>", f"tensor<{rows}x{panels}x32xf32>"
+    indices = "affine_map<(i, p, j, k) ->"
+    return f"""
+    func.func @f(%x: {x}, %w: {w}, %y: {y}) -> {y} attributes {{stepwell.kernel, stepwell.sizes = ["{size}", "{size}"]}} {{
+      %0 = linalg.generic {{indexing_maps = [{indices} (i, k)>, {indices} (p, k, j)>, {indices} (i, p, j)>],
+        iterator_types = ["parallel", "parallel", "parallel", "reduction"]}}
+        ins(%x, %w : {x}, {w}) outs(%y : {y}) {{
+      ^bb0(%a: f32, %b: f32, %acc: f32):
+        %m = arith.mulf %a, %b : f32
+        %s = arith.addf %acc, %m : f32
+        linalg.yield %s : f32
+      }} -> {y}
+      return %0 : {y}
+    }}"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "panels", "tile", "asks"),
+    [("32", 64, 8, True), ("21", 64, 7, True), ("?", 64, 8, True), ("200", 64, 10, False), ("32", 2, 9, False), ("1", 64, 1, False)],
+)
+def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(rows: str, panels: int, tile: int, asks: bool) -> None:
+    with make_context() as context:
+        module = parse_module(packed_product(rows, "m" if rows == "?" else "1", panels), context)
+        [op] = ops_below(module.operation, "linalg.generic")
+        found = contraction(Structured(op), TARGET)
+    assert (found.unroll[0], found.prefetch, found.along) == (tile, int(asks), 1 if asks else -1)

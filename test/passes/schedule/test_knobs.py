@@ -28,7 +28,7 @@ func.func @product(%a: tensor<12x9xf32>, %b: tensor<9x40xf32>, %out: tensor<12x4
   return %0 : tensor<12x40xf32>
 }"""
 LEGAL = {"order": [1, 0], "parallel": 1, "unroll.0": 6, "unroll.1": 1, "vector": 1, "width": 16, "intrinsic": "none"}
-LEGAL |= {f"block.{d}": 0 for d in range(3)} | {"prefetch": 0}
+LEGAL |= {f"block.{d}": 0 for d in range(3)} | {"prefetch": 0, "along": -1}
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ def test_knobs_are_plain_data(product: Structured) -> None:
         "block.1": {"from": 0, "to": 40},
         "block.2": {"from": 0, "to": 9},
         "prefetch": {"from": 0, "to": 256},
+        "along": {"one of": [-1, 0, 1]},
     }
 
 
