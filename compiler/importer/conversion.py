@@ -1,5 +1,6 @@
 """Walks a checked model and builds its `graph` module node by node, through rules, functions and graphs inside nodes."""
 
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from stepwell.dialects.support.errors import ElementTypeError, InferenceError, L
 from stepwell.dialects.support.limits import Budget, over
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.importer.attributes import attribute_value, resolved
+from stepwell.importer.branches import BranchesDifferError, with_what_follows
 from stepwell.importer.builder import ImportBuilder, NodeContext, NotConstantError, NotResolvedError
 from stepwell.importer.deferral import Needs, NeedsError
 from stepwell.importer.frames import Binding, Frame, Unavailable, graph_types
@@ -70,6 +72,7 @@ class Conversion:
         self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
+        self._numbers = {name: number for number, name in enumerate(self.nodes)}
         self._around: list[tuple[NodeProto, Frame]] = []
         """The nodes that are being imported, each in a graph or a function of the one before."""
         self._imported = 0
@@ -82,7 +85,7 @@ class Conversion:
         the nodes could be imported were values or sizes of inputs known.
         """
         graph = self.model.graph
-        frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
+        frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph), is_main=True)
         self.inputs = self._input_types(graph, frame)
         with self.context, ir.Location.file(MODEL_FILE, 0, 0) as location:
             module = ir.Module.create()
@@ -94,10 +97,7 @@ class Conversion:
                 self.builder.inputs = {argument: name for (name, _), argument in zip(self.inputs, block.arguments, strict=True)}
                 self.needs.names = self.builder.inputs
                 self.builder.origins.block = block
-                for index, node in enumerate(graph.node):
-                    with node_location(node.name, index):
-                        self._load_initializers(node, frame)
-                        self._import_node(node, frame, index)
+                self._import_nodes(graph.node, frame, [output.name for output in graph.output])
                 results = self._flat(graph, self._results(graph, frame))
                 func.ReturnOp([value for _, value in results])
             self.outputs = [(name, type_of(value)) for name, value in results]
@@ -227,24 +227,44 @@ class Conversion:
         mlir_type = self.builder.symbols.completed(name, tensor).to_mlir()
         return ir.Operation.create("builtin.unrealized_conversion_cast", results=[mlir_type]).results[0]
 
-    def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame) -> None:
-        """Import the nodes of a graph inside a node, or of a function body."""
-        for i, original in enumerate(nodes):
-            node = NodeProto()
-            node.CopyFrom(original)
-            if frame.owner is None:
-                node.name, index = unique_name(f"{frame.prefix}{node.name or f'{node.op_type}_{i}'}", self._names), len(self.nodes)
-                self.nodes.append(node.name)
-            else:
-                node.name, index = frame.owner
+    def _import_nodes(self, nodes: Sequence[NodeProto], frame: Frame, wanted: Sequence[str]) -> None:
+        """Import the nodes of a graph or of a function body, which gives the values of these names."""
+        waiting = deque(enumerate(nodes))
+        while waiting:
+            i, original = waiting.popleft()
+            node, index = self._named(original, i, frame)
             with node_location(node.name, index):
-                self._import_node(node, frame, index)
+                if frame.is_main:
+                    self._load_initializers(node, frame)
+                try:
+                    self._import_node(node, frame, index)
+                except BranchesDifferError:
+                    moved = with_what_follows(original, [later for _, later in waiting], wanted)
+                    if moved is None:
+                        self._import_node(node, frame, index, is_last_try=True)
+                        continue
+                    places = {id(later): place for place, later in waiting}
+                    waiting = deque([*((places[id(later)], later) for later in moved[0]), (i, moved[1])])
 
-    def _import_node(self, node: NodeProto, frame: Frame, index: int) -> None:
+    def _named(self, original: NodeProto, number: int, frame: Frame) -> tuple[NodeProto, int]:
+        """A node under the name by which it is known, and the number of this name; as it is in the main graph."""
+        if frame.is_main:
+            return original, self._numbers[original.name]
+        node = NodeProto()
+        node.CopyFrom(original)
+        if frame.owner is None:
+            node.name = unique_name(f"{frame.prefix}{node.name or f'{node.op_type}_{number}'}", self._names)
+            self.nodes.append(node.name)
+            return node, len(self.nodes) - 1
+        node.name, index = frame.owner
+        return node, index
+
+    def _import_node(self, node: NodeProto, frame: Frame, index: int, *, is_last_try: bool = False) -> None:
         """Import one node under the current location and bind its outputs.
 
         A failure is reported, and placeholders of the types that ONNX infers let the walk go on; inside ONNX's definition of an
-        operator it is raised, for the node that the definition stands for to be reported.
+        operator it is raised, for the node that the definition stands for to be reported. Raises BranchesDifferError where that is the problem,
+        unless sizes decide which branch it is, or it is the last try.
         """
         self._imported += 1
         if self._imported > self.budget.limits.operations:
@@ -262,6 +282,12 @@ class Conversion:
             finally:
                 self._around.pop()
             self._check_types(node, values, frame)
+        except BranchesDifferError as error:
+            origins = self._solution(error, node, frame)
+            only_sizes = origins is not None and not origins.arguments  # code for each of these has one branch
+            if frame.owner is not None or not (is_last_try or only_sizes):
+                raise
+            self._report(node, frame, error)
         except (InferenceError, ModelError, UnsupportedError) as error:
             if frame.owner is not None:
                 text = f"ONNX defines it by {node.op_type} (opset {frame.opsets.get('', 0)}): {error.args[0]}"
@@ -352,7 +378,7 @@ class Conversion:
         )
         body.tainted.update(name for name, given in zip(function.input, node.input, strict=False) if frame.is_tainted(given))
         with self._inside(1):
-            self._import_nodes(function.node, body)
+            self._import_nodes(function.node, body, function.output)
         return tuple(body.lookup(name) if wanted else None for name, wanted in zip(function.output, node.output, strict=False))
 
     def _import_graph(self, graph: GraphProto, arguments: Sequence[AnyValue], node: NodeProto, frame: Frame) -> tuple[AnyValue, ...]:
@@ -364,7 +390,7 @@ class Conversion:
             inner.values[tensor.name] = self.builder.weight(tensor.name, tensor_array(tensor))
         inner.values.update(zip((value.name for value in graph.input), arguments, strict=True))
         with self._inside(2):  # a graph takes about twice as many Python frames as a function
-            self._import_nodes(graph.node, inner)
+            self._import_nodes(graph.node, inner, [output.name for output in graph.output])
         results = [inner.lookup(output.name) for output in graph.output]
         values = tuple(value for value in results if value is not None and not isinstance(value, Unavailable))
         if len(values) != len(results):

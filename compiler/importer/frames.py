@@ -31,6 +31,7 @@ class Frame:
     parent: "Frame | None" = None  # the graph around a graph inside a node; a function body has none
     values: dict[str, Binding] = field(default_factory=dict)
     types: Mapping[str, TensorType] = field(default_factory=dict)  # what ONNX infers
+    is_main: bool = False
     prefix: str = ""  # of node names
     owner: tuple[str, int] | None = None  # name and index that all nodes take: those of the node that this body defines
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body

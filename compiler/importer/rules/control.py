@@ -11,6 +11,7 @@ from stepwell.dialects.core.sizes import holds, known
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
+from stepwell.importer.branches import BranchesDifferError
 from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.boxed_sequences import BoxedSequence
@@ -39,7 +40,11 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             given.append(b.node.import_graph(graph, ()))
     if len(given[0]) != len(given[1]):
         raise ModelError(f"its branches return {len(given[0])} and {len(given[1])} values")
-    forms = [met(b, one, other, "branches that give") for one, other in zip(*given, strict=True)]
+    try:
+        forms = [met(b, one, other, "branches that give") for one, other in zip(*given, strict=True)]
+    except UnsupportedError as error:
+        b.erase(holder)
+        raise BranchesDifferError(*error.args) from None
     for i, region in enumerate(holder.regions):
         with ir.InsertionPoint(region.blocks[0]):
             given[i] = tuple(formed(b, given[i], forms))
@@ -47,7 +52,10 @@ def if_(b: ImportBuilder, condition: Value, *, then_branch: GraphProto, else_bra
             b.yield_(values, result_types=[])
         types.append([type_of(v) for v in values])
     if any((one.dtype, one.rank) != (other.dtype, other.rank) for one, other in zip(*types, strict=True)):
-        b.require_if_given([condition], "the condition of branches that give values of different ranks or element types")
+        b.erase(holder)
+        shown = [", ".join(map(str, kinds)) for kinds in types]
+        text = f"branches that give values of different types ({shown[0]} or {shown[1]}), as only the run decides, are not supported"
+        raise BranchesDifferError(f"{text}; supported: one element type and rank, or that what follows in each branch gives it")
     node = by_parts(b.node, given[0])
     names = [*node.output_names, *[""] * len(types[0])]
     results = [b.symbols.completed(name or "branch", kind) for name, kind in zip(names, joined(*types), strict=False)]
