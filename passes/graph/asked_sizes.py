@@ -62,7 +62,8 @@ def _reshaped(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, result:
 def _expanded(b: GraphBuilder, x: Sequence[int | Size], shape: ir.Value, rank: int) -> ir.Value:
     """The shape, or the size of `x` where it is 1; sizes of `x` alone before it."""
     sizes = (*[1] * (rank - len(x)), *x)
-    first = rank - (type_of(shape).shape[0] or 0)
+    [entries] = type_of(shape).shape
+    first = rank - entries if isinstance(entries, int) else 0  # the importer has taken a shape of free length to have as many as the result
     asked = b.select(b.equal(shape, _ints(b, 1)), size_vector(b, sizes[first:]), shape) if first < rank else shape
     return b.concat([size_vector(b, sizes[:first]), asked], axis=0) if first else asked
 

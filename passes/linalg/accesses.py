@@ -7,7 +7,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.sizes import Dim, known, known_sizes
+from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
@@ -54,13 +54,8 @@ class Access:
 
     @cached_property
     def exact_strides(self) -> list[Dim]:
-        """How far apart the neighbours of each dimension of a tensor lie, in elements, in the buffer that it is part of."""
+        """How far apart the neighbours of each dimension lie, in elements, in the buffer that it is, or is part of; None where nobody knows."""
         return strides(self.value)
-
-    @cached_property
-    def strides(self) -> list[int]:
-        """As `exact_strides`, in numbers that are likely."""
-        return self._likely(self.exact_strides)
 
     def _likely(self, sizes: Sequence[Dim]) -> list[int]:
         numbers = [size for size in sizes if isinstance(size, int)]
@@ -74,14 +69,6 @@ class Access:
         if dim not in self._columns:
             self._columns[dim] = [coefficient(r, dim) for r in self._results]
         return self._columns[dim]
-
-    @cached_property
-    def _strides(self) -> list[int]:
-        if not isinstance(self.value.type, ir.MemRefType):
-            return self.strides
-        unknown = ir.ShapedType.get_dynamic_stride_or_offset()
-        found = self.value.type.get_strides_and_offset()[0]
-        return [rows if step == unknown else step for step, rows in zip(found, _row_major(self.shape), strict=True)]
 
     @cached_property
     def _last_stride(self) -> int | None:
@@ -122,7 +109,7 @@ class Access:
         shape = self.shape
         if not known(self.exact_shape[place + 1 :]) or min(shape) <= 0 or prod(shape[place + 1 :]) > CLOSE:
             return None
-        if self._strides[place:] != _row_major(shape[place:]):
+        if self.exact_strides[place:] != row_major(self.exact_shape[place:]):
             return None
         return place
 
@@ -132,18 +119,15 @@ class Access:
         return place == len(self.shape) - 2 and self.coefficients(dim)[place] == 1 and self.shape[-1] in (2, 4)
 
     def apart(self, dim: int) -> int | None:
-        """How far apart in memory the neighbours along `dim` lie, in elements; None where that is not the same everywhere."""
-        steps = self.coefficients(dim)
-        return None if None in steps else sum((step or 0) * stride for step, stride in zip(steps, self._strides, strict=True) if step)
+        """How far apart in memory the neighbours along `dim` lie, in elements; None where that is not the same everywhere, or only a run knows."""
+        pairs = [(step, stride) for step, stride in zip(self.coefficients(dim), self.exact_strides, strict=True) if step != 0]
+        numbers = [step * stride for step, stride in pairs if step is not None and isinstance(stride, int)]
+        return sum(numbers) if len(numbers) == len(pairs) else None
 
     def is_gathered(self, dim: int) -> bool:
         """Whether vectors along `dim` are put together from single elements: these do not lie close in one row."""
         step = self.step(dim)
         return self.kind(dim) == "strided" and (step is None or abs(step) > CLOSE)
-
-
-def _row_major(shape: Sequence[int]) -> list[int]:
-    return known_sizes(row_major(shape))
 
 
 def coefficient(expr: Any, dim: int) -> int | None:

@@ -23,26 +23,40 @@ def origin(value: ir.Value, views: tuple[str, ...] = VIEWS) -> ir.Value:
 
 
 def strides(value: ir.Value) -> list[Dim]:
-    """How far apart in memory the neighbours of each dimension of a tensor lie, in elements, once it is a buffer; None where that is not known.
+    """How far apart in memory the neighbours of each dimension of a memref or tensor lie, in elements; None where that is not known.
 
-    Its buffer is what the chain of views and destinations that it comes from starts with, which is row-major.
+    The buffer of a tensor is what the chain of views and destinations that it comes from starts with, which is row-major.
     """
+    if isinstance(value.type, ir.MemRefType):
+        unknown = ir.ShapedType.get_dynamic_stride_or_offset()
+        said = value.type.get_strides_and_offset()[0]
+        if unknown not in said:
+            return list(said)
+        return [found if step == unknown else step for step, found in zip(said, _followed(value), strict=True)]
+    return _followed(value)
+
+
+def _followed(value: ir.Value) -> list[Dim]:
+    """As `strides`, by what the value is made of alone."""
     op = defining_op(value)
     while op is not None and (op.name.startswith("linalg.") or op.name == "tensor.insert_slice"):  # a concatenation has as many as operands
         value = op.operands[1 if op.name == "tensor.insert_slice" else len(op.operands) - len(op.results) + ir.OpResult(value).result_number]
         op = defining_op(value)
     shape = exact_shape(value)
-    if op is None or op.name not in TENSOR_VIEWS:
-        return row_major(shape)
+    if op is None or op.name not in (*TENSOR_VIEWS, *SLICES):
+        strided = isinstance(value.type, ir.MemRefType) and isinstance(value.type.layout, ir.StridedLayoutAttr)
+        return [None] * len(shape) if strided else row_major(shape)
+    if op.name == "memref.reinterpret_cast":
+        return [None] * len(shape)
     source = strides(op.operands[0])
-    if op.name == "tensor.extract_slice":
-        taken = list(op.attributes["static_strides"])
+    if op.name in ("tensor.extract_slice", "memref.subview"):
+        taken = [None if step == ir.ShapedType.get_dynamic_size() else step for step in op.attributes["static_strides"]]
         kept = sorted(set(range(len(source))) - dropped(list(op.attributes["static_sizes"]), list(ir.ShapedType(value.type).shape)))
         return [product((source[i], taken[i])) for i in kept]
-    if op.name == "tensor.cast":
+    if op.name in ("tensor.cast", "memref.cast"):
         return source
     groups = [[int(i) for i in group] for group in op.attributes["reassociation"]]
-    if op.name == "tensor.collapse_shape":
+    if op.name in ("tensor.collapse_shape", "memref.collapse_shape"):
         sizes = exact_shape(op.operands[0])
         return [next((source[i] for i in reversed(group) if sizes[i] not in (0, 1)), 1) for group in groups]
     if not groups:  # of a scalar

@@ -330,7 +330,7 @@ class _Reach:
             extent = 1
             for dim, step in steps:
                 extent += step * (reached[dim] - 1)
-            extent = min(extent, size)
+            extent = max(1, min(extent, size))  # of a size that only a run tells, none may seem likely
             total *= extent
         # Single elements of lines, where the innermost dimension of the operand is not walked.
         return total / extent * max(extent * self.bytes, min(LINE, self._results[-1][0] * self.bytes)) if self._results else self.bytes

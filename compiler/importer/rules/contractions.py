@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, static_dims
@@ -50,7 +51,7 @@ def reaches(small: TensorType, large: TensorType) -> bool:
     """Whether a type broadcasts to the shape of another, as far as that is known."""
     if small.rank > large.rank:
         return False
-    return all(size is None or s in (1, None, size) for s, size in zip(small.shape, large.shape[large.rank - small.rank :], strict=True))
+    return all(s == 1 or holds(s, "==", size) for s, size in zip(small.shape, large.shape[large.rank - small.rank :], strict=True))
 
 
 @onnx_rule("Gemm", since=7)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size
+from stepwell.dialects.core.sizes import Dim, Size, holds
 from stepwell.dialects.core.types import MAX_RANK, TensorType, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of, normalized_axis
@@ -85,6 +85,8 @@ def inferred_reshape(b: ImportBuilder, x: TensorType, shape: Sequence[Dim]) -> l
     if len(shape) == 1 and isinstance(shape[0], int) and shape[0] > MAX_RANK:
         raise ModelError(f"its shape has {shape[0]} entries; a tensor has at most {MAX_RANK} dimensions")
     if b.node.output_types and b.node.output_types[0] is not None:
+        if len(shape) == 1 and isinstance(shape[0], Size):
+            holds(shape[0], "==", b.node.output_types[0].rank)  # from now on taken for granted
         return [b.node.output_types[0]]
     if len(shape) != 1 or not isinstance(shape[0], int):
         raise NotConstantError("a result of unknown rank is not supported; supported: a shape of known length", sizes=shape)
