@@ -300,7 +300,8 @@ def test_names_go_down_to_affine() -> None:
 def test_narrow_parts_of_rows_of_any_length(before: int, behind: int) -> None:
     """Columns of a few elements are short rows without gaps in an array of their own, but not in one whose rows only a run knows the length of."""
     pads = np.array([0, 1, before, 0, 0, behind])
-    source = model([node("Pad", ["x", "pads"], ["a"]), node("Concat", ["z", "a"], ["y"], axis=2)], {"x": ["a", "b", "c"], "z": ["a", "d", 2]}, pads=pads)
+    nodes = [node("Pad", ["x", "pads"], ["a"]), node("Concat", ["z", "a"], ["y"], axis=2)]
+    source = model(nodes, {"x": ["a", "b", "c"], "z": ["a", "d", 2]}, pads=pads)
     compiled = general(source)
     reference = ReferenceEvaluator(source)
     for a, b, c in ((2, 4, 4), (1, 9, 7), (2, 17, 1), (3, 33, 2), (1, 1, 40), (2, 20, 16)):
