@@ -16,6 +16,7 @@ from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import GraphOp, compatible
+from stepwell.dialects.graph.data_sizes import KeepOp
 from stepwell.dialects.graph.origins import Origins
 from stepwell.dialects.support.errors import ElementTypeError, InferenceError, LimitError, ModelError, StepwellError, UnsupportedError
 from stepwell.dialects.support.limits import Budget, over
@@ -100,6 +101,7 @@ class Conversion:
                 self._import_nodes(graph.node, frame, [output.name for output in graph.output])
                 results = self._flat(graph, self._results(graph, frame))
                 func.ReturnOp([value for _, value in results])
+            self._keep_what_gives_sizes(main.operation)
             self.outputs = [(name, type_of(value)) for name, value in results]
             self.builder.known_values.release()
             _describe(main, self.inputs, self.outputs)
@@ -130,14 +132,25 @@ class Conversion:
             frame.tainted.add(value.name)
         return inputs
 
+    def _keep_what_gives_sizes(self, main: ir.Operation) -> None:
+        """Have conditionals and loops stay whose results have sizes of their own that other ops name: only these tell them (`graph.keep`)."""
+        ops = list(_ops_below(main))
+        given = [(value, size) for op in ops if op.name in ("graph.if", "graph.loop") for value in op.results for size in type_of(value).shape]
+        if not given:
+            return
+        named = {name for op in ops for size in _sizes_in_attributes(op) for name in size.symbols}
+        for value in dict.fromkeys(value for value, size in given if isinstance(size, Size) and str(size) in named):
+            with ir.InsertionPoint(value.owner), value.location:
+                made = self.builder.create(KeepOp, [value], {}, []).operation
+            made.move_after(value.owner)
+
     def _used_elements(self, main: func.FuncOp, arguments: Sequence[ir.Value]) -> list[tuple[Size | None, ...]]:
         """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
         made = self.builder.elements
         used: set[str] = set()
         for op in _ops_below(main.operation) if made else ():
             sizes = [size for result in op.results for size in type_of(result).shape]
-            attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
-            sizes += [size for value in attributes.values() if isinstance(value, tuple) for size in value]
+            sizes += _sizes_in_attributes(op)
             used.update(name for size in sizes if isinstance(size, Size) for name in size.symbols)
         found = [tuple(symbol if str(symbol) in used else None for symbol in made.get(argument, ())) for argument in arguments]
         return [symbols if any(symbol is not None for symbol in symbols) else () for symbols in found]
@@ -475,6 +488,12 @@ def _info(name: str, value: AnyValue) -> TensorInfo:
     is_sequence = isinstance(value, SequenceValue) or value.of_sequence
     form = (*[OPTIONAL] * isinstance(value, Nothing), *[SEQUENCE] * is_sequence)
     return TensorInfo(name, UNRANKED, to_numpy(value.dtype), form)
+
+
+def _sizes_in_attributes(op: ir.Operation) -> list[Size]:
+    """The sizes in the attributes of an op that are expressions of symbols."""
+    attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
+    return [size for value in attributes.values() if isinstance(value, tuple) for size in value if isinstance(size, Size)]
 
 
 def _ops_below(op: ir.Operation) -> Iterator[ir.Operation]:

@@ -8,7 +8,7 @@ from stepwell.dialects.graph.builder import GraphBuilder
 from stepwell.dialects.graph.constants import ConstantOp, ParameterOp
 from stepwell.dialects.graph.contraction import Col2ImOp, ConvOp, ConvTransposeOp, MatmulOp
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp, YieldOp
-from stepwell.dialects.graph.data_sizes import BindSizesOp, FirstOp, KeptBoxesOp, NonZeroPlacesOp, OrderRowsOp
+from stepwell.dialects.graph.data_sizes import BindSizesOp, FirstOp, KeepOp, KeptBoxesOp, NonZeroPlacesOp, OrderRowsOp
 from stepwell.dialects.graph.elementwise import (
     AbsOp,
     AddOp,
@@ -144,7 +144,7 @@ __all__ = [  # noqa: RUF022 (by family)
     "SliceOp", "DynamicSliceOp", "GatherOp", "GatherElementsOp", "GatherNdOp", "ScatterElementsOp", "ScatterNdOp", "NonZeroOp", "AtRoundOp",
     "ResizeOp", "InterpolateOp", "RoiAlignOp", "RoiMaxPoolOp", "TreeEnsembleOp",
     "UniqueOp", "NonMaxSuppressionOp", "CountNgramsOp", "RandomBitsOp",
-    "BindSizesOp", "FirstOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
+    "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
     "PackedMatmulOp", "YieldOp", "FusedOp",

@@ -45,6 +45,24 @@ class BindSizesOp(GraphOp, name="bind_sizes"):
     flops = staticmethod(no_arithmetic)
 
 
+class KeepOp(GraphOp, name="keep"):
+    """`x` is to be computed even if nothing uses it: something names its sizes, symbols that are bound where it is made.
+
+    A size is used by its name alone (`graph.sizes`, attributes), so a loop whose result gives nothing but its size would be removed before
+    `outline-regions` has bound the symbol. That pass removes these ops.
+    """
+
+    fusion = Fusion.FREE
+
+    x: Operand
+
+    @staticmethod
+    def infer(x: TensorType) -> InferredTypes:
+        return ()
+
+    flops = staticmethod(no_arithmetic)
+
+
 class FirstOp(GraphOp, name="first", traits=[Pure, MovesData]):
     """The first `sizes[i]` elements of `x` along each dimension `i`; -1 means all."""
 

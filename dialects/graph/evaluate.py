@@ -19,7 +19,7 @@ from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow.boxes import Boxes, BoxOp, UnboxOp
 from stepwell.dialects.graph.base import GraphOp, compatible, map_groups
 from stepwell.dialects.graph.control import FusedOp, IfOp, LoopOp
-from stepwell.dialects.graph.data_sizes import BindSizesOp
+from stepwell.dialects.graph.data_sizes import BindSizesOp, KeepOp
 from stepwell.dialects.support.errors import IndexRangeError, InputError, ModelError, StepwellError
 
 Values = MutableMapping[ir.Value, Any]
@@ -122,6 +122,8 @@ class Evaluator:
             return self.run(op.regions[0 if bool(groups[0]) else 1].blocks[0], [], values)
         if isinstance(op, BindSizesOp):
             return self.bind_sizes(op, groups[0])
+        if isinstance(op, KeepOp):
+            return []
         if isinstance(op, BoxOp):
             return [self.boxes.box(groups[0])]
         if isinstance(op, UnboxOp):

@@ -46,6 +46,8 @@ class OutlineRegions(Pass):
             for inner in [o.operation for o in function.regions[0].blocks[0].operations]:
                 if inner.name in ControlInfo.on:
                     waiting += _Outliner(op, function, taken, state).outline(inner)
+        for kept in list(ops_below(op, "graph.keep")):
+            kept.erase()
 
 
 class _Outliner:

@@ -272,3 +272,29 @@ def test_collected_values_of_a_size_that_only_an_input_has() -> None:
     compiled = stepwell.compile(source, specialise="never")
     for n, k in ((3, 4), (5, 1), (1, 7)):
         check(source, compiled, {"x": rows(n), "k": np.array(k)})
+
+
+COUNTED = """
+counted (float[n, 6] x, int64 k) => (int64[2] s) {
+  yes = Constant <value = bool {1}> ()
+  y = Loop (k, yes, x) <body = one (int64 i, bool go, float[p, 6] a) => (bool go2, float[r, 6] a2) {
+    a2 = Concat <axis = 0> (a, a)
+    go2 = Identity (go)
+  }>
+  s = Shape (y)
+}"""
+FILLED = CHOSEN.replace("(float[m, 6] y, float[m, 6] e, float[k, 6] z)", "(float[m, 6] e)").replace(
+    "e = Exp (q_or_r)".replace("q_or_r", "y"), "s = Shape (y)\n  one = Constant <value = float {1.5}> ()\n  e = Expand (one, s)"
+)
+
+
+@pytest.mark.parametrize(("text", "name"), [(COUNTED, "doubled"), (FILLED, "chosen")])
+@pytest.mark.parametrize("specialise", ["never", "always"])
+def test_values_of_which_only_the_size_is_used(text: str, name: str, specialise: str) -> None:
+    source = model(text)
+    compiled = stepwell.compile(source, specialise=specialise)
+    for given in feeds(name)[:3]:
+        check(source, compiled, given)
+    given = feeds(name)[0]
+    lowered = stepwell.lower(source, "graph", shapes={key: array.shape for key, array in given.items()})
+    assert all(step.ok for step in stepwell.compare_levels(lowered, given))
