@@ -25,6 +25,7 @@ NO_REFERENCE = {
     "loop": "evaluated with its region",
     "yield": "hands over the values of a region",
     "bind_sizes": "tells the evaluator what symbols stand for",
+    "keep": "gives nothing",
 }
 
 
@@ -40,7 +41,7 @@ def test_every_op_says_what_it_means(mnemonic: str) -> None:
     cls = OURS[mnemonic]
     assert cls.__doc__ not in (None, cls.__mro__[1].__doc__), "it has no docstring of its own"
     assert (cls.reference is None) == (mnemonic in NO_REFERENCE)
-    assert (cls.infer is None) == (mnemonic in NO_REFERENCE and mnemonic != "bind_sizes")
+    assert (cls.infer is None) == (mnemonic in NO_REFERENCE and mnemonic not in ("bind_sizes", "keep"))
     assert getattr(graph, cls.__name__) is cls, "it is not exported"
 
 
@@ -64,7 +65,7 @@ def test_operands_and_results_are_no_attributes() -> None:
     # With `from __future__ import annotations` the bindings take every field for an attribute.
     for cls in OURS.values():
         assert not {"x", "lhs", "rhs", "result", "inputs"} & set(attribute_names(cls))
-        assert result_fields(cls) or cls.mnemonic() in ("yield", "bind_sizes")
+        assert result_fields(cls) or cls.mnemonic() in ("yield", "bind_sizes", "keep")
     for path in Path(stepwell.dialects.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             assert not (isinstance(node, ast.ImportFrom) and node.module == "__future__"), path
