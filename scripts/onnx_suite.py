@@ -4,10 +4,10 @@
     .venv/bin/python scripts/onnx_suite.py [--way NAME]... [--filter REGEX] [--every N] [--jobs N] [--json OUT] [-v]
 
 The ways: `given`, each case as it is; `constants`, with inputs made constants, in two forms (test/support/backend_suite/forms.py); `plain`, with
-all optional passes off; `one` and `two` threads; and, only if they are named, `free`, one program for all sizes of the inputs, and the name of
-each target that runs here. Cases run in
-processes of their own, `--jobs` of them: a crash or a hang ends one case. Anything but a right result or an UnsupportedError is printed, and
-makes the exit status 1. test/end_to_end/test_onnx_suite.py holds a part of the cases against the list of what is not supported.
+all optional passes off; `one` and `two` threads; and, only if they are named, `free`, one program for all sizes of the inputs; `auto`, the same, but
+code for the sizes that come where there is no such program; and the name of each target that runs here. Cases run in processes of their own,
+`--jobs` of them: a crash or a hang ends one case. Anything but a right result or an UnsupportedError is printed, and makes the exit status 1.
+test/end_to_end/test_onnx_suite.py holds a part of the cases against the list of what is not supported.
 """
 
 import argparse
@@ -54,6 +54,7 @@ def ways() -> dict[str, Way]:
         "one": Way({"threads": 1}),
         "two": Way({"threads": 2}),
         "free": Way({"specialise": "never"}, forms=("free",)),
+        "auto": Way(forms=("free",)),
         **{name: Way({"target": name}) for name in targets},
     }
 

@@ -22,7 +22,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-CASES = (("batch", "1,3", ("1x8x6", "3x8x6")), ("image", "9,5x7", ("1x9x9", "1x5x7")), ("both", "2x5x4", ("2x5x4",)))
+CASES = (("batch", "1,3", ("1x2x8x6", "3x2x8x6")), ("image", "9,5x7", ("1x2x9x9", "1x2x5x7")), ("both", "2x5x4", ("2x2x5x4",)))
 
 
 @pytest.mark.parametrize(("free", "sizes", "shown"), CASES)
@@ -32,3 +32,17 @@ def test_a_line_for_each_size(free: str, sizes: str, shown: tuple[str, ...], net
     assert f"free {free}, 1 thread; the program for all sizes took" in title
     assert tuple(line.split()[0] for line in lines) == shown
     assert all(float(line.split()[-1]) < 1e-3 for line in lines)
+
+
+def test_sequences_of_any_length(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the network reshapes a sequence of its length, it reshapes one of each length."""
+    shape = numpy_helper.from_array(np.array([1, 12, 2, 4], np.int64), "heads")
+    weights = numpy_helper.from_array(np.random.default_rng(0).standard_normal((8, 8), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Reshape", ["p", "heads"], ["y"])]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in (("x", [1, 12, 8]), ("y", [1, 12, 2, 4])))
+    graph = helper.make_graph(nodes, "tiny", [x], [y], [shape, weights])
+    path = tmp_path / "sequence.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
+    assert free_sizes.main([str(path), "--free", "sequence", "--sizes", "12,5,31", "--rounds", "2", "--cpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert [line.split()[0] for line in lines] == ["1x12x8", "1x5x8", "1x31x8"]
