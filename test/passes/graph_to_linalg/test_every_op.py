@@ -17,7 +17,8 @@ from stepwell.passes.graph_to_linalg.lowerings import conversions
 STRUCTURAL = {
     "parameter": "pack-weights gives it its place", "fused": "outline-kernels makes a function of it", "yield": "ends a region",
     **dict.fromkeys(("non_max_suppression", "non_zero", "unique"), "bind-sizes makes other ops of it"),
-    "bind_sizes": "outline-kernels makes an op of the flow dialect of it", **dict.fromkeys(("if", "loop"), "outline-regions makes a call of it"),
+    "bind_sizes": "outline-kernels makes an op of the flow dialect of it", "keep": "outline-regions removes it",
+    **dict.fromkeys(("if", "loop"), "outline-regions makes a call of it"),
 }  # fmt: skip
 LOWERED = sorted(set(op_classes()) - set(STRUCTURAL))
 
