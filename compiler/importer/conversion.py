@@ -73,7 +73,6 @@ class Conversion:
         self.builder = ImportBuilder(self.weights, self.budget, Symbols(inputs))
         self.nodes.extend(node.name for node in self.model.graph.node)
         self._names = dict.fromkeys(self.nodes, 0)
-        self._numbers = {name: number for number, name in enumerate(self.nodes)}
         self._around: list[tuple[NodeProto, Frame]] = []
         """The nodes that are being imported, each in a graph or a function of the one before."""
         self._imported = 0
@@ -86,7 +85,7 @@ class Conversion:
         the nodes could be imported were values or sizes of inputs known.
         """
         graph = self.model.graph
-        frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph), is_main=True)
+        frame = Frame(opset_versions(self.model.opset_import), types=graph_types(graph))
         self.inputs = self._input_types(graph, frame)
         with self.context, ir.Location.file(MODEL_FILE, 0, 0) as location:
             module = ir.Module.create()
@@ -262,7 +261,7 @@ class Conversion:
     def _named(self, original: NodeProto, number: int, frame: Frame) -> tuple[NodeProto, int]:
         """A node under the name by which it is known, and the number of this name; as it is in the main graph."""
         if frame.is_main:
-            return original, self._numbers[original.name]
+            return original, number
         node = NodeProto()
         node.CopyFrom(original)
         if frame.owner is None:
@@ -427,7 +426,7 @@ class Conversion:
                     frame.doubtful.add(name)
                     continue
                 # ONNX sees the body of a loop in its first round only, and takes what is declared in it on trust.
-                said = self.declared.get(name) if frame.parent is None and frame.attributes is None else None
+                said = self.declared.get(name) if frame.is_main else None
                 if frame.parent is not None and made.dtype == inferred.dtype:
                     said = inferred
                 if said is not None and not compatible(said, made):

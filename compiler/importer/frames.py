@@ -31,12 +31,16 @@ class Frame:
     parent: "Frame | None" = None  # the graph around a graph inside a node; a function body has none
     values: dict[str, Binding] = field(default_factory=dict)
     types: Mapping[str, TensorType] = field(default_factory=dict)  # what ONNX infers
-    is_main: bool = False
     prefix: str = ""  # of node names
     owner: tuple[str, int] | None = None  # name and index that all nodes take: those of the node that this body defines
     attributes: Mapping[str, AttributeProto] | None = None  # of the call, in a function body
     tainted: set[str] = field(default_factory=set)  # values that depend on a reported node
     doubtful: set[str] = field(default_factory=set)  # values whose declared or inferred shapes are wrong, and those that depend on them
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it is that of the main graph."""
+        return self.parent is None and self.attributes is None
 
     def lookup(self, name: str) -> Binding:
         """The value bound to `name` here or in an enclosing graph. Raises ModelError if there is none."""

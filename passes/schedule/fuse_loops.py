@@ -204,10 +204,10 @@ class Plan:
 
     def best(self, room: Room) -> tuple[Steps, tuple[float, float, int]]:
         """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
-        in_order, in_any = list(self._options(self.axes)), [steps for order in permutations(self.axes) for steps in self._options(order)]
         # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
-        tried = ([steps for steps in found if self._even(steps, room, part)] for part in (FEWER, 1) for found in (in_order, in_any))
-        options = next((found for found in tried if found), [])
+        tries = ((part, orders) for part in (FEWER, 1) for orders in ([self.axes], permutations(self.axes)))
+        found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, part)] for part, orders in tries)
+        options = next((options for options in found_in if options), [])
         whole = sum(self._handed_on.values())
         apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere)) + room.far(self._shared)
         found = [(steps, self._cost(steps, room)) for steps in options]

@@ -284,7 +284,7 @@ counted (float[n, 6] x, int64 k) => (int64[2] s) {
   s = Shape (y)
 }"""
 FILLED = CHOSEN.replace("(float[m, 6] y, float[m, 6] e, float[k, 6] z)", "(float[m, 6] e)").replace(
-    "e = Exp (q_or_r)".replace("q_or_r", "y"), "s = Shape (y)\n  one = Constant <value = float {1.5}> ()\n  e = Expand (one, s)"
+    "e = Exp (y)", "s = Shape (y)\n  one = Constant <value = float {1.5}> ()\n  e = Expand (one, s)"
 )
 
 

@@ -1,5 +1,6 @@
 """Default schedules that depend on how many cores there are, and on what is known of sizes."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from stepwell.dialects.target.registry import resolve
 from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.defaults import contraction, default
+from stepwell.passes.schedule.nest import Nest
 
 TARGET = resolve("x86-64-v4")
 
@@ -41,13 +43,13 @@ def test_rows_of_a_scan_are_split_among_cores_where_each_gets_a_long_part(sizes:
     assert (found.vector in found.order[: found.parallel]) == is_split
 
 
-def product(rows: str) -> str:
-    """y[i, j] = sum over k of x[i, k] w[k, j], with so many rows: a number, or ? for m."""
-    x, w, y = f"tensor<{rows}x64xf32>", "tensor<64x32xf32>", f"tensor<{rows}x32xf32>"
-    maps = "affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>"
+def product(x: str, w: str, y: str, indices: str, maps: Sequence[str], size: str) -> str:
+    """A product of `x` and `w`, of these shapes, which sums over the last of `indices`; `size` stands for a size of `x` and `y` that is `?`."""
+    x, w, y = (f"tensor<{shape}xf32>" for shape in (x, w, y))
+    iterators = ", ".join([*['"parallel"'] * indices.count(","), '"reduction"'])
     return f"""module attributes {{stepwell.size_hints = {{m = 130 : i64, few = 5 : i64}}}} {{
-    func.func @f(%x: {x}, %w: {w}, %y: {y}) -> {y} attributes {{stepwell.kernel, stepwell.sizes = ["SIZE", "SIZE"]}} {{
-      %0 = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel", "parallel", "reduction"]}}
+    func.func @f(%x: {x}, %w: {w}, %y: {y}) -> {y} attributes {{stepwell.kernel, stepwell.sizes = ["{size}", "{size}"]}} {{
+      %0 = linalg.generic {{indexing_maps = [{", ".join(f"affine_map<{indices} -> {found}>" for found in maps)}], iterator_types = [{iterators}]}}
         ins(%x, %w : {x}, {w}) outs(%y : {y}) {{
       ^bb0(%a: f32, %b: f32, %acc: f32):
         %m = arith.mulf %a, %b : f32
@@ -59,32 +61,19 @@ def product(rows: str) -> str:
     }}"""
 
 
+def nest_of(text: str) -> Nest:
+    """What is chosen for a product."""
+    with make_context() as context:
+        module = parse_module(text, context)
+        [op] = ops_below(module.operation, "linalg.generic")
+        return contraction(Structured(op), TARGET)
+
+
 @pytest.mark.parametrize(("rows", "size", "tile"), [("?", "m", 8), ("?", "2*m", 8), ("130", "1", 10), ("?", "few", 5)])
 def test_tiles_of_rows_that_only_a_run_counts_have_a_common_number_of_them(rows: str, size: str, tile: int) -> None:
     """130 rows are 13 tiles of 10, but 32, 64 or 128 are tiles of 8 without a rest."""
-    with make_context() as context:
-        module = parse_module(product(rows).replace("SIZE", size), context)
-        [op] = ops_below(module.operation, "linalg.generic")
-        found = contraction(Structured(op), TARGET)
+    found = nest_of(product(f"{rows}x64", "64x32", f"{rows}x32", "(i, j, k)", ("(i, k)", "(k, j)", "(i, j)"), size))
     assert (found.vector, found.unroll) == (1, (tile, 1, 1))
-
-
-def packed_product(rows: str, size: str, panels: int) -> str:
-    """y[i, p, j] = sum over k of x[i, k] w[p, k, j]: weights in panels of 32 columns of 2048."""
-    x, w, y = f"tensor<{rows}x2048xf32>", f"tensor<{panels}x2048x32xf32>", f"tensor<{rows}x{panels}x32xf32>"
-    indices = "affine_map<(i, p, j, k) ->"
-    return f"""
-    func.func @f(%x: {x}, %w: {w}, %y: {y}) -> {y} attributes {{stepwell.kernel, stepwell.sizes = ["{size}", "{size}"]}} {{
-      %0 = linalg.generic {{indexing_maps = [{indices} (i, k)>, {indices} (p, k, j)>, {indices} (i, p, j)>],
-        iterator_types = ["parallel", "parallel", "parallel", "reduction"]}}
-        ins(%x, %w : {x}, {w}) outs(%y : {y}) {{
-      ^bb0(%a: f32, %b: f32, %acc: f32):
-        %m = arith.mulf %a, %b : f32
-        %s = arith.addf %acc, %m : f32
-        linalg.yield %s : f32
-      }} -> {y}
-      return %0 : {y}
-    }}"""
 
 
 @pytest.mark.parametrize(
@@ -92,8 +81,7 @@ def packed_product(rows: str, size: str, panels: int) -> str:
     [("32", 64, 8, True), ("21", 64, 7, True), ("?", 64, 8, True), ("200", 64, 10, False), ("32", 2, 9, False), ("1", 64, 1, False)],
 )
 def test_few_rows_ask_for_the_next_panel_of_weights_that_no_second_cache_holds(rows: str, panels: int, tile: int, asks: bool) -> None:
-    with make_context() as context:
-        module = parse_module(packed_product(rows, "m" if rows == "?" else "1", panels), context)
-        [op] = ops_below(module.operation, "linalg.generic")
-        found = contraction(Structured(op), TARGET)
+    """Weights in panels of 32 columns of 2048."""
+    shapes = f"{rows}x2048", f"{panels}x2048x32", f"{rows}x{panels}x32"
+    found = nest_of(product(*shapes, "(i, p, j, k)", ("(i, k)", "(p, k, j)", "(i, p, j)"), "m"))
     assert (found.unroll[0], found.prefetch, found.along) == (tile, int(asks), 1 if asks else -1)
