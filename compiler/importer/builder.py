@@ -303,8 +303,17 @@ def dims_of(value: Value) -> tuple[int | Size, ...]:
     return cast("tuple[int | Size, ...]", shape)
 
 
+def static_dim(value: Value, axis: int, what: str) -> int:
+    """The size of `value` along an axis. Raises NotConstantError, naming it as `what`, if that is not a number."""
+    size = dims_of(value)[axis]
+    if not isinstance(size, int):
+        text = f"{what} {type_of(value)} is not supported; supported: dimension {axis % type_of(value).rank} known at compile time"
+        raise NotConstantError(text, sizes=[size])
+    return size
+
+
 def static_dims(value: Value, what: str) -> tuple[int, ...]:
-    """The static shape of `value`. Raises UnsupportedError, naming it as `what`, if a dimension is dynamic."""
+    """The static shape of `value`. Raises NotConstantError, naming it as `what`, if a dimension is dynamic."""
     shape = type_of(value).shape
     if not known(shape):
         raise NotConstantError(

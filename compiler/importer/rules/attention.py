@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds
+from stepwell.dialects.core.sizes import Size, divides, holds, maximum
 from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import counting, sizes_of, with_new_axes
+from stepwell.importer.rules.slicing import counting, size_scalar, sizes_of, with_new_axes
 from stepwell.importer.tensors import our_dtype
 
 OUTPUT_MODES = ("the products", "after softcap", "after the mask", "after softmax")
@@ -67,9 +67,7 @@ def attention(
     rows, columns = (b.convert(one, working_type(narrow)) for one in (rows, columns))
     rank = type_of(columns).rank
     products = b.matmul(rows, b.transposed(columns, (*range(rank - 2), rank - 1, rank - 2)))
-    if scale is None:
-        scale = 1 / math.sqrt(max(head_size(queries), 1))
-    forms = [b.mul(products, b.scalar(scale, like=products))]
+    forms = [scaled(b, products, scale, dims_of(queries)[3])]
     forms.append(forms[-1] if softcap == 0 else capped(b, forms[-1], softcap))
     mask = None if bias is None else bias if groups == 1 else mask_of_groups(b, bias, groups, dims_of(queries)[1])
     forms.append(forms[-1] if mask is None else b.add(forms[-1], mask))
@@ -115,37 +113,35 @@ def in_heads(b: ImportBuilder, x: Value, heads: int | None, name: str, attribute
         raise ModelError(f"{name} must have rank 3 or 4, got {type_of(x)}")
     if heads is None:
         raise ModelError(f"{attribute} must be given for {name} of rank 3, {type_of(x)}")
-    hidden = known_size(x, 2, name)
-    if heads < 1 or hidden % heads:
-        raise ModelError(f"the {hidden} elements of a row of {name} do not divide into {heads} heads")
+    hidden = shape[2]
+    if heads < 1 or not divides(heads, hidden):
+        raise ModelError(f"the {size_text(hidden)} elements of a row of {name} do not divide into {heads} heads")
     return b.transposed(b.with_shape(x, (*shape[:2], heads, hidden // heads)), (0, 2, 1, 3))
 
 
 def merged_heads(b: ImportBuilder, x: Value) -> Value:
     """(batch, heads, sequence, head size) as (batch, sequence, heads times head size)."""
-    batch, _, length, _ = dims_of(x)
-    hidden = known_size(x, 1, "Y") * known_size(x, 3, "Y")
-    return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, length, hidden))
+    batch, heads, length, size = dims_of(x)
+    return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
-def known_size(x: Value, axis: int, name: str) -> int:
-    """The size of a dimension. Raises UnsupportedError if it is dynamic."""
-    size = type_of(x).shape[axis]
-    if not isinstance(size, int):
-        raise UnsupportedError(f"{name} {type_of(x)} is not supported; supported: heads and head sizes known at compile time")
-    return size
-
-
-def head_size(queries: Value) -> int:
-    """How many elements a query of one head has."""
-    return known_size(queries, 3, "Q")
+def scaled(b: ImportBuilder, products: Value, scale: float | None, size: int | Size) -> Value:
+    """The products times a scale; without one, divided by the root of how many elements a head has."""
+    if scale is None and not isinstance(size, int):
+        return b.mul(products, b.rsqrt(size_scalar(b, maximum(size, 1), products)))
+    return b.mul(products, b.scalar(1 / math.sqrt(max(int(size), 1)) if scale is None else scale, like=products))
 
 
 def groups_of(queries: Value, keys: Value, values: Value) -> int:
-    """How many heads of queries share one of keys and values. Raises ModelError if they do not divide."""
-    many, few = known_size(queries, 1, "Q"), known_size(keys, 1, "K")
-    if few < 1 or many % few or known_size(values, 1, "V") != few:
-        raise ModelError(f"{many} heads of queries do not share {few} of keys and {size_text(type_of(values).shape[1])} of values")
+    """How many heads of queries share one of keys and values. Raises ModelError if they do not divide, NotConstantError if that is not known."""
+    many, few, same = dims_of(queries)[1], dims_of(keys)[1], dims_of(values)[1]
+    if not holds(few, "==", same):
+        raise ModelError(f"{size_text(few)} heads of keys and {size_text(same)} of values are not as many")
+    if many == few and not isinstance(many, int):
+        return 1
+    many, few = static_dim(queries, 1, "Q"), static_dim(keys, 1, "K")
+    if few < 1 or many % few:
+        raise ModelError(f"{many} heads of queries do not share {few} of keys")
     return many // few
 
 
@@ -198,11 +194,8 @@ def fitted_mask(b: ImportBuilder, mask: Value, place: Place) -> Value:
     if sizes is None or not all(m == 1 or holds(m, "==", s) for m, s in sizes):
         raise ModelError(f"an attn_mask {have} does not broadcast to scores of the shape {[*map(size_text, scores)]}")
     keys, given = scores[3], dims_of(mask)[-1]
-    if not (isinstance(keys, int) and isinstance(given, int)):
-        if keys != given:
-            raise UnsupportedError(f"an attn_mask {have} for {keys} keys is not supported; supported: numbers known at compile time, or the same")
-    elif given > keys:
-        raise ModelError(f"an attn_mask {have} is for more than {keys} keys")
+    if not holds(given, "<=", keys):
+        raise ModelError(f"an attn_mask {have} is for more than {size_text(keys)} keys")
     if given == keys:
         return mask
     none = (0,) * have.rank

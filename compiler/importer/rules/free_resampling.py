@@ -10,7 +10,6 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import nearest, source_places
-from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of
 from stepwell.importer.rules.slicing import counting, size_scalar
 
@@ -37,7 +36,8 @@ def scaled(size: int | Size, scale: float) -> int | Size:
         return math.floor(size * scale)
     ratio = Fraction(scale).limit_denominator(LARGEST_DENOMINATOR)
     if float(ratio) != scale:
-        raise UnsupportedError(f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: simple ratios")
+        what = f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: simple ratios"
+        raise NotConstantError(what, sizes=[size])
     return size * ratio.numerator // ratio.denominator
 
 

@@ -2,15 +2,16 @@
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, always, maximum, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
+from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated, same_sizes
 from stepwell.importer.rules.microsoft import MICROSOFT
-from stepwell.importer.rules.microsoft_attention import check_heads, refuse
+from stepwell.importer.rules.microsoft_attention import check_heads, check_past, refuse
 from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type
-from stepwell.importer.rules.slicing import slice_axis, split_axis, with_new_axes
+from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, split_axis, with_new_axes
 
 
 @onnx_rule("GroupQueryAttention", since=1, domain=MICROSOFT)
@@ -71,21 +72,22 @@ def group_query_attention(
     if q_norm_weight is not None and k_norm_weight is not None:
         q = normalised_heads(b, q, q_norm_weight, qk_norm_epsilon if q_norm_epsilon is None else q_norm_epsilon)
         k = normalised_heads(b, k, k_norm_weight, qk_norm_epsilon if k_norm_epsilon is None else k_norm_epsilon)
-    batch, _, queries, _ = static_dims(q, "the queries")
-    if type_of(seqlens_k).shape not in ((batch,), (batch, 1)):
-        raise ModelError(f"seqlens_k must be [{batch}], got {type_of(seqlens_k)}")
+    batch, _, queries, _ = dims_of(q)
+    if type_of(seqlens_k).rank not in (1, 2) or not same_sizes(dims_of(seqlens_k), (batch, 1)[: type_of(seqlens_k).rank]):
+        raise ModelError(f"seqlens_k must be {sizes_text((batch,))}, got {type_of(seqlens_k)}")
     before = None  # how many tokens of each sequence the past holds: (batch, 1)
     if past_key is not None:  # a first prompt that is padded would give less than none
-        before = b.relu(b.add(b.reshape(b.convert(seqlens_k, "i64"), shape=(batch, 1)), b.literal(np.array(1 - queries))))
+        last = b.with_shape(b.convert(seqlens_k, "i64"), (batch, 1))
+        before = b.relu(b.add(last, size_scalar(b, 1 - queries, last)))
     first = b.literal(np.zeros((1, 1), np.int64)) if before is None else before
-    places = b.add(first, b.literal(np.arange(queries).reshape(1, queries)))  # of the new tokens in their sequences
+    places = b.add(first, counting(b, queries, 1, 2))  # of the new tokens in their sequences
     if do_rotary:
         if cos_cache is None or sin_cache is None:
             raise ModelError("do_rotary needs cos_cache and sin_cache")
         if position_ids is not None:
             places_of_tables = b.convert(position_ids, "i64")
-            if type_of(places_of_tables).shape != (batch, queries):
-                raise ModelError(f"position_ids must be [{batch}, {queries}], got {type_of(position_ids)}")
+            if not same_sizes(dims_of(places_of_tables), (batch, queries)):
+                raise ModelError(f"position_ids must be {sizes_text((batch, queries))}, got {type_of(position_ids)}")
         else:
             places_of_tables = places
         cos, sin = (with_new_axes(b, b.gather(cache, places_of_tables, axis=0), [1]) for cache in (cos_cache, sin_cache))
@@ -93,9 +95,9 @@ def group_query_attention(
     elif position_ids is not None:
         raise UnsupportedError("position_ids without do_rotary are not supported; supported: to leave them out")
     if past_key is not None and past_value is not None and before is not None:
-        size = cache_size(b, past_key, queries, total_sequence_length)
+        size = cache_size(b, past_key, total_sequence_length)
         k, v = (cached(b, past, new, before, size) for past, new in ((past_key, k), (past_value, v)))
-    keys, dtype = static_dims(k, "the keys")[2], type_of(q).dtype
+    keys, dtype = dims_of(k)[2], type_of(q).dtype
     mask = allowed_keys(b, places, before, queries, keys, bool(causal), local_window_size, dtype)
     sink = head_sink
     if sink is None and smooth_softmax == 1:
@@ -105,7 +107,7 @@ def group_query_attention(
 
 def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | None, heads: int, shared: int) -> list[Value]:
     """Queries, keys and values by head, of three tensors or of one that holds them side by side."""
-    hidden = static_dims(query, "the query")[-1]
+    hidden = dims_of(query)[-1]
     if key is None or value is None:
         check_heads(heads + 2 * shared, hidden)
         size = hidden // (heads + 2 * shared)
@@ -115,7 +117,7 @@ def new_heads(b: ImportBuilder, query: Value, key: Value | None, value: Value | 
     if any(type_of(p).rank != 3 for p in parts):
         raise ModelError(f"query, key and value must be (batch, sequence, hidden), got {', '.join(str(type_of(p)) for p in parts)}")
     for part, count in zip(parts, (heads, shared, shared), strict=True):
-        check_heads(count, static_dims(part, "an input")[2])
+        check_heads(count, dims_of(part)[2])
     return [heads_apart(b, part, count) for part, count in zip(parts, (heads, shared, shared), strict=True)]
 
 
@@ -126,59 +128,49 @@ def normalised_heads(b: ImportBuilder, x: Value, weight: Value, epsilon: float) 
     return normalised_rows(b, wide, weight, None, epsilon, dtype, simplified=True)[0]
 
 
-def cache_size(b: ImportBuilder, past: Value, queries: int, total: Value) -> int:
-    """How many tokens the cache holds afterwards: what the model declares, or the past's size or the total length, whichever is more.
-
-    Raises UnsupportedError if neither is known.
-    """
-    have = static_dims(past, "past_key")[2]
+def cache_size(b: ImportBuilder, past: Value, total: Value) -> int | Size:
+    """How many tokens the cache holds afterwards: what the model declares, or the past's size or the total length, whichever is more."""
     declared = b.node.output_types[1] if len(b.node.output_types) > 1 else None
     if declared is not None and declared.rank == 4 and isinstance(size := declared.shape[2], int):
         return size
-    if b.constant_value(total) is None:
-        raise UnsupportedError(
-            f"a total_sequence_length computed at run time, with a past of {have} tokens and {queries} new ones, is not supported; "
-            "supported: one known at compile time, or a declared shape of present_key"
-        )
-    return max(have, int(b.known_scalar(total, "total_sequence_length")))
+    return maximum(dims_of(past)[2], b.bound_sizes(total, "total_sequence_length")[0])
 
 
-def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int) -> Value:
+def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int | Size) -> Value:
     """The cache (batch, heads, size, depth): of each sequence the `before` tokens of the past, then the new ones; what is behind is not defined."""
-    batch, heads, have, depth = static_dims(past, "the past")
-    count = static_dims(new, "an input")[2]
-    if static_dims(new, "an input")[:2] != (batch, heads) or static_dims(new, "an input")[3] != depth:
-        raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")
+    check_past(past, new)
+    (batch, heads, have, _), count = dims_of(past), dims_of(new)[2]
     lengths = b.constant_value(before)
-    first = -1 if lengths is None or not lengths.size or (lengths != lengths.flat[0]).any() else int(lengths.flat[0])
-    behind = size - first - count
-    if 0 <= first <= have and (behind == 0 or (behind > 0 and size <= have)):
-        parts = [slice_axis(b, past, 2, 0, first), new, *([slice_axis(b, past, 2, first + count, behind)] if behind else [])]
-        return b.concat(parts[first == 0 :], axis=2)
+    if lengths is not None and lengths.size and (lengths == lengths.flat[0]).all():
+        first = int(lengths.flat[0])
+        behind = size - first - count
+        if always(first, "<=", have) and (behind == 0 or (always(behind, ">", 0) and always(size, "<=", have))):
+            parts = [slice_axis(b, past, 2, 0, first), new, *([] if behind == 0 else [slice_axis(b, past, 2, first + count, behind)])]
+            return b.concat(parts[first == 0 :], axis=2)
     both = b.concat([past, new], axis=2)
-    place = b.literal(np.arange(size).reshape(1, size))
+    place = counting(b, size, 1, 2)
     since = b.sub(place, before)
-    is_new = b.and_(b.greater_equal(since, b.scalar(0, like=since)), b.less(since, b.scalar(count, like=since)))
-    kept = b.literal(np.minimum(np.arange(size), have - 1 if have else 0).reshape(1, size))
-    source = b.select(is_new, b.add(since, b.scalar(have, like=since)), kept)
-    places = b.expand(b.reshape(source, shape=(batch, 1, size, 1)), shape=(batch, heads, size, 1))
+    is_new = b.and_(b.greater_equal(since, b.scalar(0, like=since)), b.less(since, size_scalar(b, count, since)))
+    kept = b.minimum(place, size_scalar(b, maximum(have - 1, 0), place))
+    source = b.select(is_new, b.add(since, size_scalar(b, have, since)), kept)
+    places = b.expand(b.with_shape(source, (batch, 1, size, 1)), shape=(batch, heads, size, 1))
     return b.gather_nd(both, places, batch_dims=2)
 
 
 def allowed_keys(
-    b: ImportBuilder, places: Value, before: Value | None, queries: int, keys: int, causal: bool, window: int, dtype: str
+    b: ImportBuilder, places: Value, before: Value | None, queries: int | Size, keys: int | Size, causal: bool, window: int, dtype: str
 ) -> Value | None:
     """What is added to the scores to forbid keys: those behind a query, those `window` tokens and more before it, those that are not there yet."""
     if not causal and window > 0:
         raise ModelError(f"local_window_size={window} needs causal=1")
-    key = b.literal(np.arange(keys).reshape(1, 1, 1, keys))
-    own = b.reshape(places, shape=(-1, 1, queries, 1))
+    key, rows = counting(b, keys, 3, 4), dims_of(places)[0]
+    own = b.with_shape(places, (rows, 1, queries, 1))
     if causal:
         allowed = b.less_equal(key, own)
         if window > 0:
             allowed = b.and_(allowed, b.greater(key, b.sub(own, b.scalar(window, like=own))))
     elif before is not None:
-        allowed = b.less(key, b.reshape(b.add(before, b.scalar(queries, like=before)), shape=(-1, 1, 1, 1)))
+        allowed = b.less(key, b.with_shape(b.add(before, size_scalar(b, queries, before)), (dims_of(before)[0], 1, 1, 1)))
     else:
         return None
     lowest = lowest_of(dtype)

@@ -6,22 +6,23 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, holds, size_text, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 
 
 def heads_apart(b: ImportBuilder, x: Value, heads: int) -> Value:
     """(batch, sequence, heads * size) as (batch, heads, sequence, size)."""
-    batch, sequence, hidden = static_dims(x, "an input")
-    return b.transposed(b.reshape(x, shape=(batch, sequence, heads, hidden // heads)), (0, 2, 1, 3))
+    batch, sequence, hidden = dims_of(x)
+    return b.transposed(b.with_shape(x, (batch, sequence, heads, hidden // heads)), (0, 2, 1, 3))
 
 
 def heads_together(b: ImportBuilder, x: Value) -> Value:
     """(batch, heads, sequence, size) as (batch, sequence, heads * size)."""
-    batch, heads, sequence, size = static_dims(x, "an input")
-    return b.reshape(b.transposed(x, (0, 2, 1, 3)), shape=(batch, sequence, heads * size))
+    batch, heads, sequence, size = dims_of(x)
+    return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, sequence, heads * size))
 
 
 def lowest_of(dtype: str) -> np.ndarray:
@@ -38,9 +39,9 @@ def attend(
     Fewer heads of keys and values are shared by neighbouring heads of queries. `softcap` c makes `c * tanh(scores / c)` of the scaled scores;
     `sink` is the logarithm of a weight that each head gives to nothing. Raises ModelError if numbers of heads or sizes do not fit.
     """
-    batch, heads, queries, size = static_dims(q, "the queries")
-    (_, shared, keys, depth), columns = static_dims(k, "the keys"), static_dims(v, "the values")[3]
-    if depth != size or static_dims(v, "the values")[:3] != (batch, shared, keys) or static_dims(k, "the keys")[0] != batch:
+    (batch, _, queries, _), (_, _, keys, _), columns = dims_of(q), dims_of(k), dims_of(v)[3]
+    heads, shared, size = static_dim(q, 1, "queries"), static_dim(k, 1, "keys"), static_dim(q, 3, "queries")
+    if not same_sizes(dims_of(k), (batch, shared, keys, size)) or not same_sizes(dims_of(v)[:3], (batch, shared, keys)):
         raise ModelError(f"queries {type_of(q)}, keys {type_of(k)} and values {type_of(v)} (batch, heads, sequence, size) do not fit together")
     if heads % shared:
         raise ModelError(f"{heads} heads of queries cannot share {shared} heads of keys")
@@ -49,7 +50,7 @@ def attend(
     sinks = None if sink is None else b.reshape(sink, shape=(1, heads, 1, 1))
     if heads != shared:  # each group of heads is one more dimension, along which keys and values are broadcast
         group = (batch, shared, heads // shared)
-        q = b.reshape(q, shape=(*group, queries, size))
+        q = b.with_shape(q, (*group, queries, size))
         k, v = with_new_axes(b, k, [2]), with_new_axes(b, v, [2])
         masks = [grouped(b, m, shared, heads // shared) for m in masks]
         sinks = None if sinks is None else grouped(b, sinks, shared, heads // shared)
@@ -72,26 +73,31 @@ def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, ma
         scores = b.mul(b.tanh(b.div(scores, cap)), cap)
     if mask is not None:
         scores = b.add(scores, mask)
-    last, shape = type_of(scores).rank - 1, static_dims(scores, "the scores")
+    last, shape = type_of(scores).rank - 1, dims_of(scores)
     if sink is None:
         return b.softmax(scores, axis=last)
     columns = b.expand(sink, shape=(*shape[:-1], 1))
     return slice_axis(b, b.softmax(b.concat([scores, columns], axis=last), axis=last), last, 0, shape[-1])
 
 
-def by_scores(b: ImportBuilder, mask: Value, scores: tuple[int, int, int, int]) -> Value:
+def same_sizes(have: Sequence[int | Size], want: Sequence[int | Size]) -> bool:
+    """Whether two shapes are the same; as in `holds`, where that depends on symbols they are taken to be."""
+    return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))
+
+
+def by_scores(b: ImportBuilder, mask: Value, scores: Sequence[int | Size]) -> Value:
     """A mask with a dimension for each of the scores. Raises ModelError if it does not broadcast to them."""
-    have = static_dims(mask, "a mask")
+    have = dims_of(mask)
     padded = (1,) * (4 - len(have)) + have
-    if len(have) > 4 or any(m not in (1, s) for m, s in zip(padded, scores, strict=True)):
-        raise ModelError(f"what is added to the scores, {type_of(mask)}, does not broadcast to {list(scores)}")
+    if len(have) > 4 or not all(m == 1 or holds(m, "==", s) for m, s in zip(padded, scores, strict=True)):
+        raise ModelError(f"what is added to the scores, {type_of(mask)}, does not broadcast to {sizes_text(scores)}")
     return b.with_shape(mask, padded)
 
 
 def grouped(b: ImportBuilder, mask: Value, shared: int, group: int) -> Value:
     """A mask over heads as one over shared heads and the members of each group."""
-    batch, heads, queries, keys = static_dims(mask, "a mask")
-    return b.reshape(mask, shape=(batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
+    batch, heads, queries, keys = dims_of(mask)
+    return b.with_shape(mask, (batch, 1, 1, queries, keys) if heads == 1 else (batch, shared, group, queries, keys))
 
 
 def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: bool) -> Value:
@@ -99,12 +105,10 @@ def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: boo
 
     The first `2 * pairs` elements of each head are turned: element i with i + pairs, or neighbours if `interleaved`. The others stay.
     """
-    shape, pairs = dims_of(x), type_of(cos).shape[-1]
-    size, last = shape[-1], len(shape) - 1
-    if not isinstance(size, int) or not isinstance(pairs, int):
-        raise UnsupportedError(f"heads of unknown size ({type_of(x)}) are not supported; supported: sizes known at compile time")
-    if type_of(sin) != type_of(cos) or 2 * pairs > size:
-        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size} elements")
+    shape, last = dims_of(x), type_of(x).rank - 1
+    size, pairs = shape[last], dims_of(cos)[-1]
+    if type_of(sin) != type_of(cos) or not holds(2 * pairs, "<=", size):
+        raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size_text(size)} elements")
     halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
     split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)
     both = b.with_shape(slice_axis(b, x, last, 0, 2 * pairs), split)
@@ -113,4 +117,4 @@ def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: boo
     crossed = b.mul(slice_axis(b, both, halves, 1, 2, -1), s)
     # One pass over all elements: the second product is negated for the first of each pair, which is exact.
     out = b.with_shape(b.add(b.mul(both, c), b.mul(crossed, sign)), (*shape[:-1], 2 * pairs))
-    return b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last) if 2 * pairs < size else out
+    return out if 2 * pairs == size else b.concat([out, slice_axis(b, x, last, 2 * pairs, size - 2 * pairs)], axis=last)

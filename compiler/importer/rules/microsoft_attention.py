@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, divides, holds, size_text, sizes_text, total
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of
+from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, same_sizes
 from stepwell.importer.rules.microsoft import MICROSOFT
-from stepwell.importer.rules.slicing import split_axis, with_new_axes
+from stepwell.importer.rules.slicing import counting, size_scalar, split_axis, with_new_axes
 
 
 @dataclass(frozen=True)
@@ -22,34 +23,34 @@ class Masks:
     unidirectional: bool
     filter_value: float
 
-    def added(self, b: ImportBuilder, batch: int, queries: int, keys: int, dtype: str) -> Value | None:
+    def added(self, b: ImportBuilder, batch: int | Size, queries: int | Size, keys: int | Size, dtype: str) -> Value | None:
         """What is added to the scores (batch, heads, queries, keys), broadcast; None for nothing."""
-        zero, total = b.literal(np.zeros((), to_numpy(dtype))), None
+        zero, masked = b.literal(np.zeros((), to_numpy(dtype))), None
         if self.mask is not None:
             kept = self._kept(b, self.mask, batch, queries, keys)
-            total = b.select(kept, zero, b.scalar(self.filter_value, like=zero))
+            masked = b.select(kept, zero, b.scalar(self.filter_value, like=zero))
         if not self.unidirectional or queries == 1:
-            return total
-        after = np.arange(keys) > np.arange(queries).reshape(-1, 1) + (keys - queries)
-        lowest = b.literal(lowest_of(dtype))
-        return b.select(b.literal(after.reshape(1, 1, queries, keys)), lowest, zero if total is None else total)
+            return masked
+        query = counting(b, queries, 2, 4)
+        after = b.greater(counting(b, keys, 3, 4), b.add(query, size_scalar(b, keys - queries, query)))
+        return b.select(after, b.literal(lowest_of(dtype)), zero if masked is None else masked)
 
     @staticmethod
-    def _kept(b: ImportBuilder, mask: Value, batch: int, queries: int, keys: int) -> Value:
+    def _kept(b: ImportBuilder, mask: Value, batch: int | Size, queries: int | Size, keys: int | Size) -> Value:
         """Which keys a mask keeps, to broadcast over heads: it gives lengths, lengths and starts, or a flag for each key."""
-        shape = static_dims(mask, "a mask")
-        if shape in ((batch,), (2 * batch,)):
-            ends, *starts = split_axis(b, b.convert(mask, "i64"), 0, [batch] * (shape[0] // batch))
-            places = b.literal(np.arange(keys).reshape(1, 1, 1, keys))
-            kept = b.less(places, b.reshape(ends, shape=(batch, 1, 1, 1)))
-            return b.and_(kept, b.greater_equal(places, b.reshape(starts[0], shape=(batch, 1, 1, 1)))) if starts else kept
-        known = {(batch, keys): (batch, 1, 1, keys), (batch, queries, keys): (batch, 1, queries, keys)}
-        if shape not in known:
-            raise UnsupportedError(
-                f"a mask {type_of(mask)} is not supported; supported for {batch} sequences, {queries} queries and {keys} keys: "
-                f"[{batch}], [{2 * batch}], [{batch}, {keys}], [{batch}, {queries}, {keys}]"
-            )
-        return b.greater(b.reshape(mask, shape=known[shape]), b.scalar(0, like=mask))
+        shape = dims_of(mask)
+        both = shape == (2 * batch,)
+        if both or same_sizes(shape, (batch,)):
+            ends, *starts = split_axis(b, b.convert(mask, "i64"), 0, [batch] * (1 + both))
+            places = counting(b, keys, 3, 4)
+            kept = b.less(places, b.with_shape(ends, (batch, 1, 1, 1)))
+            return b.and_(kept, b.greater_equal(places, b.with_shape(starts[0], (batch, 1, 1, 1)))) if starts else kept
+        flags = [sizes for sizes in ((batch, keys), (batch, queries, keys)) if len(sizes) == len(shape)]
+        if not flags or not same_sizes(shape, flags[0]):
+            supported = ", ".join(map(sizes_text, ((batch,), (2 * batch,), (batch, keys), (batch, queries, keys))))
+            what = f"{size_text(batch)} sequences, {size_text(queries)} queries and {size_text(keys)} keys"
+            raise UnsupportedError(f"a mask {type_of(mask)} is not supported; supported for {what}: {supported}")
+        return b.greater(b.with_shape(mask, (batch, 1, *flags[0][1:]) if len(shape) == 3 else (batch, 1, 1, keys)), b.scalar(0, like=mask))
 
 
 def refuse(**given: object) -> None:
@@ -60,20 +61,20 @@ def refuse(**given: object) -> None:
             raise UnsupportedError(f"{shown} is not supported; supported: to leave it out")
 
 
-def check_heads(heads: int, *sizes: int) -> None:
+def check_heads(heads: int, *sizes: int | Size) -> None:
     """Raise ModelError if some hidden size does not divide into so many heads."""
     for size in sizes:
-        if heads < 1 or size % heads:
-            raise ModelError(f"a hidden size of {size} does not divide into {heads} heads")
+        if heads < 1 or not divides(heads, size):
+            raise ModelError(f"a hidden size of {size_text(size)} does not divide into {heads} heads")
 
 
 def with_bias(b: ImportBuilder, parts: Sequence[Value], bias: Value | None) -> list[Value]:
     """Query, key and value (batch, sequence, hidden) with their parts of one bias added."""
     if bias is None:
         return list(parts)
-    sizes = [static_dims(p, "an input")[2] for p in parts]
-    if type_of(bias).shape != (sum(sizes),):
-        raise ModelError(f"the bias must have {' + '.join(map(str, sizes))} elements, got {type_of(bias)}")
+    sizes = [dims_of(p)[2] for p in parts]
+    if not same_sizes(dims_of(bias), (total(sizes),)):
+        raise ModelError(f"the bias must have {' + '.join(map(size_text, sizes))} elements, got {type_of(bias)}")
     return [b.add(part, piece) for part, piece in zip(parts, split_axis(b, bias, 0, sizes), strict=True)]
 
 
@@ -81,10 +82,15 @@ def extended(b: ImportBuilder, past: Value | None, new: Value) -> Value:
     """Keys or values (batch, heads, sequence, size) behind those of before."""
     if past is None:
         return new
-    old, kind = type_of(past), type_of(new)
-    if old.rank != 4 or old.with_shape((*old.shape[:2], None, *old.shape[3:])) != kind.with_shape((*kind.shape[:2], None, *kind.shape[3:])):
-        raise ModelError(f"a past of {old} does not fit {kind} (batch, heads, sequence, size)")
+    check_past(past, new)
     return b.concat([past, new], axis=2)
+
+
+def check_past(past: Value, new: Value) -> None:
+    """Raise ModelError if keys or values do not fit those of before."""
+    have, wanted = dims_of(past), dims_of(new)
+    if type_of(past).dtype != type_of(new).dtype or len(have) != 4 or not same_sizes((*have[:2], have[3]), (*wanted[:2], wanted[3])):
+        raise ModelError(f"a past of {type_of(past)} does not fit {type_of(new)} (batch, heads, sequence, size)")
 
 
 @onnx_rule("Attention", since=1, domain=MICROSOFT)
@@ -111,9 +117,10 @@ def attention(
         past_sequence_length=past_sequence_length, do_rotary=do_rotary, rotary_embedding_dim=rotary_embedding_dim,
         past_present_share_buffer=past_present_share_buffer,
     )  # fmt: skip
-    dims, (_, columns) = static_dims(x, "its input"), static_dims(weights, "the weights")
-    if len(dims) != 3:
-        raise ModelError(f"its input must be (batch, sequence, hidden), got {type_of(x)}")
+    dims = dims_of(x)
+    if len(dims) != 3 or type_of(weights).rank != 2:
+        raise ModelError(f"its input must be (batch, sequence, hidden) and its weights a matrix, got {type_of(x)} and {type_of(weights)}")
+    columns = static_dim(weights, 1, "the weights")
     sizes = list(qkv_hidden_sizes) or [columns // 3] * 3
     if len(sizes) != 3 or sum(sizes) != columns or sizes[0] != sizes[1]:
         raise ModelError(f"the weights {type_of(weights)} do not divide into queries, keys and values of sizes {sizes}")
@@ -122,13 +129,13 @@ def attention(
     q, k, v = (heads_apart(b, part, num_heads) for part in projected)
     present: tuple[Value, ...] = ()
     if past is not None:
-        if type_of(past).rank != 5 or type_of(past).shape[0] != 2:
+        if type_of(past).rank != 5 or not holds(dims_of(past)[0], "==", 2):
             raise ModelError(f"past must be (2, batch, heads, sequence, size), got {type_of(past)}")
-        old = [b.reshape(part, shape=type_of(past).shape[1:]) for part in split_axis(b, past, 0, [1, 1])]
+        old = [b.with_shape(part, dims_of(past)[1:]) for part in split_axis(b, past, 0, [1, 1])]
         k, v = extended(b, old[0], k), extended(b, old[1], v)
     if b.node.output_count > 1:
         present = (b.concat([with_new_axes(b, k, [0]), with_new_axes(b, v, [0])], axis=0),)
-    mask = Masks(mask_index, bool(unidirectional), mask_filter_value).added(b, dims[0], dims[1], static_dims(k, "the keys")[2], type_of(q).dtype)
+    mask = Masks(mask_index, bool(unidirectional), mask_filter_value).added(b, dims[0], dims[1], dims_of(k)[2], type_of(q).dtype)
     return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale)), *present
 
 
@@ -157,8 +164,8 @@ def multi_head_attention(
         raise ModelError("past_key and past_value must be given together")
     q, k, v = parts_by_head(b, query, key, value, bias, num_heads)
     k, v = extended(b, past_key, k), extended(b, past_value, v)
-    batch, _, queries, _ = static_dims(q, "the queries")
-    mask = Masks(key_padding_mask, bool(unidirectional), mask_filter_value).added(b, batch, queries, static_dims(k, "the keys")[2], type_of(q).dtype)
+    batch, _, queries, _ = dims_of(q)
+    mask = Masks(key_padding_mask, bool(unidirectional), mask_filter_value).added(b, batch, queries, dims_of(k)[2], type_of(q).dtype)
     return heads_together(b, attend(b, q, k, v, [mask, attention_bias], scale)), k, v
 
 
@@ -176,19 +183,19 @@ def parts_by_head(b: ImportBuilder, query: Value, key: Value | None, value: Valu
     elif type_of(key).rank == 4:
         if bias is not None:
             raise UnsupportedError("a bias with keys and values by head is not supported; supported: one with keys of rank 3")
-        check_heads(heads, static_dims(query, "the query")[2])
+        check_heads(heads, dims_of(query)[2])
         return [heads_apart(b, query, heads), key, value]
     else:
         parts = [query, key, value]
     if any(type_of(p).rank != 3 for p in parts):
         raise ModelError(f"query, key and value must have rank 3, got {', '.join(str(type_of(p)) for p in parts)}")
-    check_heads(heads, *(static_dims(p, "an input")[2] for p in parts))
+    check_heads(heads, *(dims_of(p)[2] for p in parts))
     return [heads_apart(b, part, heads) for part in with_bias(b, parts, bias)]
 
 
 def unpacked(b: ImportBuilder, x: Value, heads: int, count: int) -> list[Value]:
     """The parts, (batch, sequence, hidden), of a tensor (batch, sequence, heads, parts, size)."""
-    batch, sequence, have, parts, size = static_dims(x, "a packed input")
-    if have != heads or parts != count:
+    batch, sequence, have, parts, size = dims_of(x)
+    if not same_sizes((have, parts), (heads, count)):
         raise ModelError(f"a packed input must be (batch, sequence, {heads}, {count}, size), got {type_of(x)}")
-    return [b.reshape(part, shape=(batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]
+    return [b.with_shape(part, (batch, sequence, heads * size)) for part in split_axis(b, x, 3, [1] * count)]

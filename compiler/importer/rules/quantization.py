@@ -9,7 +9,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.compact import FORMATS, WIDTHS, clipped, compacted, number
 from stepwell.importer.rules.contractions import centred
@@ -169,9 +169,7 @@ def blocked(b: ImportBuilder, x: Value, parameters: list[Value], axis: int, size
     Whole blocks get an axis of their own; if a part of one is left over, each number is repeated instead.
     """
     shape = dims_of(x)
-    length = shape[axis]
-    if not isinstance(length, int):
-        raise UnsupportedError(f"blocks along axis {axis} of the dynamic type {type_of(x)} are not supported; supported: an axis of static size")
+    length = static_dim(x, axis, "to divide into blocks")
     blocks = -(-length // size)
     for value in parameters:
         kind = type_of(value).shape

@@ -1,16 +1,14 @@
 """Rules for rotary embeddings: tables of angles, by position, turn pairs of elements of each head."""
 
-import numpy as np
-
+from stepwell.dialects.core.sizes import holds, size_text, sizes_text
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.attention import known_size
 from stepwell.importer.rules.heads import rotated
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, refuse
-from stepwell.importer.rules.slicing import with_new_axes
+from stepwell.importer.rules.slicing import counting, with_new_axes
 
 
 @onnx_rule("RotaryEmbedding", since=23)
@@ -34,10 +32,11 @@ def rotary_embedding(
         given = "without" if position_ids is None else "with"
         raise ModelError(f"caches must have rank {expected} {given} position_ids, got {type_of(cos_cache)} and {type_of(sin_cache)}")
     heads = num_heads if rank == 3 else 0
-    size = known_size(x, rank - 1, "X") // (heads or 1)
-    pairs = known_size(cos_cache, expected - 1, "cos_cache")
-    if (rotary_embedding_dim or size) != 2 * pairs:
-        raise ModelError(f"caches must have {(rotary_embedding_dim or size) / 2:g} columns, half of the elements to turn, got {pairs}")
+    size, pairs = dims_of(x)[rank - 1] // (heads or 1), dims_of(cos_cache)[expected - 1]
+    turned_of = rotary_embedding_dim or size
+    if not holds(turned_of, "==", 2 * pairs):
+        wanted = f"{turned_of / 2:g}" if isinstance(turned_of, int) else size_text(turned_of // 2)
+        raise ModelError(f"caches must have {wanted} columns, half of the elements to turn, got {size_text(pairs)}")
     if position_ids is not None:
         cos_cache, sin_cache = (b.gather(table, position_ids, axis=0) for table in (cos_cache, sin_cache))
     return turned(b, x, cos_cache, sin_cache, heads, bool(interleaved))
@@ -60,17 +59,17 @@ def microsoft_rotary_embedding(
     refuse(is_packed_batching=is_packed_batching)
     if scale != 1.0:
         raise UnsupportedError(f"scale={scale} is not supported; supported: 1")
-    dims, half = static_dims(x, "its input"), static_dims(cos_cache, "the cache")[-1]
+    dims, half = dims_of(x), static_dim(cos_cache, -1, "the cache")
     if rotary_embedding_dim and (rotary_embedding_dim != 2 * half or not num_heads):
         raise ModelError(f"rotary_embedding_dim={rotary_embedding_dim} needs num_heads and caches of {rotary_embedding_dim // 2} columns, got {half}")
     if len(dims) not in (3, 4):
         raise ModelError(f"its input must be (batch, sequence, hidden) or (batch, heads, sequence, size), got {type_of(x)}")
-    heads = 0 if len(dims) == 4 else num_heads or dims[2] // (2 * half)
-    sequence, places = dims[-2], type_of(position_ids).shape
+    heads = 0 if len(dims) == 4 else num_heads or static_dim(x, 2, "its input") // (2 * half)
+    sequence, places = dims[-2], dims_of(position_ids)
     if places == (1,):  # of the first token
-        position_ids = b.reshape(b.add(position_ids, b.literal(np.arange(sequence))), shape=(1, sequence))
-    elif places not in ((dims[0], sequence), (1, sequence)):
-        raise ModelError(f"position_ids must be [1] or [{dims[0]}, {sequence}], got {type_of(position_ids)}")
+        position_ids = b.with_shape(b.add(position_ids, counting(b, sequence)), (1, sequence))
+    elif len(places) != 2 or not (places[0] == 1 or holds(places[0], "==", dims[0])) or not holds(places[1], "==", sequence):
+        raise ModelError(f"position_ids must be [1] or {sizes_text((dims[0], sequence))}, got {type_of(position_ids)}")
     cos, sin = (b.gather(cache, position_ids, axis=0) for cache in (cos_cache, sin_cache))
     return turned(b, x, cos, sin, heads, bool(interleaved))
 
@@ -80,7 +79,7 @@ def turned(b: ImportBuilder, x: Value, cos: Value, sin: Value, heads: int, inter
     shape = dims_of(x)
     if not heads:
         return rotated(b, x, with_new_axes(b, cos, [1]), with_new_axes(b, sin, [1]), interleaved)
-    hidden = known_size(x, 2, "its input")
+    hidden = shape[2]
     check_heads(heads, hidden)
     by_head = b.with_shape(x, (*shape[:2], heads, hidden // heads))
     return b.with_shape(rotated(b, by_head, with_new_axes(b, cos, [2]), with_new_axes(b, sin, [2]), interleaved), shape)
