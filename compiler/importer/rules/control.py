@@ -12,7 +12,7 @@ from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph.control import ControlInfo, IfOp
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.branches import BranchesDifferError
-from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis
+from stepwell.importer.builder import ImportBuilder, NodeContext, Value, dims_of, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.boxed_sequences import BoxedSequence
 from stepwell.importer.rules.loops import joined, loop_of, none_of
@@ -262,9 +262,9 @@ def scan_of_batches(
     states = len(inputs) - num_scan_inputs
     if not inputs or not 0 <= states < len(inputs) or any(type_of(v).rank < (1 if i < states else 2) for i, v in enumerate(inputs)):
         raise ModelError(f"num_scan_inputs {num_scan_inputs} does not fit the inputs {', '.join(str(type_of(v)) for v in inputs)}")
-    batches, longest = type_of(inputs[-1]).shape[:2]
-    if not batches or not isinstance(batches, int) or not isinstance(longest, int):
-        raise UnsupportedError(f"over {type_of(inputs[-1])} is not supported; supported: static numbers of batches and of elements, from 1")
+    batches, longest = (static_dim(inputs[-1], axis, "what is scanned") for axis in range(2))
+    if not batches:
+        raise UnsupportedError(f"over {type_of(inputs[-1])} is not supported; supported: batches from 1")
     counts = (longest,) * batches if lengths is None else b.known_ints(lengths, "the lengths of the sequences")
     if len(counts) != batches or max(counts) > longest:
         raise ModelError(f"the lengths {list(counts)} do not fit {batches} sequences of {longest} elements")

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import from_numpy, is_float, to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.builder import ImportBuilder, Value, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.reductions import reduce_sum, sum_of_absolutes
 from stepwell.importer.rules.scores import ML
@@ -106,9 +106,7 @@ def feature_vectorizer(b: ImportBuilder, *inputs: Value, inputdimensions: Sequen
         kind = type_of(columns)
         if kind.rank != 2 or wanted < 0:
             raise ModelError(f"its inputs must have rank 1 or 2 and inputdimensions 0 or more, got {type_of(x)} and {wanted}")
-        have = kind.shape[1]
-        if have is None:
-            raise UnsupportedError(f"an input {kind} whose number of columns is known only at run time is not supported; supported: a static one")
+        have = static_dim(columns, 1, "an input")
         columns = b.convert(slice_axis(b, columns, 1, 0, min(have, wanted)), "f32")
         parts.append(b.pad(columns, low=(0, 0), high=(0, wanted - have), mode="constant", value=0.0) if wanted > have else columns)
     return b.concat(parts, axis=1)

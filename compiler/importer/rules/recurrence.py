@@ -149,9 +149,7 @@ class Layer:
         for name, value in (("X", x), ("W", w), ("R", r)):
             if type_of(value).rank != 3:
                 raise ModelError(f"its input {name} must have rank 3, got {type_of(value)}")
-        inputs, hidden = type_of(w).shape[2], type_of(r).shape[2]
-        if hidden is None or inputs is None:
-            raise UnsupportedError(f"weights of unknown sizes, {type_of(w)} and {type_of(r)}, are not supported; supported: static sizes")
+        inputs, hidden = dims_of(w)[2], dims_of(r)[2]
         if hidden_size is not None and not holds(hidden_size, "==", hidden):
             raise ModelError(f"hidden_size is {hidden_size}, but R ({type_of(r)}) is for {hidden}")
         self.b, self.x, self.w, self.r, self.gates, self.inputs, self.hidden = b, x, w, r, gates, inputs, hidden

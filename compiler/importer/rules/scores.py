@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value
+from stepwell.importer.builder import ImportBuilder, Value, static_dim
 from stepwell.importer.frames import Unavailable
 
 ML = "ai.onnx.ml"
@@ -50,11 +50,8 @@ def matrix_rows(b: ImportBuilder, x: Value) -> Value:
 
 
 def feature_count(x: Value) -> int:
-    """How many features each row has. Raises UnsupportedError if that is not known."""
-    count = type_of(x).shape[1]
-    if not isinstance(count, int):
-        raise UnsupportedError(f"a number of features known only at run time ({type_of(x)}) is not supported; supported: a static one")
-    return count
+    """How many features each row has. Raises NotConstantError if that is not known."""
+    return static_dim(x, 1, "samples and their features")
 
 
 def transformed(b: ImportBuilder, scores: Value, transform: str) -> Value:
