@@ -21,7 +21,7 @@ from stepwell.runtime.executable import Executable, NativeExecutable
 from stepwell.runtime.infos import boxed_results
 from stepwell.runtime.loader import load
 from stepwell.runtime.openmp import openmp
-from stepwell.runtime.workspaces import Workspaces
+from stepwell.runtime.workspaces import SMALL, Workspaces
 
 if TYPE_CHECKING:
     from stepwell.codegen.objects import Unit
@@ -90,7 +90,8 @@ class LLVMOnCPU(Backend):
         def at(table: np.ndarray, workspace_bytes: int) -> Executable:
             return NativeExecutable(
                 code, weights, workspace_bytes=workspace_bytes, threads=threads, arguments=arguments, table=table,
-                workspaces=workspaces.of(workspace_bytes), late=artifact.late, boxed=boxed_results(artifact.groups),
+                workspaces=workspaces.of(workspace_bytes) if workspace_bytes > SMALL else None, late=artifact.late,
+                boxed=boxed_results(artifact.groups),
             )  # fmt: skip
 
         return at

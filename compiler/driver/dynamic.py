@@ -38,10 +38,14 @@ class _Entry:
 
     model: Made
     places: tuple[tuple[int, int | None], ...]
+    whole: bool
+    """Whether it takes all inputs as they are."""
     calls: int = 1
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
         """What it takes of the inputs."""
+        if self.whole:
+            return list(given)
         return [given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places]
 
 
@@ -94,6 +98,8 @@ class DynamicModel:
         self._compile_bound = compile_bound
         self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
         self._valued = [i for i, info in enumerate(self.inputs) if info.name in self.values]
+        self._plain = len(self._keyed) == len(self.inputs) and not self._valued and not self._structured
+        self._dtypes = [info.dtype for info in self.inputs]
         self._models: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._general: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
         self._jobs: dict[_Key, Job] = {}
@@ -111,6 +117,9 @@ class DynamicModel:
         if len(arrays) != len(self.inputs):
             names = ", ".join(info.name for info in self.inputs) or "none"
             raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
+        known = self._known(arrays)
+        if known is not None:
+            return known.model(*arrays)
         fitting = [_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)]
         entry = self._entry(fitting)
         return entry.model(*entry.arrays(fitting))
@@ -236,6 +245,30 @@ class DynamicModel:
                 raise InputError(f"nothing is compiled yet, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
             return self._last.model
 
+    def _known(self, arrays: Sequence[Any]) -> _Entry | None:
+        """What runs these arrays, if they are of the right types, their sizes came before, and nothing else is to be done: most calls are such,
+        and a small model takes a few microseconds."""
+        if not self._plain:
+            return None
+        shapes = []
+        for array, dtype in zip(arrays, self._dtypes, strict=True):
+            if type(array) is not np.ndarray or array.dtype is not dtype:
+                return None
+            shapes.append(array.shape)
+        key = (tuple(shapes), ())
+        with self._lock.inner:
+            entry = self._models.get(key)
+            if entry is not None:
+                self._models.move_to_end(key)
+            else:
+                entry = self._general.get(key)
+                if entry is None or (self._background is not None and entry.calls + 1 >= AFTER):
+                    return None
+                self._general.move_to_end(key)
+                entry.calls += 1
+            self._last = entry
+        return entry
+
     def _entry(self, arrays: Sequence[np.ndarray]) -> _Entry:
         """What runs these arrays."""
         shapes = [self._keyed_by(info, shape_of(array)) for info, array in zip(self.inputs, arrays, strict=True)]
@@ -319,7 +352,7 @@ class DynamicModel:
         for info in model.inputs:
             whole, _, number = info.name.rpartition(".")
             taken.append((places[info.name], None) if info.name in places else (places[whole], int(number)))
-        return _Entry(model, tuple(taken))
+        return _Entry(model, tuple(taken), taken == [(i, None) for i in range(len(self.inputs))])
 
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""

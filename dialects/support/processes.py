@@ -19,25 +19,26 @@ class Lock:
     """A re-entrant lock that is free in a forked child, in which the thread that held it does not exist."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
+        self.inner = threading.RLock()
+        """The lock itself, which `with` takes in a fifth of the time; a forked child has another one."""
         _locks.add(self)
 
     def acquire(self, *, blocking: bool = True) -> bool:
         """Take the lock; returns whether it was taken."""
-        return self._lock.acquire(blocking)
+        return self.inner.acquire(blocking)
 
     def release(self) -> None:
         """Give the lock back."""
-        self._lock.release()
+        self.inner.release()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        self.inner.acquire()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._lock.release()
+        self.inner.release()
 
     def _renew(self) -> None:
-        self._lock = threading.RLock()
+        self.inner = threading.RLock()
 
 
 def _renew_locks() -> None:

@@ -147,6 +147,18 @@ def test_a_bounded_number_is_kept() -> None:
     assert states(model)[3] == "specialised"
 
 
+def test_those_that_come_again_are_kept() -> None:
+    """Which have gone is seen by the order in which the others are listed."""
+    model = auto(specialise="never")
+    for n in (5, 7, 9, 5, 7):
+        check(model, n)
+    assert list(states(model)) == [9, 5, 7]
+    own = auto(specialise="always")
+    for n in (5, 7, 5):
+        check(own, n)
+    assert list(states(own)) == [7, 5]
+
+
 def test_processes_share_what_was_compiled(cache_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "net.onnx"
     onnx.save(network(), file)
