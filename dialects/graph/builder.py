@@ -82,4 +82,3 @@ class GraphBuilder:
         reference), so that shape arithmetic is known without rewriting anything.
         """
         return constant_value(value, self.weights)
-

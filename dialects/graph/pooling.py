@@ -156,5 +156,3 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels]):
     def padding_value(self) -> float:
         """Zeros add nothing to the sum."""
         return 0.0
-
-

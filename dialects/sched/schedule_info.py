@@ -40,7 +40,7 @@ def _loops(attribute: ir.Attribute) -> tuple[FusedLoop, ...]:
 
 
 def _from_loops(loops: tuple[FusedLoop, ...]) -> ir.Attribute:
-    written = [{name: value for name, value in vars(loop).items() if value or name != "prefetch"} for loop in loops]
+    written = [{name: value for name, value in vars(loop).items() if value or name not in ("prefetch", "rest")} for loop in loops]
     made: ir.Attribute = FusedAttr.get(ir.ArrayAttr.get([to_attribute(entry) for entry in written]))
     return made
 

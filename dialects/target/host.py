@@ -12,6 +12,8 @@ _TOLD = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
+
+
 @cache
 def host() -> Target:
     """This machine, as LLVM sees it."""

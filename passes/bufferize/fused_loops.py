@@ -27,7 +27,7 @@ def paths(stages: Sequence[Stage]) -> list[Path]:
             same = i > 0 and len(out[-1]) > level and len(path) == level and list(out[-1][:level]) == path and out[-1][level][0] == loop.loop
             if same:
                 before = stages[i - 1].root
-                if rounds(before, level) != rounds(stage.root, level) or before.fused[level].chunks != loop.chunks:
+                if _counts(before, level) != _counts(stage.root, level) or before.fused[level].chunks != loop.chunks:
                     raise PassError(
                         f"'{stage.root.operation.name}' at {stage.root.operation.location} cannot be fused in loop '{loop.loop}' with the op "
                         f"before it: they take {rounds(stage.root, level)} and {rounds(before, level)} rounds, in {loop.chunks} and "
@@ -42,9 +42,15 @@ def paths(stages: Sequence[Stage]) -> list[Path]:
 
 
 def rounds(op: Structured, level: int) -> int | Size:
-    """The number of rounds of the fused loop of `op` at that level."""
+    """The number of whole rounds of the fused loop of `op` at that level."""
     loop = op.fused[level]
     return op.bounds[loop.dim] // loop.step
+
+
+def _counts(op: Structured, level: int) -> tuple[int | Size, int | Size]:
+    """The number of whole rounds of a fused loop, and how many there would be of the smallest ones."""
+    loop = op.fused[level]
+    return rounds(op, level), op.bounds[loop.dim] // loop.unit
 
 
 @dataclass
@@ -120,10 +126,10 @@ class FusedLoops:
             return None
         first = accesses[0]
         for level in range(loops):
-            count = rounds(self.stages[first.index].root, level)
+            loop, (_, count) = self.stages[first.index].root.fused[level], _counts(self.stages[first.index].root, level)
             if not isinstance(size, int) and size // count * count != size:  # it cannot be said how large a slice is
                 return None
-            size //= count
+            size = size // count * (loop.step // loop.unit)
         return Slice(loops, self.paths[first.index][0][1], self.stages[first.index].root.fused[0].chunks, aligned_size(size))
 
     def alive(self, buffer: ir.Value, kept: Slice | None) -> list[Any]:

@@ -180,8 +180,9 @@ def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Val
     if member.fused:
         place = {d: i for i, g in enumerate(groups) for d in g}
         taken_in = {g[0]: prod(member.extents[d] for d in g[1:]) for g in groups}
-        loops = tuple(replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim]) for loop in member.fused)
-        ScheduleInfo(op).fused = loops
+        ScheduleInfo(op).fused = tuple(
+            replace(loop, dim=place[loop.dim], step=loop.step * taken_in[loop.dim], rest=loop.rest * taken_in[loop.dim]) for loop in member.fused
+        )
     result: ir.Value = op.results[0]
     return result
 

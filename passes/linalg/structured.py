@@ -88,10 +88,10 @@ class Structured:
         """The loops that this op is fused in. Raises PassError for a dimension or step that the op does not have."""
         loops = ScheduleInfo(self.operation).fused
         for loop in loops:
-            if loop.dim not in self.parallel_dims or self.bounds[loop.dim] % loop.step != 0:
+            if loop.dim not in self.parallel_dims or self.bounds[loop.dim] % loop.unit != 0:
                 raise PassError(
                     f"'{self.operation.name}' at {self.operation.location} cannot be fused in loop '{loop.loop}' over dimension {loop.dim} in steps "
-                    f"of {loop.step}: its parallel dimensions are {self.parallel_dims}, of extents {[self.bounds[d] for d in self.parallel_dims]}"
+                    f"of {loop.unit}: its parallel dimensions are {self.parallel_dims}, of extents {[self.bounds[d] for d in self.parallel_dims]}"
                 )
         return loops
 

@@ -1,7 +1,7 @@
 """The pass that realises schedules: structured ops on memrefs become affine loops with vector ops inside."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
 from typing import Any
@@ -11,7 +11,7 @@ from stepwell.dialects.core.locations import leading
 from stepwell.dialects.core.mlir import affine, arith, defining_op, ir, memref
 from stepwell.dialects.core.sizes import Size, evaluated, total
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
-from stepwell.dialects.sched.schedule_info import LoopInfo
+from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.target.description import Target
 from stepwell.passes.bufferize.fused_loops import FusedLoops, rounds
@@ -23,6 +23,7 @@ from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.views import RESHAPES, origin
 from stepwell.passes.linalg_to_affine.loops import Enclosing, Shrunk, bound_of, parallel_loop, value_of
 from stepwell.passes.linalg_to_affine.nest import NestEmitter
+from stepwell.passes.schedule.assign_schedules import default_schedule
 from stepwell.passes.schedule.intrinsics import available
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.parallel import THREADED_WORK, work_of
@@ -49,12 +50,28 @@ class LowerToAffine(Pass):
             # At the last member, where everything that is captured on the way is defined.
             with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
                 lowering.emit(indices, [], {})
+                if found[indices[0]].root.fused and found[indices[0]].root.fused[0].rest:
+                    _rest([found[i] for i in indices], state.target)
             for i in reversed(indices):
                 for member in reversed(found[i].members):
                     member.operation.erase()
             state.count("nests", len(indices))
         for loop in parallel_loops(op):
             _on_threads(loop)
+
+
+def _rest(stages: Sequence[Stage], target: Target | None) -> None:
+    """Emit what whole rounds of the fused loop around these stages leave over, in small rounds, for which the stages get schedules of their own."""
+    done = stages[0].root.bounds[stages[0].root.fused[0].dim] // stages[0].root.fused[0].step * stages[0].root.fused[0].step
+    first = done // stages[0].root.fused[0].rest
+    for stage in stages:
+        info = ScheduleInfo(stage.root.operation)
+        outermost, *inner = info.fused
+        info.fused = (replace(outermost, step=outermost.rest, chunks=1, prefetch=0, rest=0), *inner)
+    small = stages_on_memrefs([Structured(member.operation) for stage in stages for member in stage.members])
+    for stage in small:
+        ScheduleInfo(stage.root.operation).nest = default_schedule(stage.root, target)
+    _Lowering(FusedLoops(small), target).emit(range(len(small)), [], {}, first)
 
 
 def _on_threads(loop: ir.Operation) -> None:
@@ -97,8 +114,8 @@ class _Lowering:
         path = self.loops.paths[index]
         return (path[level][1], -1) if len(path) > level else (-1, index)
 
-    def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        """Emit neighbouring stages, inside as many of their fused loops as there are `ivs`."""
+    def emit(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk], low: int | Size = 0) -> None:
+        """Emit neighbouring stages, inside as many of their fused loops as there are `ivs`; the first of these loops from its round `low` on."""
         level = len(ivs)
         for _, run in groupby(indices, key=lambda index: self.run(index, level)):
             inside = list(run)
@@ -109,7 +126,7 @@ class _Lowering:
                 work = total(work_of(self.stages[index].root) for index in inside)
                 on_threads(stage.root.shapes, work, partial(self._chunks, inside))
             else:
-                self._loop(inside, ivs, shrunk or self._slices(inside, None))
+                self._loop(inside, ivs, shrunk or self._slices(inside, None), low)
 
     def _nest(self, stage: Stage, ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
         with stage.root.operation.location:
@@ -126,11 +143,12 @@ class _Lowering:
             else:
                 emit()
 
-    def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk]) -> None:
-        """Emit all rounds of a fused loop."""
+    def _loop(self, indices: Sequence[int], ivs: list[ir.Value], shrunk: dict[ir.Value, Shrunk], begin: int | Size) -> None:
+        """Emit all rounds of a fused loop from `begin` on."""
         root, level = self.stages[indices[0]].root, len(ivs)
+        low, low_operands = bound_of(root.shapes, begin)
         high, operands = bound_of(root.shapes, rounds(root, level))
-        loop = affine.AffineForOp(0, high, upper_bound_operands=operands)
+        loop = affine.AffineForOp(low, high, lower_bound_operands=low_operands, upper_bound_operands=operands)
         with ir.InsertionPoint(loop.body):
             self.emit(indices, [*ivs, loop.induction_variable], shrunk)
             affine.AffineYieldOp([])

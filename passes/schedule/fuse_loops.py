@@ -39,7 +39,8 @@ class FuseLoops(Pass):
     - all at once: what is handed on is written and read once, and everything else is read by each stage.
 
     A loop whose number of iterations is known only at run time is fused in the smallest steps, of which every number is a multiple, or not at all;
-    plans are weighed by likely sizes.
+    plans are weighed by likely sizes. Where no contraction leads and it is the only loop, also in a few of these at once: what whole rounds leave
+    over comes in the smallest steps behind them (`rest`).
 
     Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
     again: what they hand on to each other becomes smaller still.
@@ -98,6 +99,7 @@ SMALL = 0.25  # the part for what is handed on, where slices of what the stages 
 LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
 REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
 FEWER = 4  # how many times fewer there may be of what only a run counts, without most threads being idle: one image where four are likely
+SEVERAL = (2, 4, 8)  # smallest steps in a round of what only a run counts
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
@@ -223,18 +225,22 @@ class Plan:
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
-            for step in self._divisors(axis):
+            for step in self._divisors(axis, axes_alone=len(axes) == 1):
                 if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
                     steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
                     if self._reuse(steps) >= min(REUSE, self._reuse({})):
                         yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
 
-    def _divisors(self, axis: Axis) -> list[int]:
+    def _divisors(self, axis: Axis, *, axes_alone: bool) -> list[int]:
         """The steps that the leader's iterations of a loop may be fused in, in order; all of them at last, likely ones if nobody knows."""
         extent = self.leader.root.extents[axis.leader]
         if axis.leader not in self.leader.root.free:
             return divisors(extent)
-        return [axis.unit] * (self.leader.root.bounds[axis.leader] % axis.unit == 0 and axis.unit < extent) + [extent]
+        if self.leader.root.bounds[axis.leader] % axis.unit != 0:
+            return [extent]
+        # A few short rows hide each other's latency. Those of contractions are walked in tiles: in steps of another number they would be cut twice.
+        several = [n * axis.unit for n in SEVERAL] if axes_alone and self.leader.root.kind != "contraction" else []
+        return [step for step in (axis.unit, *several) if step < extent] + [extent]
 
     def _reuse(self, steps: Steps) -> int:
         """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""
@@ -323,7 +329,7 @@ class Plan:
         found = False
         asking = {list(sizes)[-1] for sizes in self._readers if 2 * max(sizes.values()) > own}
         for stage in self.group.stages:
-            loops = [FusedLoop(f"loop{axis.leader}", *axis.of(stage, step)) for axis, step in steps.items() if stage in self.fused.stages]
+            loops = [self._loop(stage, axis, step) for axis, step in steps.items() if stage in self.fused.stages]
             if loops and stage in asking:
                 loops[-1] = replace(loops[-1], prefetch=1)
             if stage in self.inner:
@@ -335,6 +341,12 @@ class Plan:
                 ScheduleInfo(stage.root.operation).fused = tuple(loops)
                 found = True
         return found
+
+    def _loop(self, stage: Stage, axis: Axis, step: int) -> FusedLoop:
+        """A fused loop as it is for a stage; of what nobody knows to be a multiple of the step something may be left over."""
+        dim, own = axis.of(stage, step)
+        divides = self.leader.root.bounds[axis.leader] % step == 0
+        return FusedLoop(f"loop{axis.leader}", dim, own, rest=0 if divides else axis.of(stage, axis.unit)[1])
 
 
 def divisors(n: int) -> list[int]:

@@ -72,6 +72,7 @@ CASES: dict[str, ModelProto] = {
     "softmax": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": [3, "n"]}),
     "softmax_across": model([node("Softmax", ["x"], ["y"], axis=0)], {"x": ["n", 6]}),
     "softmax_of_rows": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", 257]}),
+    "softmax_of_short_rows": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", "m", 40]}),
     "softmax_of_any": model([node("Softmax", ["x"], ["y"], axis=-1)], {"x": ["n", "m", "k"]}),
     "attention": model(
         [

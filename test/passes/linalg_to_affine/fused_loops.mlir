@@ -65,3 +65,40 @@ func.func @rows_and_positions(%x: memref<14x8xf32>, %y: memref<112xf32>, %scratc
   }
   return
 }
+
+// -----
+
+// Of rows that only a run counts, whole rounds of four come first, on two threads; what is left over, of row 4*(n // 4) on, one by one behind them.
+// CHECK-LABEL: func.func @some_rows
+// CHECK-SAME: (%[[X:.*]]: memref<?x8xf32>, %[[Y:.*]]: memref<?x8xf32>, %[[SCRATCH:.*]]: memref<256xi8>)
+// CHECK: %[[ROUNDS:.*]] = arith.floordivsi %{{.*}}, %c4{{.*}} : index
+// CHECK: %[[WHOLE:.*]] = arith.muli %c4{{.*}}, %[[ROUNDS]] : index
+// CHECK: affine.parallel
+// CHECK: affine.for %[[ROUND:.*]] = #{{.*}} to min
+// CHECK: affine.vector_load %[[X]][%[[ROUND]] * 4 + %{{.*}}, 0]
+// CHECK: %[[ROW:.*]] = memref.view %[[SCRATCH]]{{.*}} to memref<1x8xf32>
+// CHECK: affine.for %[[LEFT:.*]] = %[[WHOLE]] to %dim
+// CHECK-NEXT: %[[READ:.*]] = affine.vector_load %[[X]][%[[LEFT]], 0]
+// CHECK-NEXT: %[[MADE:.*]] = math.absf %[[READ]]
+// CHECK-NEXT: affine.vector_store %[[MADE]], %[[ROW]][0, 0]
+// CHECK-NEXT: %[[AGAIN:.*]] = affine.vector_load %[[ROW]][0, 0]
+// CHECK-NEXT: %[[NEGATED:.*]] = arith.negf %[[AGAIN]]
+// CHECK-NEXT: affine.vector_store %[[NEGATED]], %[[Y]][%[[LEFT]], 0]
+#id = affine_map<(i, j) -> (i, j)>
+#rows = #sched.fused<[{loop = "rows", dim = 0 : i64, step = 4 : i64, chunks = 2 : i64, rest = 1 : i64}]>
+func.func @some_rows(%x: memref<?x8xf32>, %y: memref<?x8xf32>, %scratch: memref<256xi8>) attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  %c0 = arith.constant 0 : index
+  %n = memref.dim %x, %c0 : memref<?x8xf32>
+  %t = memref.view %scratch[%c0][%n] {stepwell.slice = {loops = 1 : i64, run = 1 : i64, chunks = 2 : i64, bytes = 128 : i64}} : memref<256xi8> to memref<?x8xf32>
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.fused = #rows} ins(%x : memref<?x8xf32>) outs(%t : memref<?x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = math.absf %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#id, #id], iterator_types = ["parallel", "parallel"], sched.fused = #rows} ins(%t : memref<?x8xf32>) outs(%y : memref<?x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.negf %a : f32
+    linalg.yield %0 : f32
+  }
+  return
+}

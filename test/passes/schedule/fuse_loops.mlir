@@ -187,3 +187,23 @@ module attributes {stepwell.size_hints = {n = 64 : i64}} {
     return %0 : tensor<?x32x2048xf32>
   }
 }
+
+// -----
+
+// Short rows are fused eight at a time; what is left over comes behind them, one row after the other.
+// CHECK-LABEL: func.func private @short_free_rows(
+// CHECK-COUNT-4: sched.fused = #sched.fused<[{chunks = {{[0-9]+}} : i64, dim = 0 : i64, loop = "loop0", rest = 1 : i64, step = 8 : i64}]>
+func.func private @short_free_rows(%x: tensor<?x64xf32>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  %0 = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %0 : tensor<?x64xf32>
+}
+
+// -----
+
+// Of a multiple of eight nothing is left over.
+// CHECK-LABEL: func.func private @eights_of_rows(
+// CHECK-COUNT-4: sched.fused = #sched.fused<[{chunks = {{[0-9]+}} : i64, dim = 0 : i64, loop = "loop0", step = 8 : i64}]>
+func.func private @eights_of_rows(%x: tensor<?x64xf32>, %out: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {stepwell.kernel, stepwell.sizes = ["8*n", "8*n"]} {
+  %0 = "graph.softmax"(%x) {axis = 1 : i64} : (tensor<?x64xf32>) -> tensor<?x64xf32>
+  return %0 : tensor<?x64xf32>
+}
