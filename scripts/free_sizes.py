@@ -3,6 +3,7 @@
 
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
     .venv/bin/python scripts/free_sizes.py bert_layer --free sequence [--sizes 16,100 ...]
+    .venv/bin/python scripts/free_sizes.py softmax layer_norm --free sequence --rounds 1000
     .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
@@ -26,6 +27,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
+OPERATORS = {  # by themselves, over short rows
+    "softmax": "y = Softmax <axis = -1> (x)",
+    "layer_norm": "s = ConstantOfShape <value = float[1] {2.0}> (width) y = LayerNormalization (x, s)",
+}
 DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160", "sequence": "16,64,100,128,384"}
 
 
@@ -33,7 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if results lie too far apart, 2 for wrong usage (argparse)."""
     parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
     add = parser.add_argument
-    add("networks", nargs="*", metavar="NETWORK", default=["mobilenetv2"], help="of the zoo, or an ONNX file (default: mobilenetv2)")
+    names = f"of the zoo, an ONNX file, or {' or '.join(OPERATORS)} (default: mobilenetv2)"
+    add("networks", nargs="*", metavar="NETWORK", default=["mobilenetv2"], help=names)
     add("--free", choices=DEFAULTS, default="batch", help="which dimensions of the images are free, or the second one of sequences (default: batch)")
     add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), BATCHxHEIGHTxWIDTH, or lengths")
     add("--threads", type=int, default=1)
@@ -104,7 +110,7 @@ def compare(name: str, options: argparse.Namespace) -> bool:
                     runs[which].run({input_name: image})
                     times[which].append(clock() - start)
             least, middle = [1e3 * min(t) for t in times], [1e3 * statistics.median(t) for t in times]
-            shown = [f"{a:.2f} ({b:.2f})" for a, b in zip(least, middle, strict=True)]
+            shown = [f"{a:.3f} ({b:.3f})" for a, b in zip(least, middle, strict=True)]
             size = "x".join(map(str, shape))
             print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
     return agree
@@ -159,11 +165,14 @@ def first_calls(name: str, options: argparse.Namespace) -> bool:
 
 
 def network(name: str) -> "onnx.ModelProto":
-    """A network of the zoo, or that of a file."""
+    """A network of the zoo, that of a file, or one operator over rows of 128 elements."""
     import onnx
 
     from networks import build
 
+    if name in OPERATORS:
+        types = "(float[1, 512, 128] x) => (float[1, 512, 128] y)"
+        return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> rows {types} <int64[1] width = {{128}}> {{ {OPERATORS[name]} }}')
     return onnx.load(name) if Path(name).suffix == ".onnx" else build(name, 0)
 
 

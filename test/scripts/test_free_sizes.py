@@ -46,3 +46,9 @@ def test_sequences_of_any_length(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert free_sizes.main([str(path), "--free", "sequence", "--sizes", "12,5,31", "--rounds", "2", "--cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
     assert [line.split()[0] for line in lines] == ["1x12x8", "1x5x8", "1x31x8"]
+
+
+@pytest.mark.parametrize("name", sorted(free_sizes.OPERATORS))
+def test_operators_by_themselves(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert free_sizes.main([name, "--free", "sequence", "--sizes", "3,20", "--rounds", "2", "--cpu"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["1x3x128", "1x20x128"]
