@@ -12,6 +12,7 @@ from sympy.printing.precedence import PRECEDENCE  # type: ignore[import-untyped]
 from sympy.printing.str import StrPrinter  # type: ignore[import-untyped]
 
 Expr = Any  # sympy has no type hints
+MOST_BOUNDS = 16  # that are looked at for the sign of an expression
 
 
 class FloorDiv(sympy.Function):  # type: ignore[misc]
@@ -53,7 +54,7 @@ class FloorDiv(sympy.Function):  # type: ignore[misc]
 
     def _eval_is_nonnegative(self) -> bool | None:
         p, q = self.args
-        return True if p.is_nonnegative and q.is_nonnegative else None
+        return True if q.is_nonnegative and is_above_zero(p, False) else None
 
 
 def is_whole(expr: Expr) -> bool:
@@ -113,7 +114,8 @@ def is_above_zero(expr: Expr, strictly: bool) -> bool | None:
     """Whether `expr > 0`, or `expr >= 0` unless `strictly`, whatever its symbols are: None where that depends, or cannot be told."""
     yes, no = _signs(expr, strictly)
     if not yes and not no and not expr.is_Symbol:
-        yes, no = _signs(lower_bound(expr), strictly)[0], _signs(-lower_bound(-expr), strictly)[1]
+        yes = any(_signs(bound, strictly)[0] for bound in lower_bounds(expr))
+        no = any(_signs(-bound, strictly)[1] for bound in lower_bounds(-expr))
     return True if yes else False if no else None
 
 
@@ -177,6 +179,18 @@ def lower_bound(expr: Expr) -> Expr:
         bound = lower_bound(p) - q + 1 if coefficient > 0 else -lower_bound(-p)
         found += coefficient * bound / q
     return sympy.expand(found)
+
+
+def lower_bounds(expr: Expr) -> list[Expr]:
+    """Expressions that are never above this one: its `lower_bound`, and for each maximum in the sum (or minimum that is taken away) those with one of
+    the sizes that it is of in its place."""
+    found = [lower_bound(expr)]
+    for bound in found:
+        terms = bound.as_coefficients_dict().items()
+        extreme = next(((term, c) for term, c in terms if isinstance(term, sympy.Max if c > 0 else sympy.Min)), None)
+        if extreme is not None and len(found) < MOST_BOUNDS:
+            found += [lower_bound(bound + extreme[1] * (arg - extreme[0])) for arg in extreme[0].args]
+    return found
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]

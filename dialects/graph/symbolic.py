@@ -28,6 +28,11 @@ def _divided(a: Any, b: Any) -> Any:
     return a // b
 
 
+def _remainder(a: Any, b: Any) -> Any:
+    """What a quotient leaves, of numbers whose remainder has one sign whichever way it is taken."""
+    return a - _divided(a, b) * b
+
+
 def _equal(a: Any, b: Any) -> bool:
     if a == b:
         return True
@@ -42,7 +47,9 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "graph.add": lambda a, b: a + b, "graph.sub": lambda a, b: a - b, "graph.mul": lambda a, b: a * b, "graph.div": _divided,
     "graph.maximum": maximum, "graph.minimum": minimum, "graph.neg": lambda a: -a, "graph.equal": _equal,
     "graph.less": lambda a, b: a < b, "graph.greater": lambda a, b: a > b, "graph.less_equal": lambda a, b: a <= b,
-    "graph.greater_equal": lambda a, b: a >= b, "graph.select": lambda c, a, b: a if c else b,
+    "graph.greater_equal": lambda a, b: a >= b, "graph.select": lambda c, a, b: a if c else b, "graph.mod": _remainder,
+    "graph.and": lambda a, b: bool(a) and bool(b), "graph.or": lambda a, b: bool(a) or bool(b), "graph.xor": lambda a, b: bool(a) != bool(b),
+    "graph.not": lambda a: not a,
 }  # fmt: skip
 # Ops whose references only move elements, whatever these are.
 _MOVES = frozenset({

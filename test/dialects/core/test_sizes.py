@@ -124,6 +124,17 @@ def test_rounding_is_known_to_lose_less_than_the_divisor() -> None:
     assert 2 * ((up + 1) // 2) <= n + 4
 
 
+def test_an_extreme_is_known_to_be_beyond_what_it_is_of() -> None:
+    missing = maximum(n, 20) - n
+    assert missing >= 0
+    assert missing // 2 >= 0
+    assert missing - missing // 2 >= 0
+    assert maximum(-(missing // 2), 0) == 0
+    assert n + s - minimum(n, s + 1) + 1 > 0
+    assert not always(missing, ">", 0)
+    assert not always(20 - minimum(n, 21), ">=", 0)
+
+
 def test_assumptions_are_collected_once_and_checked() -> None:
     with assumptions() as found:
         assert holds(n, "==", s)
