@@ -1,17 +1,17 @@
 """Rules for matrix products: MatMul, Gemm and Einsum."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import slice_axis, with_new_axes, without_axes
+from stepwell.importer.rules.slicing import counting, size_scalar, slice_axis, with_new_axes, without_axes
 
 
 @onnx_rule("MatMul", since=1)
@@ -125,13 +125,28 @@ def diagonal(b: ImportBuilder, term: Term) -> Term:
         while term.labels.count(label) > 1:
             pair = [i for i, c in enumerate(term.labels) if c == label][:2]
             others = [i for i in range(len(term.labels)) if i not in pair]
-            dims = static_dims(term.value, "an operand with a repeated label")
-            size = dims[pair[0]]
-            if size != dims[pair[1]]:
-                raise ModelError(f"the label '{label}' stands for {size} and for {dims[pair[1]]} elements of one operand")
+            dims = dims_of(term.value)
+            size = common_size(label, [dims[i] for i in pair])
             rows = b.with_shape(b.transposed(term.value, [*others, *pair]), [*(dims[i] for i in others), size * size])
-            term = Term(slice_axis(b, rows, len(others), 0, size, size + 1), "".join(term.labels[i] for i in others) + label)
+            term = Term(every(b, rows, len(others), size), "".join(term.labels[i] for i in others) + label)
     return term
+
+
+def common_size(label: str, sizes: Sequence[int | Size]) -> int | Size:
+    """The size that a label stands for, a number if one is. Raises ModelError if two sizes are not the same."""
+    size = next((s for s in sizes if isinstance(s, int)), sizes[0])
+    for other in sizes:
+        if not holds(size, "==", other):
+            raise ModelError(f"the label '{label}' stands for {sizes[0]} and for {sizes[1]} elements")
+    return size
+
+
+def every(b: ImportBuilder, x: Value, axis: int, size: int | Size) -> Value:
+    """The elements of `x` along an axis that lie `size + 1` apart, of which there are `size`."""
+    if isinstance(size, int):
+        return slice_axis(b, x, axis, 0, size, size + 1)
+    places = counting(b, size)
+    return b.gather(x, b.mul(places, size_scalar(b, size + 1, like=places)), axis=axis)
 
 
 def summed(b: ImportBuilder, term: Term, needed: set[str]) -> Term:
@@ -151,15 +166,27 @@ def contract(b: ImportBuilder, lhs: Term, rhs: Term, needed: set[str]) -> Term:
     if not inner:  # nothing to sum: an element-wise product of broadcast operands
         order = batch + rows + columns
         return Term(b.mul(spread(b, lhs, order), spread(b, rhs, order)), "".join(order))
-    sizes = dict(zip(lhs.labels + rhs.labels, static_dims(lhs.value, "an operand") + static_dims(rhs.value, "an operand"), strict=True))
-    left = b.with_shape(ordered(b, lhs, batch + rows + inner), volumes(sizes, batch, rows, inner))
-    right = b.with_shape(ordered(b, rhs, batch + inner + columns), volumes(sizes, batch, inner, columns))
-    product = b.matmul(left, right)
-    labels = batch + rows + columns
-    return Term(b.with_shape(product, [sizes[c] for c in labels]), "".join(labels))
+    sizes = [dict(zip(term.labels, dims_of(term.value), strict=True)) for term in (lhs, rhs)]
+    if any((sizes[0][c] == 1) != (sizes[1][c] == 1) for c in inner):
+        left, right = without_single(b, lhs, inner, sizes[1]), without_single(b, rhs, inner, sizes[0])
+        return contract(b, summed(b, left, needed.union(right.labels)), summed(b, right, needed.union(left.labels)), needed)
+    for label in inner:
+        common_size(label, [side[label] for side in sizes])
+    product = b.matmul(
+        b.with_shape(ordered(b, lhs, batch + rows + inner), volumes(sizes[0], batch, rows, inner)),
+        b.with_shape(ordered(b, rhs, batch + inner + columns), volumes(sizes[1], batch, inner, columns)),
+    )
+    shape = [*dims_of(product)[: len(batch)], *(sizes[0][c] for c in rows), *(sizes[1][c] for c in columns)]
+    return Term(b.with_shape(product, shape), "".join(batch + rows + columns))
 
 
-def volumes(sizes: dict[str, int], batch: Sequence[str], *groups: Sequence[str]) -> list[int]:
+def without_single(b: ImportBuilder, term: Term, labels: Sequence[str], other: Mapping[str, int | Size]) -> Term:
+    """A term without those of `labels` that stand for 1 element of it and for more of the `other` one: that element is a factor of all these."""
+    gone = [i for i, (label, size) in enumerate(zip(term.labels, dims_of(term.value), strict=True)) if label in labels and size == 1 != other[label]]
+    return Term(without_axes(b, term.value, gone), "".join(c for i, c in enumerate(term.labels) if i not in gone)) if gone else term
+
+
+def volumes(sizes: Mapping[str, int | Size], batch: Sequence[str], *groups: Sequence[str]) -> list[int | Size]:
     """The shape with each group of labels merged into one dimension; batch labels stay separate."""
     return [sizes[c] for c in batch] + [math.prod(sizes[c] for c in group) for group in groups]
 
