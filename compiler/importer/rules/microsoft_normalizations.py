@@ -4,6 +4,7 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, normalized_axis
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.contractions import reaches
 from stepwell.importer.rules.microsoft import MICROSOFT, row_vector
 from stepwell.importer.rules.normalizations import layer_normalization, moments
 from stepwell.importer.rules.reductions import reduce_mean, reduce_sum
@@ -35,7 +36,7 @@ def with_skip(b: ImportBuilder, x: Value, skip: Value, bias: Value | None) -> Va
     """`x + skip + bias` in the type that rows are summed in. The skip may lack the batch dimension, or have 1 there."""
     wide = wide_type(type_of(x).dtype)
     total = b.add(b.convert(x, wide), b.convert(skip, wide))
-    if type_of(total).shape != type_of(x).shape or type_of(x).rank not in (2, 3):
+    if type_of(x).rank not in (2, 3) or not reaches(type_of(total), type_of(x)):
         raise ModelError(f"its input must be (batch, sequence, hidden) or (tokens, hidden), its skip fit it; got {type_of(x)} and {type_of(skip)}")
     return total if bias is None else b.add(total, b.convert(row_vector(x, bias, "the bias"), wide))
 

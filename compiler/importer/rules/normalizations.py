@@ -1,10 +1,12 @@
 """Rules for normalisations: inference batch normalisation and LRN map to ops, the others to reductions and arithmetic."""
 
+import math
 from collections.abc import Sequence
 
+from stepwell.dialects.core.sizes import divides
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axes, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axes, normalized_axis
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.reductions import reduce_mean, reduce_sum, sum_of_absolutes
 from stepwell.importer.tensors import our_dtype
@@ -111,10 +113,10 @@ def rms_normalization(b: ImportBuilder, x: Value, scale: Value, *, axis: int = -
 def group_normalization(
     b: ImportBuilder, x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Value:
-    dims = static_dims(x, "an input")
-    if len(dims) < 2 or num_groups < 1 or dims[1] % num_groups:
+    dims = dims_of(x)
+    if len(dims) < 2 or num_groups < 1 or not divides(num_groups, dims[1]):
         raise ModelError(f"the channels of {type_of(x)} do not divide into {num_groups} groups")
-    groups = b.with_shape(b.convert(x, our_dtype(stash_type)), (dims[0], num_groups, -1))
+    groups = b.with_shape(b.convert(x, our_dtype(stash_type)), (dims[0], num_groups, math.prod(dims[1:]) // num_groups))
     mean, var = moments(b, groups, (2,))
     y = b.convert(b.with_shape(normalized(b, groups, mean, var, epsilon, None, None), dims), type_of(x).dtype)
     return b.add(b.mul(y, per_channel(b, scale, len(dims))), per_channel(b, bias, len(dims)))
@@ -122,7 +124,7 @@ def group_normalization(
 
 @onnx_rule("GroupNormalization", since=18)
 def group_normalization_by_group(b: ImportBuilder, x: Value, scale: Value, bias: Value, *, num_groups: int, epsilon: float = 1e-5) -> Value:
-    channels = static_dims(x, "an input")[1]
+    channels = dims_of(x)[1]
     each = [b.reshape(b.expand(b.reshape(v, shape=(-1, 1)), shape=(-1, channels // max(num_groups, 1))), shape=(-1,)) for v in (scale, bias)]
     return group_normalization(b, x, each[0], each[1], num_groups=num_groups, epsilon=epsilon)
 
