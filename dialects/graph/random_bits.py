@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result
+from stepwell.dialects.graph.base import GraphOp, InferredTypes, Pure, Result, Sizes
 from stepwell.dialects.graph.inference import expect_at_least
 
 STEP = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio, odd
@@ -23,10 +24,10 @@ class RandomBitsOp(GraphOp, name="random_bits", traits=[Pure]):
 
     result: Result
     seed: ir.IntegerAttr
-    shape: ir.DenseI64ArrayAttr
+    shape: Sizes
 
     @staticmethod
-    def infer(*, seed: int, shape: Sequence[int]) -> InferredTypes:
+    def infer(*, seed: int, shape: Sequence[int | Size]) -> InferredTypes:
         expect_at_least("shape", shape, 0)
         return TensorType("ui64", tuple(shape))
 

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.elementwise import truth
 from stepwell.importer.rules.slicing import slice_axis
@@ -27,7 +28,7 @@ def stream(b: ImportBuilder, seed: float | None) -> int:
     return seed if isinstance(seed, int) else int(np.float64(seed).view(np.int64))
 
 
-def uniform(b: ImportBuilder, seed: int, shape: Sequence[int], dtype: str) -> Value:
+def uniform(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
     """Numbers from 0 below 1, in f32 or f64: multiples of 2^-24 or 2^-53, all equally likely."""
     digits = 53 if dtype == "f64" else 24
     bits = b.random_bits(seed=seed, shape=tuple(shape))
@@ -35,7 +36,7 @@ def uniform(b: ImportBuilder, seed: int, shape: Sequence[int], dtype: str) -> Va
     return b.mul(b.convert(upper, dtype), b.literal(np.array(2.0**-digits, np.float64 if dtype == "f64" else np.float32)))
 
 
-def normal(b: ImportBuilder, seed: int, shape: Sequence[int], dtype: str) -> Value:
+def normal(b: ImportBuilder, seed: int, shape: Sequence[int | Size], dtype: str) -> Value:
     """Numbers of the standard normal distribution in f32 or f64 (G. Box and M. Muller, 1958), each from two uniform ones."""
     both = uniform(b, seed, (2, *shape), dtype)
     first, second = (b.with_shape(slice_axis(b, both, 0, i, 1), shape) for i in range(2))
@@ -48,12 +49,12 @@ def computed(dtype: str) -> str:
     return "f64" if dtype == "f64" else "f32"
 
 
-def uniform_between(b: ImportBuilder, shape: Sequence[int], dtype: str, seed: float | None, low: float, high: float) -> Value:
+def uniform_between(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, low: float, high: float) -> Value:
     drawn = uniform(b, stream(b, seed), shape, computed(dtype))
     return b.convert(b.add(b.mul(drawn, b.scalar(high - low, like=drawn)), b.scalar(low, like=drawn)), dtype)
 
 
-def normal_around(b: ImportBuilder, shape: Sequence[int], dtype: str, seed: float | None, mean: float, scale: float) -> Value:
+def normal_around(b: ImportBuilder, shape: Sequence[int | Size], dtype: str, seed: float | None, mean: float, scale: float) -> Value:
     drawn = normal(b, stream(b, seed), shape, computed(dtype))
     return b.convert(b.add(b.mul(drawn, b.scalar(scale, like=drawn)), b.scalar(mean, like=drawn)), dtype)
 
@@ -77,7 +78,7 @@ def random_uniform(
 def random_uniform_like(
     b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, low: float = 0.0, high: float = 1.0
 ) -> Value:
-    return uniform_between(b, static_dims(x, "an input"), wanted_dtype(dtype, x), seed, low, high)
+    return uniform_between(b, dims_of(x), wanted_dtype(dtype, x), seed, low, high)
 
 
 @onnx_rule("RandomNormal", since=1)
@@ -91,22 +92,22 @@ def random_normal(
 def random_normal_like(
     b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None, mean: float = 0.0, scale: float = 1.0
 ) -> Value:
-    return normal_around(b, static_dims(x, "an input"), wanted_dtype(dtype, x), seed, mean, scale)
+    return normal_around(b, dims_of(x), wanted_dtype(dtype, x), seed, mean, scale)
 
 
 @onnx_rule("Bernoulli", since=15)
 def bernoulli(b: ImportBuilder, x: Value, *, dtype: int | None = None, seed: float | None = None) -> Value:
     """1 with the probability that is given, else 0."""
     kind = computed(type_of(x).dtype)
-    drawn = uniform(b, stream(b, seed), static_dims(x, "an input"), kind)
+    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
     return b.convert(b.less(drawn, b.convert(x, kind)), type_of(x).dtype if dtype is None else our_dtype(dtype))
 
 
 @onnx_rule("Multinomial", since=7)
 def multinomial(b: ImportBuilder, x: Value, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Value:
     """Each sample is how many of the running sums of the probabilities a uniform number is not below."""
-    dims = static_dims(x, "an input")
-    if len(dims) != 2 or dims[1] < 1 or sample_size < 1:
+    dims = dims_of(x)
+    if len(dims) != 2 or not holds(dims[1], ">=", 1) or sample_size < 1:
         raise ModelError(f"its input must be (batch, classes) and sample_size 1 or more, got {type_of(x)} and {sample_size}")
     wide = b.convert(x, "f64")
     sums = b.cumsum(b.softmax(wide, axis=1), axis=1, exclusive=False, reverse=False)
@@ -129,7 +130,7 @@ def dropout_with_inputs(
     rate = b.literal(np.array(0.5, np.float32)) if ratio is None else b.with_shape(ratio, ())
     kind = computed(type_of(x).dtype)
     rate = b.convert(rate, kind)
-    drawn = uniform(b, stream(b, seed), static_dims(x, "an input"), kind)
+    drawn = uniform(b, stream(b, seed), dims_of(x), kind)
     kept = b.greater_equal(drawn, rate)
     grown = b.div(b.convert(x, kind), b.sub(b.scalar(1, like=rate), rate))
     result = b.convert(b.select(kept, grown, b.scalar(0, like=grown)), type_of(x).dtype)
