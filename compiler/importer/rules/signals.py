@@ -4,11 +4,12 @@ import math
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, holds, minimum
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.slicing import along_axis, slice_axis
+from stepwell.importer.rules.slicing import along_axis, counting, size_scalar, slice_axis
 
 MAX_TABLE = 1 << 24  # elements of a table
 FOLDED = 64  # the length of a transform from which on adding first and multiplying half as often pays
@@ -31,55 +32,65 @@ def dft(b: ImportBuilder, x: Value, dft_length: Value | None = None, axis: Value
 @onnx_rule("STFT", since=17)
 def stft(b: ImportBuilder, x: Value, step: Value, window: Value | None = None, length: Value | None = None, *, onesided: int = 1) -> Value:
     """Frames cut out of the signal (batch, samples, 1 or 2), weighted by the window, each transformed."""
-    dims = static_dims(x, "a signal")
+    dims = dims_of(x)
     if len(dims) != 3:
         raise ModelError(f"its signal must have rank 3, got {type_of(x)}")
     if length is None and window is None:
         raise ModelError("it must have a window or a frame length")
     hop = int(b.known_scalar(step, "the frame step"))
-    size = (
-        int(b.known_scalar(length, "the frame length")) if length is not None else static_dims(window, "the window")[0] if window is not None else 0
-    )
-    if hop < 1 or not 1 <= size <= dims[1]:
+    size = whole_number(b, length, "the frame length") if length is not None else dims_of(window)[0] if window is not None else 0
+    if hop < 1 or not holds(size, ">=", 1) or not holds(size, "<=", dims[1]):
         raise ModelError(f"frames of {size}, {hop} apart, do not fit a signal of {dims[1]} samples")
-    starts = np.arange(0, dims[1] - size + 1, hop)
-    if len(starts) * size > MAX_TABLE:
-        raise UnsupportedError(f"{len(starts)} frames of {size} are not supported; supported: {MAX_TABLE} samples in all")
-    frames = b.gather(x, b.literal(starts[:, np.newaxis] + np.arange(size)), axis=1)
+    count = (dims[1] - size) // hop + 1
+    if isinstance(count, int) and isinstance(size, int):
+        if count * size > MAX_TABLE:
+            raise UnsupportedError(f"{count} frames of {size} are not supported; supported: {MAX_TABLE} samples in all")
+        places = b.literal(np.arange(count)[:, np.newaxis] * hop + np.arange(size))
+    else:
+        starts = counting(b, count, 0, 2)
+        places = b.add(b.mul(starts, b.scalar(hop, like=starts)), counting(b, size, 1, 2))
+    frames = b.gather(x, places, axis=1)
     if window is not None:
         frames = b.mul(frames, b.reshape(window, shape=(size, 1)))
     return transform(b, frames, None, 2, False, bool(onesided))
 
 
+def whole_number(b: ImportBuilder, value: Value, what: str) -> int | Size:
+    """A length that an operand holds, perhaps in symbols. Raises NotConstantError, naming it as `what`, if it is not known."""
+    found = b.symbolic_scalar(value, what)
+    return int(b.known_scalar(value, what)) if found is None else found
+
+
 def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, inverse: bool, onesided: bool) -> Value:
-    """The transform of `x`, along `axis`; its last dimension holds the real part, or real and imaginary parts.
+    """The transform of `x`, along `axis`; its last dimension holds the real part, or real and imaginary parts: both if nothing says how many.
 
     `onesided` returns the first half of the spectrum of real data; with `inverse`, it takes such a half and returns real data.
     """
-    dims = static_dims(x, "an input")
+    dims = dims_of(x)
     axis = normalized_axis(axis, len(dims))
-    if len(dims) < 2 or dims[-1] not in (1, 2) or axis == len(dims) - 1:
+    count = dims[-1] if dims and isinstance(dims[-1], int) else 2
+    if len(dims) < 2 or not holds(dims[-1], "==", count) or count not in (1, 2) or axis == len(dims) - 1:
         raise ModelError(f"its input must end in a dimension of 1 or 2, which is not transformed; got {type_of(x)} and axis {axis}")
     whole = onesided and inverse  # the input is half of a spectrum
     size = 2 * (dims[axis] - 1) if whole else dims[axis]
     if dft_length is not None:
-        size = int(b.known_scalar(dft_length, "the length of the transform"))
-    if size < 1 or size * size > MAX_TABLE:
-        raise UnsupportedError(f"of length {size} is not supported; supported: 1 to {math.isqrt(MAX_TABLE)}")
-    taken = min(dims[axis], size // 2 + 1 if whole else size)
+        size = whole_number(b, dft_length, "the length of the transform")
+    longest = math.isqrt(MAX_TABLE)
+    if not holds(size, ">=", 1) or not holds(size, "<=", longest):
+        raise UnsupportedError(f"of length {size} is not supported; supported: 1 to {longest}")
+    taken = minimum(dims[axis], size // 2 + 1 if whole else size)
     made = size // 2 + 1 if onesided and not inverse else size
     parts = [
         b.reshape(slice_axis(b, slice_axis(b, x, len(dims) - 1, i, 1), axis, 0, taken), shape=(*dims[:axis], taken, *dims[axis + 1 : -1]))
-        for i in range(dims[-1])
+        for i in range(count)
     ]
     order = [*(i for i in range(len(dims) - 1) if i != axis), axis]
-    steps = np.outer(np.arange(taken), np.arange(made)) * (1 if inverse else -1) % size
-    weights = np.full((taken, 1), 1 / size if inverse else 1.0)
-    if whole:  # all frequencies but the first and the middle one count twice
-        weights[1 : (size + 1) // 2] *= 2
-    cosines, sines = (part[steps] * weights for part in roots_of_unity(size))
     real, *imaginary = (b.convert(b.transposed(part, order), "f64") for part in parts)  # f64, so that rounding errors stay as small as with an FFT
-    products = Folded(b, cosines, sines) if taken == size >= FOLDED else Products(b, cosines, sines)
+    if isinstance(size, int) and isinstance(taken, int) and isinstance(made, int):
+        tables = known_tables(size, taken, made, inverse, whole)
+        products = Folded(b, *tables) if taken == size >= FOLDED else Products(b, *map(b.literal, tables))
+    else:
+        products = Products(b, *free_tables(b, size, taken, made, inverse, whole))
     results = products(real)[: 1 if whole else 2]
     if imaginary:
         by_cosines, by_sines = products(imaginary[0])
@@ -90,11 +101,36 @@ def transform(b: ImportBuilder, x: Value, dft_length: Value | None, axis: int, i
     return b.concat(made_parts, axis=len(dims) - 1) if len(made_parts) > 1 else made_parts[0]
 
 
+def known_tables(size: int, taken: int, made: int, inverse: bool, whole: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The factors of each of the `taken` elements in each of the `made` results: cosines and sines."""
+    steps = np.outer(np.arange(taken), np.arange(made)) * (1 if inverse else -1) % size
+    weights = np.full((taken, 1), 1 / size if inverse else 1.0)
+    if whole:  # all frequencies but the first and the middle one count twice
+        weights[1 : (size + 1) // 2] *= 2
+    cosines, sines = roots_of_unity(size)
+    return cosines[steps] * weights, sines[steps] * weights
+
+
+def free_tables(b: ImportBuilder, size: int | Size, taken: int | Size, made: int | Size, inverse: bool, whole: bool) -> list[Value]:
+    """As `known_tables`, where sizes are known only at run time, which makes the tables."""
+    elements, results = counting(b, taken, 0, 2), counting(b, made, 1, 2)
+    steps = b.mod(b.mul(elements, results), size_scalar(b, size, like=elements), fmod=False)
+    cosines, sines = roots_at_run_time(b, size)
+    tables = [b.gather(table, steps, axis=0) for table in (cosines, sines if inverse else b.neg(sines))]
+    if not inverse:
+        return tables
+    weight = b.div(b.scalar(1, like=cosines), size_scalar(b, size, like=cosines))
+    if whole:
+        first, middle = b.scalar(0, like=elements), size_scalar(b, (size + 1) // 2, like=elements)
+        weight = b.select(b.and_(b.greater(elements, first), b.less(elements, middle)), b.add(weight, weight), weight)
+    return [b.mul(table, weight) for table in tables]
+
+
 class Products:
     """Products of signals (…, times) with tables of cosines and sines, (times, frequencies)."""
 
-    def __init__(self, b: ImportBuilder, cosines: np.ndarray, sines: np.ndarray) -> None:
-        self.b, self.cosines, self.sines = b, b.literal(cosines), b.literal(sines)
+    def __init__(self, b: ImportBuilder, cosines: Value, sines: Value) -> None:
+        self.b, self.cosines, self.sines = b, cosines, sines
 
     def __call__(self, x: Value) -> list[Value]:
         """The sums of `x` times cosines and times sines."""
@@ -113,7 +149,7 @@ class Folded(Products):
         self.pairs = (self.size - 1) // 2
         self.alone = [0, *([self.size // 2] if self.size % 2 == 0 else [])]  # times that are in no pair
         paired, first = list(range(1, self.pairs + 1)), slice(0, self.size // 2 + 1)
-        super().__init__(b, cosines[[*paired, *self.alone], first], sines[paired, first])
+        super().__init__(b, b.literal(cosines[[*paired, *self.alone], first]), b.literal(sines[paired, first]))
 
     def __call__(self, x: Value) -> list[Value]:
         b, last, pairs = self.b, type_of(x).rank - 1, self.pairs
@@ -134,3 +170,18 @@ def roots_of_unity(size: int) -> tuple[np.ndarray, np.ndarray]:
     cosine, sine = np.cos(angles), np.sin(angles)
     ways = quarters % 4 == np.arange(4)[:, np.newaxis]
     return np.select(list(ways), [cosine, -sine, -cosine, sine]) + 0.0, np.select(list(ways), [sine, cosine, -sine, -cosine]) + 0.0
+
+
+def roots_at_run_time(b: ImportBuilder, size: int | Size) -> tuple[Value, Value]:
+    """As `roots_of_unity`, of a number that is known only at run time."""
+    places = counting(b, size)
+    number, two, four, eight = size_scalar(b, size, like=places), *(b.scalar(n, like=places) for n in (2, 4, 8))
+    quarters = b.div(b.add(b.mul(places, eight), number), b.mul(number, two))
+    rest = b.convert(b.sub(b.mul(places, four), b.mul(quarters, number)), "f64")
+    angles = b.mul(b.div(rest, b.convert(number, "f64")), b.literal(np.array(np.pi / 2)))
+    cosine, sine = b.cos(angles), b.sin(angles)
+    turn = b.mod(quarters, four, fmod=False)
+    odd = b.equal(b.mod(turn, two, fmod=False), b.scalar(1, like=turn))
+    first, second = b.select(odd, sine, cosine), b.select(odd, cosine, sine)
+    left, below = (b.or_(b.equal(turn, b.scalar(a, like=turn)), b.equal(turn, two)) for a in (1, 3))
+    return b.select(left, b.neg(first), first), b.select(below, b.neg(second), second)
