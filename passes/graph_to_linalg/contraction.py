@@ -168,8 +168,9 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
     """Loops: image, channel, places; then taps. Each place and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
-    if not known(op.operand_types()[0].shape[1:]):
-        return NoMatch(f"its windows must have static sizes, got {op.operand_types()[0]}")
+    given = b.given_all(result.shape[:2])
+    if given is None:
+        return NoMatch(f"its images and channels must have known sizes, got {op.operand_types()[0]}")
     spatial, s = len(image), Scalars(b, result.dtype)
     counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
 
@@ -186,7 +187,7 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
         value = b.widen(b.extract(x, [b.here(0), row, column]))
         return s.add(total, s.select(inside, value, s.const(0)))
 
-    out = b.filled(0, s.dtype, [b.size(x, 0), *known_sizes(result.shape[1:2]), *image])
+    out = b.filled(0, s.dtype, [*given, *image])
     maps = [dims(*range(2 + spatial, 2 + 2 * spatial)), dims(*range(2 + spatial))]
     return narrowed(b, b.generic([b.empty(s.dtype, kernel)], out, maps, spatial, fold), result.dtype)
 

@@ -47,10 +47,15 @@ def conversions() -> list[Conversion]:
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
     def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
         types = op.result_types()
-        if len(operands) and all(0 in t.shape and t.is_static for t in types):  # nothing to compute; and linalg rejects some maps into no elements
+        nothing = len(operands) and all(0 in t.shape for t in types)  # to compute; and linalg rejects some maps into no elements
+        if nothing and all(t.is_static for t in types):
             return [tensor.EmptyOp(t.shape, element_type(t.dtype)).result for t in types]
-        _assume_elements(op)
-        answer = function(op, [_without_sign(v) for v in operands], LinalgBuilder(state))
+        b = LinalgBuilder(state)
+        if nothing and not any(None in t.shape for t in types):
+            answer: Any = [b.empty(t.dtype, b.given_all(t.shape) or []) for t in types]
+        else:
+            _assume_elements(op)
+            answer = function(op, [_without_sign(v) for v in operands], b)
         if isinstance(answer, NoMatch):
             return answer
         values = [answer] if isinstance(answer, ir.Value) else list(answer)

@@ -3,8 +3,7 @@
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import ir
-from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.dialects.core.mlir import arith, ir
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 from stepwell.passes.graph_to_linalg.order_codes import Codes, place_of_first
@@ -21,18 +20,21 @@ def lower_arg(op: graph.ArgMaxOp, operands: Operands, b: LinalgBuilder) -> ir.Va
 
 
 @lowering(graph.CumsumOp, graph.CumprodOp)
-def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
-    """One generic with two outputs: the fold so far, which the loop along the axis carries, and what is shown of it. Narrow floats in f32."""
+def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic with two outputs: the fold so far, which the loop along the axis carries, and what is shown of it. Narrow floats in f32.
+
+    From the end of a dimension whose size is known only at run time, of which no access can say where that is, it folds what has been turned round.
+    """
     (x,), attributes, dtype = operands, op.attribute_values(), op.result_types()[0].dtype
     s, axis, sizes, rank = Scalars(b, dtype), attributes["axis"], b.sizes(x), x.type.rank
+    turns = attributes["reverse"] and not isinstance(sizes[axis], int)
+    x = turned(b, x, axis, dtype) if turns else x
     name, neutral = ("mul", 1) if isinstance(op, graph.CumprodOp) else ("add", 0)
     others = [i for i in range(rank) if i != axis]
     along: Any = ir.AffineExpr.get_dim(rank - 1)
     inputs, maps = [x], []
-    if attributes["reverse"]:
+    if attributes["reverse"] and not turns:
         size = sizes[axis]
-        if not isinstance(size, int):
-            return NoMatch(f"dimension {axis} must have a static size to be scanned from its end, got {x.type}")
         along = along * -1 + (size - 1)
         inputs.append(b.empty("i8", [size]))  # which says how far the loop goes, as a reversed access does not
         maps.append(dims(rank - 1))
@@ -44,4 +46,16 @@ def lower_scan(op: graph.CumsumOp, operands: Operands, b: LinalgBuilder) -> ir.V
         after = s.accumulate(name, b.widen(value), before)
         return [after, b.narrow(before if attributes["exclusive"] else after, dtype)]
 
-    return b.generics(inputs, [folded, b.empty(dtype, sizes)], [everywhere, *maps, dims(*range(rank - 1)), everywhere], 1, step)[1]
+    shown = b.generics(inputs, [folded, b.empty(dtype, sizes)], [everywhere, *maps, dims(*range(rank - 1)), everywhere], 1, step)[1]
+    return turned(b, shown, axis, dtype) if turns else shown
+
+
+def turned(b: LinalgBuilder, x: ir.Value, axis: int, dtype: str) -> ir.Value:
+    """`x` from the end to the start along an axis."""
+    sizes = b.sizes(x)
+    last = arith.SubIOp(b.index_of(sizes[axis]), b.index(1)).result
+
+    def body() -> ir.Value:
+        return b.extract(x, [arith.SubIOp(last, b.here(i)).result if i == axis else b.here(i) for i in range(len(sizes))])
+
+    return b.elementwise([], dtype, sizes, body, exact=True)

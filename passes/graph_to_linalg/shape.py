@@ -78,16 +78,22 @@ def lower_expand(op: graph.ExpandOp, operands: Operands, b: LinalgBuilder) -> ir
 def lower_tile(op: graph.TileOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """One generic over (repeat, element) for each repeated dimension, whose loops are then merged."""
     (x,), result = operands, op.result_types()[0]
-    if not result.is_static:
-        return NoMatch(f"its operand must be static, got {op.operand_types()[0]}")
-    sizes, own = [], []
-    for size, times in zip(x.type.shape, op.attribute_values()["repeats"], strict=True):
+    whole = b.given_all(result.shape)
+    if whole is None:
+        return NoMatch(f"its operand must have known sizes, got {op.operand_types()[0]}")
+    if 0 in result.shape:  # which no dimensions of other sizes merge to
+        return b.empty(result.dtype, whole)
+    sizes: list[OpFoldResult] = []
+    own, groups = [], []
+    for size, times in zip(b.sizes(x), op.attribute_values()["repeats"], strict=True):
+        first = len(sizes)
         if times != 1:
             sizes.append(times)
         own.append(len(sizes))
         sizes.append(size)
+        groups.append(list(range(first, len(sizes))))
     out = b.generic([x], b.empty(result.dtype, sizes), [dims(*own), dims(*range(len(sizes)))], 0, lambda v, _: v)
-    return reshape_to(b, out, result.static_shape)
+    return reshape_to(b, out, result.static_shape) if result.is_static else b.reshape(out, groups, whole)
 
 
 @lowering(graph.ConcatOp)

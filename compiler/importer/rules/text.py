@@ -6,7 +6,7 @@ import numpy as np
 
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 
 
@@ -30,7 +30,7 @@ def tf_idf_vectorizer(
         raise UnsupportedError("a pool of strings is not supported; supported: pool_int64s")
     if mode not in ("TF", "IDF", "TFIDF"):
         raise UnsupportedError(f"mode={mode!r} is not supported; supported: 'TF', 'IDF', 'TFIDF'")
-    dims = static_dims(x, "an input")
+    dims = dims_of(x)
     if len(dims) not in (1, 2):
         raise ModelError(f"its input must have rank 1 or 2, got {type_of(x)}")
     if min_gram_length < 1 or max_gram_length < min_gram_length or max_skip_count < 0:
@@ -51,7 +51,7 @@ def tf_idf_vectorizer(
             counts = b.count_ngrams(rows, *operands, size=size, skips=max_skip_count if length > 1 else 0)
             total = counts if total is None else b.add(total, counts)
     if total is None:
-        total = b.expand(b.literal(np.zeros((), np.int64)), shape=(type_of(rows).shape[0] or 0, size))
+        total = b.expand(b.literal(np.zeros((), np.int64)), shape=(dims_of(rows)[0], size))
     result = b.convert(total, "f32")
     if mode == "IDF":
         result = b.convert(b.greater(total, b.scalar(0, like=total)), "f32")
