@@ -218,13 +218,13 @@ class PadOp(GraphOp, name="pad", traits=[Pure, KeepsChannels]):
 
     x: Operand
     result: Result
-    low: ir.DenseI64ArrayAttr
+    low: Sizes
     high: Sizes
     mode: ir.StringAttr
     value: ir.FloatAttr
 
     @staticmethod
-    def infer(x: TensorType, *, low: Sequence[int], high: Sequence[int | Size], mode: str, value: float) -> InferredTypes:
+    def infer(x: TensorType, *, low: Sequence[int | Size], high: Sequence[int | Size], mode: str, value: float) -> InferredTypes:
         expect_choice("mode", mode, PAD_MODES)
         for name, amounts in (("low", low), ("high", high)):
             expect_length(name, amounts, x.rank, "one for each dimension")

@@ -74,7 +74,7 @@ class _Unfolding(ProductRewriting):
         if pad is not None:
             padding = pad.attribute_values()
             low, high = padding["low"], padding["high"]
-            if padding["mode"] != "constant" or padding["value"] != 0 or not known(high):
+            if padding["mode"] != "constant" or padding["value"] != 0 or not known((*low, *high)):
                 return NoMatch("what pads its image is something else than zeros, or how many is known at run time only")
         image, kernel = centred(x if pad is None else pad.x, self.state.weights), type_of(w)
         if image is None or not isinstance(image.zero, np.ndarray) or image.zero.size != 1:

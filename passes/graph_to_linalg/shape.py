@@ -130,9 +130,10 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
     if all(n == 0 for n in (*low, *high)):
         return x
     if mode == "constant":
-        amounts = b.given_all(high)
-        assert amounts is not None
-        return padded(b, x, result.dtype, low, amounts, attributes["value"])
+        before, after = b.given_all(low), b.given_all(high)
+        assert before is not None
+        assert after is not None
+        return padded(b, x, result.dtype, before, after, attributes["value"])
 
     sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]

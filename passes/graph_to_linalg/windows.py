@@ -7,7 +7,7 @@ from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
-def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[int], high: Sequence[OpFoldResult], value: Any) -> ir.Value:
+def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[OpFoldResult], high: Sequence[OpFoldResult], value: Any) -> ir.Value:
     """`x` with `low[i]` elements `value` before and `high[i]` after each dimension."""
     if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
         return x

@@ -1,65 +1,18 @@
-"""Rules for convolutions, and the window arithmetic that they share with pooling."""
+"""Rules for convolutions."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from stepwell.dialects.core.sizes import Size, known_sizes
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.contractions import centred
-
-
-@dataclass(frozen=True)
-class Window:
-    """A sliding window over the spatial dimensions of `x`, with all attributes filled in: `pads` lists all begins, then all ends."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    pads: tuple[int, ...]
-    dilations: tuple[int, ...]
-
-    @property
-    def spans(self) -> tuple[int, ...]:
-        """The extent of the window along each dimension, dilation included."""
-        return tuple((k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
-
-
-def window(
-    x: Value, kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int], auto_pad: str = "NOTSET"
-) -> Window:
-    """A window with ONNX's defaults filled in and `auto_pad` resolved. Raises ModelError if the attributes do not fit `x`."""
-    rank = type_of(x).rank
-    spatial = rank - 2
-    if spatial < 1:
-        raise ModelError(f"its input must have a batch, a channel and at least one spatial dimension, got {type_of(x)}")
-    ones = (1,) * spatial
-    lengths = {"kernel_shape": (kernel, spatial), "strides": (strides, spatial), "dilations": (dilations, spatial), "pads": (pads, 2 * spatial)}
-    for name, (values, length) in lengths.items():
-        if values and len(values) != length:
-            raise ModelError(f"{name} must have {length} entries for an input of rank {rank}, got {list(values)}")
-    if min(*strides, *dilations, *kernel, 1) < 1:
-        raise ModelError(f"kernel_shape {list(kernel)}, strides {list(strides)} and dilations {list(dilations)} must be 1 or more")
-    out = Window(tuple(kernel), tuple(strides) or ones, tuple(pads) or (0,) * 2 * spatial, tuple(dilations) or ones)
-    if auto_pad in ("NOTSET", ""):
-        return out
-    if auto_pad == "VALID":
-        return Window(out.kernel, out.strides, (0,) * 2 * spatial, out.dilations)
-    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
-        raise ModelError(f"auto_pad must be NOTSET, VALID, SAME_UPPER or SAME_LOWER, got {auto_pad!r}")
-    totals = []
-    for size, span, stride in zip(static_dims(x, f"auto_pad={auto_pad}")[2:], out.spans, out.strides, strict=True):
-        totals.append(max((-(-size // stride) - 1) * stride + span - size, 0))
-    return Window(out.kernel, out.strides, halved(totals, more_at_end=auto_pad == "SAME_UPPER"), out.dilations)
-
-
-def halved(totals: Sequence[int], *, more_at_end: bool) -> tuple[int, ...]:
-    """The total padding of each dimension, split between begin and end; `more_at_end` says where an odd element goes."""
-    small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
-    return tuple(small + large if more_at_end else large + small)
+from stepwell.importer.rules.windows import Window, halved, image_of, window
 
 
 def filter_window(
@@ -98,7 +51,8 @@ def conv(
     group: int = 1,
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
-    return with_bias(b, b.conv(x, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
+    image = image_of(b, x, win)
+    return with_bias(b, b.conv(image, w, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group), bias)
 
 
 @onnx_rule("ConvInteger", since=10)
@@ -118,6 +72,7 @@ def conv_integer(
 ) -> Value:
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, auto_pad)
     image, filters = centred(b, x, x_zero_point, 1), centred(b, w, w_zero_point, 0)  # so that padding equals the zero point
+    image = image_of(b, image, win)
     return b.conv(image, filters, strides=win.strides, pads=win.pads, dilations=win.dilations, group=group)
 
 
@@ -145,14 +100,14 @@ def conv_transpose(
         raise ModelError(f"output_padding {list(output_padding)} and output_shape {list(output_shape)} must have {spatial} entries")
     edges = win.pads
     if output_shape or same:
-        sizes = static_dims(x, "an output_shape")[2:]
-        wanted = list(output_shape)[-spatial:] or [size * stride for size, stride in zip(sizes, win.strides, strict=True)]
-        totals = []
-        for i, size in enumerate(sizes):
-            total = win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i]
-            extra[i] += max(-total, 0) if output_shape else 0  # requested output beyond the windows is zero
-            totals.append(max(total, 0))
-        edges = halved(totals, more_at_end=auto_pad == "SAME_UPPER")
+        sizes = dims_of(x)[2:] if same and not output_shape else static_dims(x, "an output_shape")[2:]
+        whole = [size * stride for size, stride in zip(sizes, win.strides, strict=True)]
+        wanted: Sequence[int | Size] = output_shape[-spatial:] if output_shape else whole
+        differences = [win.strides[i] * (size - 1) + extra[i] + win.spans[i] - wanted[i] for i, size in enumerate(sizes)]
+        totals = known_sizes(differences)  # of SAME they do not depend on the sizes
+        if output_shape:
+            extra = [e + max(-total, 0) for e, total in zip(extra, totals, strict=True)]  # requested output beyond the windows is zero
+        edges = tuple(known_sizes(halved([max(total, 0) for total in totals], more_at_end=auto_pad == "SAME_UPPER")))
     if any(e < 0 for e in extra):
         raise UnsupportedError(f"output_padding={extra} is not supported; supported: 0 or more")
     known = b.constant_value(w)

@@ -3,17 +3,15 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
-from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph.windows import overhang, window_counts
-from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph.numerics import lowest
+from stepwell.dialects.support.errors import ModelError
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.convolutions import Window, window
+from stepwell.importer.rules.pooled_places import places_of_maxima
 from stepwell.importer.rules.reductions import plain, reduce_mean
-
-MAX_TAPS = 1 << 24  # of a pooling with an output for indices
+from stepwell.importer.rules.windows import FreeWindow, image_of, window, with_overhang
 
 
 @onnx_rule("MaxPool", since=1)
@@ -30,45 +28,9 @@ def max_pool(
     storage_order: int = 0,
 ) -> tuple[Value, ...]:
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
-    y = b.max_pool(x, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=bool(ceil_mode))
-    return (y,) if b.node.output_count < 2 else (y, places_of_maxima(b, x, win, static_dims(y, "a result with indices"), bool(storage_order)))
-
-
-def places_of_maxima(b: ImportBuilder, x: Value, win: Window, shape: Sequence[int], column_major: bool) -> Value:
-    """The index of each window's maximum in flattened `x`: lay out the windows, find the maximum of each, look up its index.
-
-    `column_major` numbers the elements of each image column by column.
-    """
-    n, c, *dims = static_dims(x, "an input with indices")
-    spatial = len(dims)
-    if math.prod(shape[2:]) * math.prod(win.kernel) > MAX_TAPS:
-        raise UnsupportedError(f"indices of {math.prod(shape[2:])} windows of {win.kernel} are not supported; supported: {MAX_TAPS} taps in all")
-    grids = [
-        np.arange(o)[:, np.newaxis] * s - p + np.arange(k) * d
-        for o, k, s, p, d in zip(shape[2:], win.kernel, win.strides, win.pads, win.dilations, strict=False)
-    ]
-    inside = np.ones((1, 1), bool)
-    rows, columns = np.zeros((1, 1), np.int64), np.zeros((1, 1), np.int64)
-    for axis, grid in enumerate(grids):  # combine (positions, taps) of the dimensions so far with those of the next
-        rows, columns, inside = (
-            np.reshape(
-                op(before[:, np.newaxis, :, np.newaxis], here[np.newaxis, :, np.newaxis, :]),
-                (len(before) * len(grid), before.shape[1] * grid.shape[1]),
-            )
-            for op, before, here in (
-                (np.add, rows, grid * math.prod(dims[axis + 1 :])),
-                (np.add, columns, grid * math.prod(dims[:axis])),
-                (np.logical_and, inside, (grid >= 0) & (grid < dims[axis])),
-            )
-        )
-    # A tap in the padding reads the window's first tap outside the padding: it wins only if that tap does, whatever the data.
-    first = np.where(inside, np.arange(inside.shape[1]), inside.argmax(axis=1)[:, np.newaxis])
-    rows, columns = (np.take_along_axis(places, first, axis=1) for places in (rows, columns))
-    taps = b.gather(b.with_shape(x, (n, c, math.prod(dims))), b.literal(np.where(inside.any(axis=1, keepdims=True), rows, 0)), axis=2)
-    best = b.arg_max(taps, axis=3, keepdims=True, select_last=False)
-    numbers = b.expand(b.literal(columns if column_major and spatial > 1 else rows), shape=(n, c, *rows.shape))
-    image = b.literal((np.arange(n * c) * math.prod(dims)).reshape(n, c, 1, 1))
-    return b.with_shape(b.add(b.gather_elements(numbers, best, axis=3), image), shape)
+    image, hangs = image_of(b, x, win, float(lowest(to_numpy(type_of(x).dtype)))), bool(ceil_mode) and not isinstance(win, FreeWindow)
+    y = b.max_pool(image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=hangs)
+    return (y,) if b.node.output_count < 2 else (y, places_of_maxima(b, x, win, dims_of(y), bool(storage_order)))
 
 
 @onnx_rule("AveragePool", since=1)
@@ -85,6 +47,8 @@ def average_pool(
     count_include_pad: int = 0,
 ) -> Value:
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
+    if isinstance(win, FreeWindow):
+        return mean_of_padded(b, x, win, bool(count_include_pad))
     return b.avg_pool(
         x,
         kernel=win.kernel,
@@ -93,6 +57,30 @@ def average_pool(
         dilations=win.dilations,
         ceil_mode=bool(ceil_mode),
         count_include_pad=bool(count_include_pad),
+    )
+
+
+def mean_of_padded(b: ImportBuilder, x: Value, win: FreeWindow, with_padding: bool) -> Value:
+    """The means of windows over padded `x`: of all their elements, or of those alone that lie inside.
+
+    The latter are the former, divided for each dimension by the part of a window that lies inside.
+    """
+    y = mean_with_padding(b, x, win)
+    if with_padding:
+        return y
+    for axis in range(len(win.kernel)):
+        own = win.along(axis)
+        if any(n != 0 for n in own.around):
+            ones = b.expand(b.scalar(1, like=x), shape=[1 if i != 2 + axis else size for i, size in enumerate(dims_of(x))])
+            y = b.div(y, mean_with_padding(b, ones, own))
+    return y
+
+
+def mean_with_padding(b: ImportBuilder, x: Value, win: FreeWindow) -> Value:
+    """The means of windows over `x` and the zeros around it."""
+    image = win.filled(b, x, 0.0)
+    return b.avg_pool(
+        image, kernel=win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=False, count_include_pad=True
     )
 
 
@@ -111,13 +99,13 @@ def lp_pool(
 ) -> Value:
     """The sum of each window is a depthwise convolution with ones."""
     win = window(x, kernel_shape, strides, pads, dilations, auto_pad)
-    n, c, *dims = static_dims(x, "an input")
-    counts = window_counts(dims, win.kernel, strides=win.strides, pads=win.pads, dilations=win.dilations, ceil_mode=bool(ceil_mode))
-    ends = overhang(dims, win.kernel, counts, strides=win.strides, pads=win.pads, dilations=win.dilations)
+    if ceil_mode:
+        win = with_overhang(x, win)
+    n, c, *dims = dims_of(x)
     powers = b.with_shape(raised(b, b.abs(x), checked_power(p)), (n * c, 1, *dims))
     ones = b.expand(b.scalar(1, like=x), shape=(1, 1, *win.kernel))
-    sums = b.conv(powers, ones, strides=win.strides, pads=(*win.pads[: len(dims)], *ends), dilations=win.dilations, group=1)
-    return raised(b, b.with_shape(sums, (n, c, *static_dims(sums, "a result")[2:])), 1 / p)
+    sums = b.conv(image_of(b, powers, win), ones, strides=win.strides, pads=win.pads, dilations=win.dilations, group=1)
+    return raised(b, b.with_shape(sums, (n, c, *dims_of(sums)[2:])), 1 / p)
 
 
 def checked_power(p: float) -> float:
@@ -170,15 +158,15 @@ def max_unpool(
     pads: Sequence[int] = (),
 ) -> Value:
     win = window(x, kernel_shape, strides, pads, ())
-    n, c, *dims = static_dims(x, "an input")
+    n, c, *dims = dims_of(x)
     spatial = len(dims)
     natural = [(d - 1) * s + k - win.pads[i] - win.pads[spatial + i] for i, (d, s, k) in enumerate(zip(dims, win.strides, win.kernel, strict=True))]
     shape = (n, c, *natural)
     zeros = b.expand(b.scalar(0, like=x), shape=(math.prod(shape),))
     flat = [b.with_shape(v, (math.prod((n, c, *dims)),)) for v in (indices, x)]
     made = b.with_shape(b.scatter_elements(zeros, *flat, axis=0, reduction="none", from_start=True), shape)
-    wanted = shape if output_shape is None else b.known_ints(output_shape, "the output shape")
-    if len(wanted) != len(shape) or any(w < s for w, s in zip(wanted, shape, strict=True)):
+    wanted = shape if output_shape is None else b.known_or_symbolic(output_shape, "the output shape")
+    if len(wanted) != len(shape) or not all(holds(w, ">=", s) for w, s in zip(wanted, shape, strict=True)):
         raise ModelError(f"the output shape {list(wanted)} must be at least {list(shape)}")
     high = tuple(w - s for w, s in zip(wanted, shape, strict=True))
-    return b.pad(made, low=(0,) * len(shape), high=high, mode="constant", value=0.0) if any(high) else made
+    return b.pad(made, low=(0,) * len(shape), high=high, mode="constant", value=0.0) if any(h != 0 for h in high) else made

@@ -1,0 +1,186 @@
+"""Windows over images of any size: one program gives what ONNX Runtime does, or code for the size, for sizes in random order."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import importing
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+import stepwell
+
+FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
+SIZES = ((2, 5, 8), (1, 1, 1), (3, 13, 4), (1, 2, 7), (0, 6, 5), (1, 9, 1), (2, 12, 17), (1, 3, 3), (1, 1, 6), (4, 8, 8), (2, 5, 8))
+Feed = dict[str, np.ndarray]
+Oracle = Callable[[ModelProto, Feed], Sequence[np.ndarray]]
+
+
+def node(op: str, inputs: Sequence[str], outputs: Sequence[str] = ("y",), **attributes: Any) -> NodeProto:
+    return helper.make_node(op, inputs, outputs, **attributes)
+
+
+def model(nodes: NodeProto | Sequence[NodeProto], inputs: Mapping[str, Sequence[Any]], opset: int = 19, **weights: np.ndarray) -> ModelProto:
+    """Of floats, but for inputs and outputs whose names begin with `i`. What no node takes is an output."""
+    made = [nodes] if isinstance(nodes, NodeProto) else list(nodes)
+    used = {name for one in made for name in one.input}
+    results = {name: None for one in made for name in one.output if name not in used}
+    values, outputs = (
+        [helper.make_tensor_value_info(name, INT64 if name.startswith("i") else FLOAT, shape) for name, shape in named.items()]
+        for named in (inputs, results)
+    )
+    graph = helper.make_graph(made, "windows", values, outputs, [numpy_helper.from_array(array, name) for name, array in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
+
+
+def floats(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng([seed, *shape]).standard_normal(shape, np.float32)
+
+
+@functools.lru_cache(4)
+def session(text: bytes) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    return onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
+
+
+def by_onnx_runtime(source: ModelProto, feed: Feed) -> Sequence[np.ndarray]:
+    found: Sequence[np.ndarray] = session(source.SerializeToString()).run(None, feed)
+    return found
+
+
+def by_meaning(source: ModelProto, feed: Feed) -> Sequence[np.ndarray]:
+    """What the graph means that the model is for these sizes; other tests hold that against ONNX Runtime and ONNX's evaluator."""
+    return list(importing.run(source, feed, shapes={name: array.shape for name, array in feed.items()}).values())
+
+
+def check(source: ModelProto, feeds: Sequence[Feed], oracle: Oracle = by_onnx_runtime, terms: int = 1, others: int = 0) -> None:
+    """One program gives what the oracle does, rounding `terms` sums aside. For `others` of the sizes it gives way to code of their own."""
+    levels: list[str] = []
+    compiled = stepwell.compile(source, specialise="never", threads=1, on_level=lambda level, _: levels.append(level))
+    first, apart = len(levels), 0
+    for feed in feeds:
+        before = len(levels)
+        got, want = list(compiled.run(feed).values()), oracle(source, feed)
+        apart += len(levels) > before
+        for one, other in zip(got, want, strict=True):
+            assert one.shape == other.shape, [array.shape for array in feed.values()]
+            assert one.dtype == other.dtype
+            scale = np.abs(other[np.isfinite(other)]).max(initial=1) if other.dtype.kind == "f" else 0
+            np.testing.assert_allclose(one, other, rtol=0, atol=terms * 2**-23 * scale, err_msg=str([array.shape for array in feed.values()]))
+    assert first, "nothing was made beforehand"
+    assert apart == others, "code was made for one of the sizes, or for fewer than told"
+
+
+def images(channels: int, sizes: Sequence[tuple[int, ...]] = SIZES) -> list[Feed]:
+    return [{"x": floats(n, channels, *places, seed=i)} for i, (n, *places) in enumerate(sizes)]
+
+
+def filled(feeds: Sequence[Feed]) -> list[Feed]:
+    """Those of them that ONNX Runtime takes."""
+    return [feed for feed in feeds if all(array.size for array in feed.values())]
+
+
+IMAGE: dict[str, list[Any]] = {"x": ["n", 3, "h", "w"]}
+SAME = [
+    ([3, 3], [2, 2], [1, 1]), ([2, 5], [3, 2], [1, 1]), ([1, 4], [2, 3], [1, 1]), ([3, 2], [2, 1], [2, 3]), ([2, 3], [4, 1], [1, 1]),
+    ([3, 3], [1, 1], [1, 1]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(("kernel", "strides", "dilations"), SAME)
+class TestSamePadding:
+    """`auto_pad`, with padding that depends on sizes, windows that leave gaps among them: those have no padding before they begin."""
+
+    def test_convolution(self, kernel: list[int], strides: list[int], dilations: list[int], auto_pad: str) -> None:
+        made = node("Conv", ["x", "w", "b"], strides=strides, dilations=dilations, auto_pad=auto_pad)
+        source = model(made, IMAGE, w=floats(5, 3, *kernel), b=floats(5))
+        check(source, images(3), by_meaning, terms=64)
+
+    def test_poolings(self, kernel: list[int], strides: list[int], dilations: list[int], auto_pad: str) -> None:
+        options = {"kernel_shape": kernel, "strides": strides, "dilations": dilations, "auto_pad": auto_pad}
+        made = [
+            node("MaxPool", ["x"], ["a"], **options), node("MaxPool", ["x"], ["b"], ceil_mode=1, **options),
+            node("AveragePool", ["x"], ["c"], **options), node("AveragePool", ["x"], ["d"], count_include_pad=1, **options),
+            node("LpPool", ["x"], ["e"], p=3, **options),
+        ]  # fmt: skip
+        check(model(made, IMAGE), images(3), by_meaning, terms=64)
+
+
+def test_same_padding_as_onnx_runtime_has_it() -> None:
+    for auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        options: dict[str, Any] = {"strides": [2, 2], "auto_pad": auto_pad}
+        made = [
+            node("Conv", ["x", "w"], ["a"], **options), node("MaxPool", ["x"], ["b"], kernel_shape=[3, 2], **options),
+            node("AveragePool", ["x"], ["c"], kernel_shape=[3, 2], **options), node("ConvTranspose", ["x", "v"], ["d"], **options),
+        ]  # fmt: skip
+        check(model(made, IMAGE, w=floats(5, 3, 3, 4), v=floats(3, 5, 3, 4)), filled(images(3)), terms=64)
+
+
+def test_as_many_windows_fit_as_strides_have_begun() -> None:
+    """Sizes are said so simply that what is added to such a result has the same, and padding that does not depend on the size is a number."""
+    made = [node("MaxPool", ["x"], [f"y{k}{s}"], kernel_shape=[k, k], strides=[s, 1], auto_pad="SAME_LOWER") for k in (1, 2, 3) for s in (2, 3)]
+    compiled = stepwell.compile(model(made, IMAGE), specialise="never")
+    for info in compiled.outputs:
+        assert info.shape == ("n", 3, "(h + 1) // 2" if info.name.endswith("2") else "(h + 2) // 3", "w")
+    source = model(node("Conv", ["x", "w"], strides=[2, 1], auto_pad="SAME_UPPER"), {"x": ["n", 3, "4*h", "w"], "z": ["h"]}, w=floats(4, 3, 3, 3))
+    assert "graph.pad" not in stepwell.lower(source, "graph", specialise="never").text()
+
+
+POOLS: list[dict[str, Any]] = [
+    {"kernel_shape": [3, 2]},
+    {"kernel_shape": [2, 3], "strides": [2, 3], "pads": [1, 2, 1, 0]},
+    {"kernel_shape": [3, 2], "strides": [2, 2], "dilations": [2, 3], "pads": [4, 0, 2, 3]},
+    {"kernel_shape": [3, 2], "dilations": [2, 3], "pads": [3, 1, 0, 2]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1], "ceil_mode": 1},
+    {"kernel_shape": [3, 2], "strides": [3, 2], "auto_pad": "SAME_LOWER"},
+    {"kernel_shape": [2, 2], "strides": [1, 2], "auto_pad": "SAME_UPPER"},
+]
+
+
+@pytest.mark.parametrize("options", POOLS)
+@pytest.mark.parametrize("order", [0, 1])
+def test_indices_of_maxima(options: dict[str, Any], order: int) -> None:
+    """Of few different numbers, so that the first of several maxima counts, padding being no element."""
+    least = 1 if "auto_pad" in options or "ceil_mode" in options else 3  # so that each window reaches the image
+    feeds = [{"x": np.round(feed["x"])} for feed in images(3) if min(feed["x"].shape[2:]) >= least]
+    source = model(node("MaxPool", ["x"], ["y", "i"], storage_order=order, **options), IMAGE)
+    check(source, feeds, by_meaning)
+
+
+def test_indices_of_maxima_in_images_of_one_size() -> None:
+    source = model(node("MaxPool", ["x"], ["y", "i"], kernel_shape=[3, 3], pads=[1, 1, 1, 1]), {"x": ["n", 3, 5, 6]})
+    check(source, filled(images(3, [(n, 5, 6) for n in (2, 1, 0, 5)])))
+
+
+def test_maxima_put_back() -> None:
+    """By the indices of a pooling, into images of their own size, and of a size that is told."""
+    pool = node("MaxPool", ["x"], ["p", "i"], kernel_shape=[2, 3], strides=[2, 3])
+    back = node("MaxUnpool", ["p", "i"], ["y"], kernel_shape=[2, 3], strides=[2, 3])
+    feeds = images(3, [(2, 4, 6), (1, 2, 3), (0, 6, 3), (3, 6, 9), (1, 8, 3)])
+    plain = model([pool, back], IMAGE)
+    check(plain, feeds, by_meaning, others=1)  # no index means an element of no images
+    larger = [node("Shape", ["x"], ["shape"]), node("Add", ["shape", "more"], ["s"])]
+    back.input.append("s")
+
+    def with_a_row(_: ModelProto, feed: Feed) -> Sequence[np.ndarray]:
+        return [np.pad(by_meaning(plain, feed)[0], [(0, 0), (0, 0), (0, 1), (0, 0)])]
+
+    check(model([pool, *larger, back], IMAGE, more=np.array([0, 0, 1, 0])), feeds, with_a_row, others=1)
+
+
+NORMS: list[dict[str, Any]] = [
+    {"kernel_shape": [1, 2]},
+    {"kernel_shape": [2, 3], "p": 1, "strides": [2, 3], "pads": [1, 1, 2, 1]},
+    {"kernel_shape": [3, 1], "p": 3, "strides": [2, 2], "pads": [1, 0, 1, 0], "ceil_mode": 1},
+    {"kernel_shape": [1, 2], "p": 3, "strides": [2, 3], "ceil_mode": 1},
+]
+
+
+@pytest.mark.parametrize("options", NORMS)
+def test_norms_of_windows(options: dict[str, Any]) -> None:
+    feeds = [feed for feed in images(3) if feed["x"].shape[3] > 1 or "pads" in options]
+    check(model(node("LpPool", ["x"], **options), {"x": ["n", "c", "h", "w"]}), feeds, by_meaning, terms=64)
