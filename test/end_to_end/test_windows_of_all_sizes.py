@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from op_sweep import pairwise
 
 import stepwell
 
@@ -184,3 +185,69 @@ NORMS: list[dict[str, Any]] = [
 def test_norms_of_windows(options: dict[str, Any]) -> None:
     feeds = [feed for feed in images(3) if feed["x"].shape[3] > 1 or "pads" in options]
     check(model(node("LpPool", ["x"], **options), {"x": ["n", "c", "h", "w"]}), feeds, by_meaning, terms=64)
+
+
+SAMPLES = {"mode": ("linear", "nearest", "cubic"), "padding_mode": ("zeros", "border", "reflection"), "align_corners": (0, 1)}
+
+
+def grids(channels: int, sizes: Sequence[tuple[int, ...]] = SIZES) -> list[Feed]:
+    """Images, and places in and around them, of which there are not as many as pixels."""
+    feeds = images(channels, sizes)
+    for i, feed in enumerate(feeds):
+        n, _, *places = feed["x"].shape
+        feed["grid"] = np.random.default_rng(i).uniform(-1.7, 1.7, (n, *(1 + p // 2 for p in reversed(places)), len(places))).astype(np.float32)
+    return feeds
+
+
+@pytest.mark.parametrize("way", list(pairwise(SAMPLES, 0)), ids=lambda way: "-".join(map(str, way.values())))
+def test_samples_of_images(way: dict[str, Any]) -> None:
+    source = model(node("GridSample", ["x", "grid"], **way), {**IMAGE, "grid": ["n", "rows", "columns", 2]}, opset=20)
+    check(source, grids(3), by_meaning, terms=64)
+
+
+def test_samples_of_volumes_and_of_any_number_of_channels() -> None:
+    inputs: dict[str, list[Any]] = {"x": ["n", "k", "d", "h", "w"], "grid": ["n", "a", "b", "c", 3]}
+    source = model(node("GridSample", ["x", "grid"], padding_mode="reflection", align_corners=1), inputs, opset=20)
+    check(source, grids(2, [(2, 3, 4, 5), (1, 1, 1, 1), (3, 2, 5, 1), (0, 2, 2, 2), (1, 6, 1, 9)]), by_meaning, terms=64)
+
+
+def test_samples_as_onnx_runtime_takes_them() -> None:
+    inputs: dict[str, list[Any]] = {**IMAGE, "grid": ["n", "rows", "columns", 2]}
+    ways = [("linear", "zeros", 0), ("cubic", "zeros", 1), ("linear", "reflection", 1), ("nearest", "border", 0)]
+    made = [
+        node("GridSample", ["x", "grid"], [f"y{i}"], mode=mode, padding_mode=padding, align_corners=aligned)
+        for i, (mode, padding, aligned) in enumerate(ways)
+    ]
+    check(model(made, inputs, opset=20), filled(grids(3)), terms=64)
+
+
+def regions(sizes: Sequence[tuple[int, ...]], columns: int) -> list[Feed]:
+    feeds = filled(images(3, sizes))
+    for i, feed in enumerate(feeds):
+        random, (n, _, h, w), count = np.random.default_rng(i), feed["x"].shape, (4, 0, 1, 7)[i % 4]
+        corners = random.uniform(-2, 1.3, (count, 4)) * [w, h, w, h]
+        numbers = random.integers(0, n, count)
+        feed["rois"] = np.concatenate([numbers[:, np.newaxis], corners][columns == 4 :], axis=1).astype(np.float32)
+        feed["i"] = numbers
+    return feeds
+
+
+@pytest.mark.parametrize(("mode", "samples", "coordinates"), [("avg", 0, "half_pixel"), ("max", 2, "output_half_pixel"), ("avg", 3, "half_pixel")])
+def test_regions_of_images(mode: str, samples: int, coordinates: str) -> None:
+    options = {"output_height": 2, "output_width": 3, "spatial_scale": 0.5, "coordinate_transformation_mode": coordinates}
+    made = node("RoiAlign", ["x", "rois", "i"], mode=mode, sampling_ratio=samples, **options)
+    source = model(made, {**IMAGE, "rois": ["r", 4], "i": ["r"]})
+    check(source, regions(SIZES, 4), by_onnx_runtime if samples == 3 else by_meaning, terms=64)
+    with pytest.raises(stepwell.IndexRangeError, match="-4 is out of range"):
+        stepwell.compile(source, specialise="never").run({"x": floats(3, 3, 4, 4), "rois": floats(1, 4), "i": np.array([-1])})
+
+
+def test_greatest_pixels_of_regions() -> None:
+    source = model(node("MaxRoiPool", ["x", "rois"], pooled_shape=[2, 3], spatial_scale=0.5), {**IMAGE, "rois": ["r", 5]})
+    feeds = [{name: feed[name] for name in ("x", "rois")} for feed in regions(SIZES, 5)]
+    check(source, feeds)
+
+
+def test_images_without_pixels_have_code_of_their_own() -> None:
+    source = model(node("GridSample", ["x", "grid"]), {**IMAGE, "grid": ["n", "rows", "columns", 2]}, opset=20)
+    check(source, grids(3, [(2, 3, 4), (1, 0, 3), (2, 1, 1)]), by_meaning, terms=64, others=1)

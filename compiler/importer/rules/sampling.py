@@ -8,12 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stepwell.dialects.core.dtypes import FLOATS
+from stepwell.dialects.core.sizes import Size, holds
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
-from stepwell.importer.builder import ImportBuilder, Value, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
-from stepwell.importer.rules.slicing import from_the_start, slice_axis, with_new_axes
+from stepwell.importer.rules.slicing import from_the_start, size_scalar, slice_axis, with_new_axes
 
 CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
 
@@ -35,9 +36,9 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
     """
     supported("mode", mode, ("nearest", "linear", "cubic"))
     supported("padding_mode", padding_mode, ("zeros", "border", "reflection"))
-    dims, places = static_dims(x, "an input"), static_dims(grid, "a grid")
+    dims, places = dims_of(x), dims_of(grid)
     spatial = len(dims) - 2
-    if spatial < 1 or len(places) != spatial + 2 or places[0] != dims[0] or places[-1] != spatial:
+    if spatial < 1 or len(places) != spatial + 2 or not holds(places[0], "==", dims[0]) or not holds(places[-1], "==", spatial):
         raise ModelError(f"a grid of type {type_of(grid)} does not fit an input of type {type_of(x)}")
     if mode == "linear" and type_of(x).dtype in FLOATS:
         return between(b, x, grid, padding_mode, bool(align_corners))
@@ -60,7 +61,7 @@ def grid_sample(b: ImportBuilder, x: Value, grid: Value, *, mode: str = "linear"
 def between(b: ImportBuilder, x: Value, grid: Value, padding: str, aligned: bool) -> Value:
     """`x` at the places of a grid by linear interpolation: places are moved into the image, or what lies outside is 0."""
     wanted = "f64" if type_of(x).dtype == "f64" else "f32"
-    sizes = static_dims(x, "an input")[:1:-1]  # from last to first, as a grid lists places
+    sizes = dims_of(x)[:1:-1]  # from last to first, as a grid lists places
     precise = grid if type_of(grid).dtype == "f64" else b.convert(grid, wanted)
     if len(set(sizes)) == 1:
         moved = moved_places(b, precise, sizes[0], padding, aligned)
@@ -70,19 +71,33 @@ def between(b: ImportBuilder, x: Value, grid: Value, padding: str, aligned: bool
     return b.interpolate(x, b.convert(moved, wanted), last_first=True)
 
 
-def moved_places(b: ImportBuilder, where: Value, size: int, padding: str, aligned: bool) -> Value:
+def size_number(b: ImportBuilder, size: int | Size, like: Value, factor: float = 1.0, more: float = 0.0) -> Value:
+    """`size * factor + more` as a scalar of the element type of `like`, rounded once."""
+    if isinstance(size, int):
+        return b.scalar(size * factor + more, like=like)
+    exact = b.convert(size_scalar(b, size, b.literal(np.array(0))), "f64")
+    scaled = exact if factor == 1 else b.mul(exact, b.scalar(factor, like=exact))
+    return b.convert(scaled if more == 0 else b.add(scaled, b.scalar(more, like=exact)), type_of(like).dtype)
+
+
+def inside(b: ImportBuilder, place: Value, size: int | Size) -> Value:
+    """Places moved to the nearest pixel of a dimension of that size; NaN stays."""
+    if isinstance(size, int):
+        return b.clamp(place, min=0.0, max=size - 1.0)
+    return b.minimum(b.maximum(place, b.scalar(0, like=place)), size_number(b, size, place, more=-1))
+
+
+def moved_places(b: ImportBuilder, where: Value, size: int | Size, padding: str, aligned: bool) -> Value:
     """Places from -1 to 1 in pixels of dimensions of that size, moved into the image as the padding says."""
-    place, low, high = pixels(b, where, size, aligned)
-    place = padded_place(b, place, low, high, size, padding)
+    place = padded_place(b, pixels(b, where, size, aligned), size, padding, aligned)
     # A mirrored place may be half a pixel outside: what is there is what is nearest.
-    return b.clamp(place, min=0.0, max=size - 1.0) if padding == "reflection" else place
+    return inside(b, place, size) if padding == "reflection" else place
 
 
-def pixels(b: ImportBuilder, where: Value, size: int, aligned: bool) -> tuple[Value, float, float]:
-    """Places from -1 to 1 in pixels, and the pixels that -1 and 1 are."""
-    low, high = (0.0, size - 1.0) if aligned else (-0.5, size - 0.5)
-    scaled = b.mul(where, b.scalar((high - low) / 2, like=where))
-    return b.add(scaled, b.scalar((high + low) / 2, like=where)), low, high
+def pixels(b: ImportBuilder, where: Value, size: int | Size, aligned: bool) -> Value:
+    """Places from -1 to 1 in pixels: from the centre of the first to that of the last if `aligned`, else from border to border."""
+    scaled = b.mul(where, size_number(b, size, where, 0.5, -0.5 if aligned else 0))
+    return b.add(scaled, size_number(b, size, where, 0.5, -0.5))
 
 
 class Tap(NamedTuple):
@@ -93,15 +108,15 @@ class Tap(NamedTuple):
     inside: Value
 
 
-def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, aligned: bool) -> list[Tap]:
+def taps(b: ImportBuilder, where: Value, size: int | Size, mode: str, padding: str, aligned: bool) -> list[Tap]:
     """The elements around each place (from -1 to 1) along one dimension."""
 
     def number(value: float) -> Value:
         return b.scalar(value, like=where)
 
-    place, low, high = pixels(b, where, size, aligned)
+    place = pixels(b, where, size, aligned)
     if mode != "cubic":
-        place = padded_place(b, place, low, high, size, padding)
+        place = padded_place(b, place, size, padding, aligned)
     sources: list[Value] = [b.round(place)]
     weights: list[Value | None] = [None]
     if mode != "nearest":
@@ -111,25 +126,29 @@ def taps(b: ImportBuilder, where: Value, size: int, mode: str, padding: str, ali
         weights = [kernel(b, b.abs(b.sub(place, source)), mode) for source in sources]
     found = []
     for source, weight in zip(sources, weights, strict=True):
-        inside = b.and_(b.greater_equal(source, number(0)), b.less_equal(source, number(size - 1)))
+        is_inside = b.and_(b.greater_equal(source, number(0)), b.less_equal(source, size_number(b, size, source, more=-1)))
         if mode == "cubic":
-            source = padded_place(b, source, low, high, size, padding)
-        index = b.convert(b.clamp(source, min=0.0, max=size - 1.0), "i64")
-        found.append(Tap(index, weight, inside))
+            source = padded_place(b, source, size, padding, aligned)
+        found.append(Tap(b.convert(inside(b, source, size), "i64"), weight, is_inside))
     return found
 
 
-def padded_place(b: ImportBuilder, place: Value, low: float, high: float, size: int, padding: str) -> Value:
-    """A place moved into the image according to the padding mode."""
+def padded_place(b: ImportBuilder, place: Value, size: int | Size, padding: str, aligned: bool) -> Value:
+    """A place moved into the image according to the padding mode, which is mirrored at the pixels that -1 and 1 are."""
     if padding == "border":
-        return b.clamp(place, min=0.0, max=size - 1.0)
+        return inside(b, place, size)
     if padding == "reflection":
-        span = high - low
-        if span <= 0:
+        low, less = (0.0, 1) if aligned else (-0.5, 0)
+        span = size - less
+        if isinstance(span, int) and span <= 0:
             return b.clamp(place, min=0.0, max=0.0)
-        beyond = b.mod(b.abs(b.sub(place, b.scalar(low, like=place))), b.scalar(2 * span, like=place), fmod=True)
-        mirrored = b.minimum(beyond, b.sub(b.scalar(2 * span, like=place), beyond))
-        return b.clamp(b.add(mirrored, b.scalar(low, like=place)), min=0.0, max=size - 1.0)
+        there_and_back = size_number(b, span, place, 2)
+        beyond = b.mod(b.abs(b.sub(place, b.scalar(low, like=place))), there_and_back, fmod=True)
+        mirrored = b.minimum(beyond, b.sub(size_number(b, span, place, 2), beyond))
+        moved = inside(b, b.add(mirrored, b.scalar(low, like=place)), size)
+        if isinstance(span, int) or not aligned:
+            return moved
+        return b.select(b.equal(there_and_back, b.scalar(0, like=place)), b.clamp(place, min=0.0, max=0.0), moved)  # of one pixel
     return place
 
 
@@ -187,7 +206,7 @@ def roi_align(
     if output_height < 1 or output_width < 1 or sampling_ratio < 0:
         given = f"{output_height}, {output_width} and {sampling_ratio}"
         raise ModelError(f"output_height and output_width must be 1 or more, sampling_ratio 0 or more; got {given}")
-    images = static_dims(x, "an input")[0]
+    images = dims_of(x)[0]
     place = from_the_start(b, batch_indices, images, batch_indices)
     return b.roi_align(
         x, rois, place, sizes=(output_height, output_width), samples=sampling_ratio, scale=spatial_scale,
@@ -200,9 +219,9 @@ def max_roi_pool(b: ImportBuilder, x: Value, rois: Value, *, pooled_shape: Seque
     """Fast R-CNN's pooling: corners are rounded to pixels, those of a region's end are in it, and a region has one pixel at least."""
     if len(pooled_shape) != 2 or min(pooled_shape) < 1:
         raise ModelError(f"pooled_shape must be 2 numbers from 1 on, got {list(pooled_shape)}")
-    images = static_dims(x, "an input")
-    count, columns = static_dims(rois, "a list of regions")
-    if columns != 5:
+    images = dims_of(x)
+    count, columns = dims_of(rois)
+    if not holds(columns, "==", 5):
         raise ModelError(f"a region must be the number of an image and 4 corners, got {columns} numbers")
     wide = b.convert(rois, "f64" if type_of(rois).dtype == "f64" else "f32")
     number = b.convert(b.with_shape(slice_axis(b, wide, 1, 0, 1), (count,)), "i64")
