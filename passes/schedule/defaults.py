@@ -246,7 +246,7 @@ def in_stretches(op: Structured, target: Target | None, plain: Nest, width: int)
     of all of them, and the sums of a row, which are small, stay in its first cache.
     """
     matrices = [a for a in op.inputs if a.used and a.is_shaped and a.kind(plain.vector) == "vector"]
-    if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector]:
+    if target is None or len(matrices) != 1 or plain.width >= op.sizes[plain.vector] or not op.can_block(plain.vector):
         return None
     [matrix] = matrices
     summed = [d for d in op.reduction_dims if matrix.kind(d) == "strided" and op.sizes[d] > ROWS_OF_A_STRETCH and op.can_block(d)]

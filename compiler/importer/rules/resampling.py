@@ -5,15 +5,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, known, known_sizes
+from stepwell.dialects.core.sizes import Size, holds, known, known_sizes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dims
+from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.free_resampling import Resampling, resampled, scaled, scaled_when_run
+from stepwell.importer.rules.free_resampling import Method, Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
 from stepwell.importer.rules.slicing import split_axis
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")
+WHOLE = (0.0, 1.0)
 ROUNDINGS = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 
 
@@ -37,7 +38,7 @@ def simple(b: ImportBuilder, x: Value, scales: Sequence[float], mode: str) -> Va
         dims = dims_of(x)
         sizes = [scaled(d, s) for d, s in zip(dims, factors, strict=True)]
         if is_free(dims, sizes):
-            x = resampled(b, x, [Resampling(n, s, mode, "asymmetric", rounding) for n, s in zip(sizes, factors, strict=True)])
+            x = resampled(b, x, [Resampling(n, s) for n, s in zip(sizes, factors, strict=True)], Method(mode, "asymmetric", rounding))
         elif any(s != 1.0 for s in factors):
             x = b.resize(
                 x,
@@ -74,13 +75,13 @@ def scales_of(b: ImportBuilder, scales: Value) -> np.ndarray | list[Value]:
 
 
 def resampled_when_run(
-    b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], mode: str, coordinates: str, rounding: str
-) -> Value:  # fmt: skip
+    b: ImportBuilder, x: Value, axes: Sequence[int], scales: Sequence[Value], method: Method, bounds: Sequence[tuple[float, float]]
+) -> Value:
     """`x` resampled by scales that the run tells."""
     plans: list[Resampling | None] = [None] * type_of(x).rank
-    for axis, want, scale in zip(axes, scaled_when_run(b, x, axes, scales), scales, strict=True):
-        plans[axis] = Resampling(want, scale, mode, coordinates, rounding)
-    return resampled(b, x, plans)
+    for axis, want, scale, ends in zip(axes, scaled_when_run(b, x, axes, scales), scales, bounds, strict=True):
+        plans[axis] = Resampling(want, scale, ends)
+    return resampled(b, x, plans, method)
 
 
 @onnx_rule("Upsample", since=7)
@@ -97,7 +98,8 @@ def resize_by_scales(b: ImportBuilder, x: Value, scales: Value, *, mode: str = "
     if len(numbers) != type_of(x).rank:
         raise ModelError(f"scales must have {type_of(x).rank} entries for {type_of(x)}, got {len(numbers)}")
     for rounding, limit in (("ceil", b.minimum), ("floor", b.maximum)):
-        x = resampled_when_run(b, x, range(len(numbers)), [limit(n, b.scalar(1, like=n)) for n in numbers], single(mode), "asymmetric", rounding)
+        limited = [limit(n, b.scalar(1, like=n)) for n in numbers]
+        x = resampled_when_run(b, x, range(len(numbers)), limited, Method(single(mode), "asymmetric", rounding), [WHOLE] * len(numbers))
     return x
 
 
@@ -126,40 +128,35 @@ def resize(
     wanted = [] if sizes is None else list(wanted_sizes(b, sizes))
     coordinates = supported("coordinate_transformation_mode", coordinate_transformation_mode, COORDINATES)
     mode, rounding = supported("mode", mode, ("nearest", "linear", "cubic")), supported("nearest_mode", nearest_mode, ROUNDINGS)
+    method = Method(mode, coordinates, rounding, cubic_coeff_a, bool(exclude_outside), bool(antialias), extrapolation_value)
+    bounds = bounds_of(b, roi if coordinates == "tf_crop_and_resize" else None, len(chosen))
     if isinstance(found, list) and found:
         if len(found) != len(chosen) or wanted or antialias or keep_aspect_ratio_policy != "stretch":
             what = f"{len(found)} scales computed at run time for {len(chosen)} axes, with sizes, antialias or a policy for the aspect ratio"
             raise UnsupportedError(f"{what}, are not supported; supported: scales known at compile time")
-        return resampled_when_run(b, x, chosen, found, mode, coordinates, rounding)
+        return resampled_when_run(b, x, chosen, found, method, bounds)
     factors = [float(s) for s in np.reshape(found, -1)]
     if len(factors or wanted) != len(chosen) or (factors and wanted):
         raise ModelError(f"one of scales and sizes must have {len(chosen)} entries, got {factors} and {wanted}")
     if not all(math.isfinite(f) and f > 0 for f in factors):
         raise ModelError(f"scales must be finite and positive, got {factors}")
-    if (antialias or keep_aspect_ratio_policy != "stretch") and not known([*(dims[a] for a in chosen), *wanted]):
-        static_dims(x, "with antialias or a policy for the aspect ratio, an input")
-        if sizes is not None:
-            b.known_ints(sizes, "with antialias or a policy for the aspect ratio, sizes")
-    asked = wanted or [scaled(dims[a], s) for a, s in zip(chosen, factors, strict=True)]
-    if is_free([dims[a] for a in chosen], asked):
-        plans: list[Resampling | None] = [None] * rank
-        for i, axis in enumerate(chosen):
-            if asked[i] != dims[axis] or (factors and factors[i] != 1):
-                plans[axis] = Resampling(asked[i], factors[i] if factors else None, mode, coordinates, rounding)
-        return resampled(b, x, plans)
+    old = [dims[a] for a in chosen]
+    asked = wanted or [scaled(d, s) for d, s in zip(old, factors, strict=True)]
+    plans = planned(b, old, asked, factors, bounds, "stretch" if factors else keep_aspect_ratio_policy)
+    if any(plan is not None and not known([have, plan.want]) for have, plan in zip(old, plans, strict=True)):
+        by_axis = dict(zip(chosen, plans, strict=True))
+        return resampled(b, x, [by_axis.get(axis) for axis in range(rank)], method)
     fixed = [i for i, axis in enumerate(chosen) if isinstance(dims[axis], int)]  # the others stay as they are
     numbers = known_sizes(asked[i] for i in fixed)
     if wanted:
         factors, numbers = fitted(known_sizes(dims[chosen[i]] for i in fixed), numbers, keep_aspect_ratio_policy)
     else:
         factors = [factors[i] for i in fixed]
-    region = [] if roi is None else [float(r) for r in b.known(roi, "roi").reshape(-1)]
-    full_scales, full_sizes, bounds = [1.0] * rank, [d if isinstance(d, int) else -1 for d in dims], [0.0] * rank + [1.0] * rank
+    full_scales, full_sizes, ends = [1.0] * rank, [d if isinstance(d, int) else -1 for d in dims], [0.0] * rank + [1.0] * rank
     for i, factor, size in zip(fixed, factors, numbers, strict=True):
         axis = chosen[i]
         full_scales[axis], full_sizes[axis] = factor, size
-        if len(region) == 2 * len(chosen):
-            bounds[axis], bounds[rank + axis] = region[i], region[len(chosen) + i]
+        ends[axis], ends[rank + axis] = bounds[i]
     return b.resize(
         x,
         sizes=tuple(full_sizes),
@@ -170,7 +167,7 @@ def resize(
         cubic_coefficient=cubic_coeff_a,
         exclude_outside=bool(exclude_outside),
         antialias=bool(antialias),
-        roi=tuple(bounds) if coordinates == "tf_crop_and_resize" else (),
+        roi=tuple(ends) if coordinates == "tf_crop_and_resize" else (),
         extrapolation=extrapolation_value,
     )
 
@@ -186,6 +183,37 @@ def is_free(dims: Sequence[int | Size], wanted: Sequence[int | Size]) -> bool:
     return any(have != want and not known([have, want]) for have, want in zip(dims, wanted, strict=True))
 
 
+def bounds_of(b: ImportBuilder, roi: Value | None, axes: int) -> list[tuple[float, float]]:
+    """Where the region of interest begins and ends along each axis; all of it unless told."""
+    region = [] if roi is None else [float(r) for r in b.known(roi, "roi").reshape(-1)]
+    return list(zip(region[:axes], region[axes:], strict=True)) if len(region) == 2 * axes else [WHOLE] * axes
+
+
+def planned(
+    b: ImportBuilder,
+    dims: Sequence[int | Size],
+    asked: Sequence[int | Size],
+    factors: Sequence[float],
+    bounds: Sequence[tuple[float, float]],
+    policy: str,
+) -> list[Resampling | None]:
+    """How each dimension is resampled by scales, or to sizes if there are none; None for one that stays as it is, or where all is known."""
+    if known([*dims, *asked]):
+        return [None] * len(dims)
+    if policy == "stretch":
+        plans: list[Resampling | None] = []
+        for i, (have, want, ends) in enumerate(zip(dims, asked, bounds, strict=True)):
+            scale = factors[i] if factors else None
+            stays = have == want and scale in (None, 1) and ends == WHOLE
+            plans.append(None if stays else Resampling(want, scale, ends))
+        return plans
+    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
+    if not all(holds(size, ">", 0) for size in dims):
+        raise ModelError(f"sizes {list(dims)} cannot be resampled")
+    common, ratios = common_scale(b, dims, asked, policy), list(zip(dims, asked, strict=True))
+    return [Resampling(size, common, ends, ratios) for size, ends in zip(fitted_sizes(dims, asked, policy), bounds, strict=True)]
+
+
 def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[list[float], list[int]]:
     """Scales and sizes for the requested sizes, with one common scale if the policy keeps the aspect ratio."""
     if any(d < 1 for d in dims):
@@ -193,7 +221,6 @@ def fitted(dims: Sequence[int], wanted: Sequence[int], policy: str) -> tuple[lis
     scales = [w / d for w, d in zip(wanted, dims, strict=True)]
     if policy == "stretch":
         return scales, list(wanted)
-    if policy not in ("not_larger", "not_smaller"):
-        raise UnsupportedError(f"keep_aspect_ratio_policy={policy!r} is not supported; supported: stretch, not_larger, not_smaller")
+    supported("keep_aspect_ratio_policy", policy, ("stretch", "not_larger", "not_smaller"))
     scale = min(scales) if policy == "not_larger" else max(scales)
-    return [scale] * len(dims), [math.floor(scale * d + 0.5) for d in dims]
+    return [scale] * len(dims), known_sizes(fitted_sizes(dims, wanted, policy))
