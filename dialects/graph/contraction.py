@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Dim, divides, holds
+from stepwell.dialects.core.sizes import Dim, Size, divides, holds, product
 from stepwell.dialects.core.types import NUMERIC, TensorType
-from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, Sizes, broadcast
 from stepwell.dialects.graph.inference import (
     expect_at_least,
     expect_dim,
@@ -191,7 +191,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
 
     x: Operand
     result: Result
-    image: ir.DenseI64ArrayAttr
+    image: Sizes
     kernel: ir.DenseI64ArrayAttr
     strides: ir.DenseI64ArrayAttr
     pads: ir.DenseI64ArrayAttr
@@ -199,7 +199,7 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
 
     @staticmethod
     def infer(
-        x: TensorType, *, image: Sequence[int], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
+        x: TensorType, *, image: Sequence[int | Size], kernel: Sequence[int], strides: Sequence[int], pads: Sequence[int], dilations: Sequence[int]
     ) -> InferredTypes:
         expect_dtype("x", x, NUMERIC)
         expect_rank("x", x, 3)
@@ -210,10 +210,10 @@ class Col2ImOp(GraphOp, name="col2im", traits=[Pure]):
         taps, channels = math.prod(kernel), x.shape[1]
         if not divides(taps, channels):
             raise InferenceError(f"dimension 1 of operand 'x' must be a multiple of {taps}, the elements of a window {list(kernel)}; got {x}")
-        counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
-        if 0 in counts:
+        counts = window_sizes(image, kernel, strides=strides, pads=pads, dilations=dilations)
+        if not all(holds(count, ">", 0) for count in counts):
             raise InferenceError(f"a window {list(kernel)} does not fit into the image {list(image)}")
-        expect_dim("x", x, 2, math.prod(counts), f"the positions {list(counts)} of the windows")
+        expect_dim("x", x, 2, product(counts), f"the positions {list(counts)} of the windows")
         return TensorType(x.dtype, (x.shape[0], None if channels is None else channels // taps, *image))
 
     @staticmethod

@@ -7,7 +7,7 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import arith, ir
 from stepwell.dialects.core.sizes import known, known_sizes, maximum
-from stepwell.dialects.graph.windows import window_counts
+from stepwell.dialects.graph.windows import window_sizes
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -168,26 +168,30 @@ def lower_col2im(op: graph.Col2ImOp, operands: Operands, b: LinalgBuilder) -> ir
     """Loops: image, channel, places; then taps. Each place and tap reads the matching element of a window, if there is one."""
     (x,), result, attributes = operands, op.result_types()[0], op.attribute_values()
     image, kernel, strides, pads, dilations = (attributes[key] for key in ("image", "kernel", "strides", "pads", "dilations"))
-    given = b.given_all(result.shape[:2])
+    given = b.given_all(result.shape)
     if given is None:
         return NoMatch(f"its images and channels must have known sizes, got {op.operand_types()[0]}")
     spatial, s = len(image), Scalars(b, result.dtype)
-    counts = window_counts(image, kernel, strides=strides, pads=pads, dilations=dilations)
+    positions = window_sizes(image, kernel, strides=strides, pads=pads, dilations=dilations)
+    counts = b.given_all(positions)
+    lasts = b.given_all([None if n is None else (n - 1) * step for n, step in zip(positions, strides, strict=True)])
+    assert counts is not None
+    assert lasts is not None
 
     def fold(_: ir.Value, total: ir.Value) -> ir.Value:
         inside, row, column = b.scalar(True, "i1"), b.here(1), b.index(0)
         for i in range(spatial):
             place, tap = b.here(2 + i), b.here(2 + spatial + i)
             start = arith.subi(arith.addi(place, b.index(pads[i])), arith.muli(tap, b.index(dilations[i])))
-            last = b.index((counts[i] - 1) * strides[i])
+            last = b.index_of(lasts[i])
             position = arith.divui(arith.minsi(arith.maxsi(start, b.index(0)), last), b.index(strides[i]))
             inside = arith.andi(inside, arith.cmpi(arith.CmpIPredicate.eq, start, arith.muli(position, b.index(strides[i]))))
             row = arith.addi(arith.muli(row, b.index(kernel[i])), tap)
-            column = arith.addi(arith.muli(column, b.index(counts[i])), position)
+            column = arith.addi(arith.muli(column, b.index_of(counts[i])), position)
         value = b.widen(b.extract(x, [b.here(0), row, column]))
         return s.add(total, s.select(inside, value, s.const(0)))
 
-    out = b.filled(0, s.dtype, [*given, *image])
+    out = b.filled(0, s.dtype, given)
     maps = [dims(*range(2 + spatial, 2 + 2 * spatial)), dims(*range(2 + spatial))]
     return narrowed(b, b.generic([b.empty(s.dtype, kernel)], out, maps, spatial, fold), result.dtype)
 

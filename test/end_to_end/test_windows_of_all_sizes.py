@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from op_sweep import pairwise
 
 import stepwell
@@ -251,3 +252,33 @@ def test_greatest_pixels_of_regions() -> None:
 def test_images_without_pixels_have_code_of_their_own() -> None:
     source = model(node("GridSample", ["x", "grid"]), {**IMAGE, "grid": ["n", "rows", "columns", 2]}, opset=20)
     check(source, grids(3, [(2, 3, 4), (1, 0, 3), (2, 1, 1)]), by_meaning, terms=64, others=1)
+
+
+DEFORMED: list[dict[str, Any]] = [
+    {"pads": [1, 2, 1, 0], "strides": [2, 1]},
+    {"dilations": [1, 2], "offset_group": 3, "group": 3, "pads": [1, 3, 1, 2]},
+]
+
+
+@pytest.mark.parametrize("options", DEFORMED)
+def test_deformed_convolutions(options: dict[str, Any]) -> None:
+    groups, (strides, pads) = options.get("offset_group", 1), (options.get("strides", [1, 1]), options["pads"])
+    spans = [2, 2 * (options.get("dilations", [1, 1])[1]) + 1]
+    feeds = images(3, [(2, 5, 4), (1, 1, 1), (0, 3, 3), (3, 2, 6), (1, 4, 3)])
+    for i, feed in enumerate(feeds):
+        n, _, *places = feed["x"].shape
+        out = [(size + pads[d] + pads[2 + d] - spans[d]) // strides[d] + 1 for d, size in enumerate(places)]
+        feed["offset"], feed["mask"] = floats(n, groups * 12, *out, seed=i), floats(n, groups * 6, *out, seed=i + 9)
+    inputs: dict[str, list[Any]] = {**IMAGE, "offset": ["n", groups * 12, "oh", "ow"], "mask": ["n", groups * 6, "oh", "ow"]}
+    made = node("DeformConv", ["x", "w", "offset", "b", "mask"], **options)
+    source = model(made, inputs, w=floats(6, 3 // options.get("group", 1), 2, 3), b=floats(6))
+    check(source, feeds, by_meaning, terms=64)
+    longer = [feed for feed in filled(feeds) if min(feed["x"].shape[2:]) > 1]  # ONNX's evaluator divides by the size less 1
+    check(source, longer, lambda _, feed: ReferenceEvaluator(source).run(None, feed), terms=64)
+
+
+@pytest.mark.parametrize("options", [{"strides": [2, 3], "output_padding": [1, 0]}, {"pads": [1, 0, 0, 1], "dilations": [2, 1]}, {"group": 3}])
+def test_transposed_convolutions_with_filters_that_are_computed(options: dict[str, Any]) -> None:
+    source = model(node("ConvTranspose", ["x", "w"], **options), {**IMAGE, "w": [3, 2, 3, 2]})
+    feeds = [{**feed, "w": floats(3, 2, 3, 2, seed=i)} for i, feed in enumerate(filled(images(3)))]
+    check(source, feeds, terms=64)

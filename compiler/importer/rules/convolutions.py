@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, known_sizes
+from stepwell.dialects.core.sizes import Dim, Size, holds, known, known_sizes, sizes_text
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.contractions import centred
+from stepwell.importer.rules.slicing import counting
 from stepwell.importer.rules.windows import Window, halved, image_of, window
 
 
@@ -120,10 +121,10 @@ def conv_transpose(
 
 def windows_added_up(b: ImportBuilder, x: Value, w: Value, win: Window, group: int, extra: Sequence[int]) -> Value:
     """A transposed convolution that never multiplies padding by the filters, which may be infinite; `extra` zeros are added at the ends."""
-    (n, channels, *sizes), filters, spatial = static_dims(x, "an input"), static_dims(w, "the weights")[1], len(win.kernel)
-    if group < 1 or channels % group or static_dims(w, "the weights")[0] != channels:
+    (n, channels, *sizes), (inputs, filters, *_), spatial = dims_of(x), static_dims(w, "the weights"), len(win.kernel)
+    if group < 1 or inputs % group or not holds(channels, "==", inputs):
         raise ModelError(f"the weights {type_of(w)} in {group} groups do not fit the channels of the input {type_of(x)}")
-    each, taps, places = channels // group, math.prod(win.kernel), math.prod(sizes)
+    each, taps, places = inputs // group, math.prod(win.kernel), math.prod(sizes)
     left = b.transposed(b.with_shape(w, (group, each, filters * taps)), (0, 2, 1))
     columns = b.matmul(left, b.with_shape(x, (n, group, each, places)))
     # The stride determines the number of windows; what lies beyond the last one is added separately.
@@ -154,25 +155,45 @@ def deform_conv(
 ) -> Value:
     """J. Dai et al., "Deformable convolutional networks", 2017; the mask is of their second version: elements between pixels, then a product."""
     win = filter_window(x, w, kernel_shape, strides, pads, dilations, "NOTSET")
-    (n, channels, *spatial), filters, rank = static_dims(x, "an input"), static_dims(w, "the weights"), len(win.kernel)
+    (n, depth, *spatial), filters, rank = dims_of(x), static_dims(w, "the weights"), len(win.kernel)
     ends = zip(spatial, win.pads[:rank], win.pads[rank:], win.spans, win.strides, strict=True)
     out = [(size + low + high - span) // stride + 1 for size, low, high, span, stride in ends]
-    taps, places = math.prod(win.kernel), math.prod(out)
-    if min(group, offset_group) < 1 or channels % group or channels % offset_group or filters[0] % group or filters[1] != channels // group:
+    taps, places, channels = math.prod(win.kernel), math.prod(out), filters[1] * group
+    if min(group, offset_group) < 1 or channels % offset_group or filters[0] % group or not holds(depth, "==", channels):
         raise ModelError(f"the weights {type_of(w)} in {group} groups, or {offset_group} groups of offsets, do not fit the input {type_of(x)}")
     for what, value, each in (("offsets", offset, rank), ("mask", mask, 1)):
-        if value is not None and static_dims(value, f"the {what}") != (n, offset_group * taps * each, *out):
-            raise ModelError(f"the {what} must have the shape {[n, offset_group * taps * each, *out]}, got {type_of(value)}")
+        shape = (n, offset_group * taps * each, *out)
+        if value is not None and (type_of(value).rank != len(shape) or not all(map(equal, dims_of(value), shape))):
+            raise ModelError(f"the {what} must have the shape {sizes_text(shape)}, got {type_of(value)}")
     images = b.with_shape(x, (n * offset_group, channels // offset_group, *spatial))
     moved = b.convert(b.with_shape(offset, (n * offset_group, taps, rank, places)), "f64" if type_of(x).dtype == "f64" else "f32")
     moved = b.transposed(moved, (0, 1, 3, 2))
-    first = [np.arange(o) * stride - low for o, stride, low in zip(out, win.strides, win.pads, strict=False)]
-    within = [np.arange(k) * dilation for k, dilation in zip(win.kernel, win.dilations, strict=True)]
-    for starts, shape in ((first, (1, places, rank)), (within, (taps, 1, rank))):
-        moved = b.add(moved, b.scalars(np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(shape), like=moved))
+    lows = [-low for low in win.pads[:rank]]
+    moved = b.add(moved, grid(b, out, lows, win.strides, (1, places, rank), moved))
+    moved = b.add(moved, grid(b, win.kernel, [0] * rank, win.dilations, (taps, 1, rank), moved))
     columns = b.interpolate(images, moved, last_first=False)
     if mask is not None:
         columns = b.mul(columns, b.with_shape(mask, (n * offset_group, 1, taps, places)))
     columns = b.with_shape(columns, (n, group, channels // group * taps, places))
     y = b.matmul(b.with_shape(w, (group, filters[0] // group, channels // group * taps)), columns)
     return with_bias(b, b.with_shape(y, (n, filters[0], *out)), bias)
+
+
+def grid(
+    b: ImportBuilder, sizes: Sequence[int | Size], starts: Sequence[int], steps: Sequence[int], shape: Sequence[int | Size], like: Value
+) -> Value:
+    """The coordinates of a grid of so many points along each dimension, one after the other, in a shape and the element type of `like`."""
+    if known(sizes):
+        along = [np.arange(size) * step + start for size, start, step in zip(known_sizes(sizes), starts, steps, strict=True)]
+        return b.scalars(np.stack(np.meshgrid(*along, indexing="ij"), axis=-1).reshape(known_sizes(shape)), like=like)
+    rank, axes = len(sizes), []
+    for i, (size, start, step) in enumerate(zip(sizes, starts, steps, strict=True)):
+        numbers = b.convert(counting(b, size, i, rank + 1), type_of(like).dtype)
+        numbers = b.add(b.mul(numbers, b.scalar(step, like=numbers)), b.scalar(start, like=numbers))
+        axes.append(b.expand(numbers, shape=(*sizes, 1)))
+    return b.with_shape(b.concat(axes, axis=rank), shape)
+
+
+def equal(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal, or taken to be."""
+    return holds(a, "==", b)
