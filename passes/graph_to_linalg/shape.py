@@ -133,7 +133,7 @@ def lower_pad(op: graph.PadOp, operands: Operands, b: LinalgBuilder) -> ir.Value
         before, after = b.given_all(low), b.given_all(high)
         assert before is not None
         assert after is not None
-        return padded(b, x, result.dtype, before, after, attributes["value"])
+        return padded(b, x, result.dtype, before, after, attributes["value"], result.shape)
 
     sizes = [s if isinstance(s, int) else b.size(x, i) for i, s in enumerate(result.shape)]
     is_padded = low[-1] or high[-1]

@@ -1,17 +1,28 @@
 """Buffers around images: padding and spreading, for the lowerings of windowed ops."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, tensor
+from stepwell.dialects.core.sizes import Dim
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
-def padded(b: LinalgBuilder, x: ir.Value, dtype: str, low: Sequence[OpFoldResult], high: Sequence[OpFoldResult], value: Any) -> ir.Value:
-    """`x` with `low[i]` elements `value` before and `high[i]` after each dimension."""
+def padded(
+    b: LinalgBuilder,
+    x: ir.Value,
+    dtype: str,
+    low: Sequence[OpFoldResult],
+    high: Sequence[OpFoldResult],
+    value: Any,
+    known: Sequence[Dim] = (),
+) -> ir.Value:
+    """`x` with `low[i]` elements `value` before and `high[i]` after each dimension; `known` are the sizes, of which numbers are taken."""
     if all(isinstance(n, int) and n == 0 for n in (*low, *high)):
         return x
     sizes = [b.sum_of_sizes(s, b.sum_of_sizes(after, before)) for s, before, after in zip(b.sizes(x), low, high, strict=True)]
+    sizes = [given if isinstance(given, int) else size for size, given in itertools.zip_longest(sizes, known)]
     return b.insert(x, b.filled(value, dtype, sizes), list(low))
 
 

@@ -182,6 +182,17 @@ NORMS: list[dict[str, Any]] = [
 ]
 
 
+def test_places_that_are_known_say_the_size() -> None:
+    source = model(node("MaxUnpool", ["x", "places"], kernel_shape=[2, 2], strides=[2, 2]), IMAGE, places=np.arange(12).reshape(1, 3, 2, 2) * 3)
+    check(source, images(3, [(1, 2, 2)]), by_meaning)
+    made = node("MaxUnpool", ["x", "i", "wanted"], kernel_shape=[2, 2], strides=[2, 2])
+    source = model(made, {**IMAGE, "i": ["n", 3, "h", "w"]}, wanted=np.array([2, 3, 5, 6]))
+    feeds = images(3, [(2, 2, 3), (1, 1, 2), (2, 1, 1)])
+    for feed in feeds:
+        feed["i"] = np.arange(feed["x"].size).reshape(feed["x"].shape)[..., ::-1] * 4
+    check(source, feeds, by_meaning)
+
+
 @pytest.mark.parametrize("options", NORMS)
 def test_norms_of_windows(options: dict[str, Any]) -> None:
     feeds = [feed for feed in images(3) if feed["x"].shape[3] > 1 or "pads" in options]

@@ -163,7 +163,9 @@ def max_unpool(
     natural = [(d - 1) * s + k - win.pads[i] - win.pads[spatial + i] for i, (d, s, k) in enumerate(zip(dims, win.strides, win.kernel, strict=True))]
     shape = (n, c, *natural)
     zeros = b.expand(b.scalar(0, like=x), shape=(math.prod(shape),))
-    flat = [b.with_shape(v, (math.prod((n, c, *dims)),)) for v in (indices, x)]
+    if type_of(indices).rank != spatial + 2 or not all(holds(a, "==", d) for a, d in zip(dims_of(indices), dims_of(x), strict=True)):
+        raise ModelError(f"the indices must have the shape of the input {type_of(x)}, got {type_of(indices)}")
+    flat = [b.with_shape(v, (math.prod(dims_of(v)),)) for v in (indices, x)]
     made = b.with_shape(b.scatter_elements(zeros, *flat, axis=0, reduction="none", from_start=True), shape)
     wanted = shape if output_shape is None else b.known_or_symbolic(output_shape, "the output shape")
     if len(wanted) != len(shape) or not all(holds(w, ">=", s) for w, s in zip(wanted, shape, strict=True)):
