@@ -11,8 +11,7 @@ import numpy as np
 from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import ROUNDING, nearest, source_places
-from stepwell.dialects.support.errors import UnsupportedError
-from stepwell.importer.builder import ImportBuilder, Value, dims_of
+from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of
 from stepwell.importer.rules.resampling_taps import Taps, inside, weighted
 from stepwell.importer.rules.slicing import counting, size_scalar
 
@@ -53,7 +52,8 @@ def scaled(size: int | Size, scale: float) -> int | Size:
         return math.floor(size * scale)
     ratio = Fraction(scale)  # exactly: the denominator is a power of two
     if ratio.numerator >= MOST or ratio.denominator >= MOST:
-        raise UnsupportedError(f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: scales of f32")
+        what = f"a scale of {scale} for {size} elements, a number known only at run time, is not supported; supported: scales of f32"
+        raise NotConstantError(what, sizes=[size])
     return size * ratio.numerator // ratio.denominator
 
 
