@@ -229,8 +229,12 @@ class ProgramBuilder:
         place = root.place if root.slot is None else ("entry", self._entry(root))
         key = (place, offset, str(memref_type), tuple(shape))
         if key not in self.views:
-            self.views[key] = self._new_view(place, offset, memref_type, [self.size(s) for s in shape if not isinstance(s, int)])
+            self.views[key] = self._new_view(place, offset, memref_type, self._free(memref_type, shape))
         return self.views[key]
+
+    def _free(self, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> list[ir.Value]:
+        """The sizes that a memref's type does not say, of which some may be numbers: what has a symbol may be of something whose size is known."""
+        return [self.size(size) for size, known in zip(shape, memref_type.shape, strict=True) if known < 0]
 
     def _new_view(self, place: Any, offset: int | Size, memref_type: ir.MemRefType, free: Sequence[ir.Value]) -> ir.Value:
         if place in ("workspace", "weights"):
@@ -281,7 +285,7 @@ class ProgramBuilder:
 
     def at(self, address: ir.Value, memref_type: ir.MemRefType, shape: Sequence[Dim]) -> ir.Value:
         """A memref of that type and shape that begins at an address; the caller sees to it that it is used where it was made."""
-        free = [self.size(s) for s in shape if not isinstance(s, int)]
+        free = self._free(memref_type, shape)
         return memref.ViewOp(memref_type, self.base, arith.SubIOp(address, address_of(self.base)).result, free).result
 
     def lies(self, root: Buffer) -> ir.Value:

@@ -182,3 +182,20 @@ def test_checks_for_the_sizes_of_a_run() -> None:
     check = IndexCheck("n", "graph.gather", 0, (1, 2), (symbol("n"), parse("2*n + 1")))
     assert check.at({"n": 3}).limits == (6, 14)
     assert check.at({"n": 3}).problem([5, 14]) == "graph.gather of n: index 7 is out of range for dimension 2 of size 7 (expected -7 to 6)"
+
+
+@pytest.mark.parametrize("op", ["GatherElements", "ScatterElements"])
+def test_known_indices_in_the_shape_of_an_input(op: str) -> None:
+    """How many they are is known, and said in symbols all the same."""
+    operands = ["flat", "places"] + ["flat"] * (op == "ScatterElements")
+    nodes = [
+        helper.make_node("Size", ["x"], ["size"]), helper.make_node("Unsqueeze", ["size", "first"], ["shape"]),
+        helper.make_node("Reshape", ["x", "shape"], ["flat"]), helper.make_node("Reshape", ["i", "shape"], ["places"]), node(op, *operands),
+    ]  # fmt: skip
+    places, first = np.array([3, 0, 2, 1]).reshape(1, 1, 2, 2), np.array([0])
+    weights = [onnx.numpy_helper.from_array(array, name) for name, array in (("i", places), ("first", first))]
+    sides = [helper.make_tensor_value_info("x", FLOAT, [1, 1, "s", "s"])], [helper.make_tensor_value_info("y", FLOAT, None)]
+    source = helper.make_model(helper.make_graph(nodes, "g", *sides, weights), opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    x = RANDOM.standard_normal((1, 1, 2, 2), np.float32)
+    want = x.reshape(-1)[places.reshape(-1)] if op == "GatherElements" else x.reshape(-1)[np.argsort(places.reshape(-1))]
+    np.testing.assert_array_equal(stepwell.compile(source, specialise="never", threads=1, cache=False)(x)[0], want)
