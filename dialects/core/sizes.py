@@ -272,6 +272,11 @@ def holds(a: Dim, relation: str, b: Dim) -> bool:
     return answer is not False
 
 
+def same_sizes(have: Sequence[Dim], want: Sequence[Dim]) -> bool:
+    """Whether two shapes are the same; as in `holds`, sizes whose symbols decide that are taken to be."""
+    return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))
+
+
 def divides(divisor: "int | Size", size: Dim) -> bool:
     """Whether a size is a multiple of another; as in `holds`, where that depends on the symbols it is taken to be."""
     return size is None or holds(size % divisor, "==", 0)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, Size, holds, known, known_sizes, sizes_text
+from stepwell.dialects.core.sizes import Size, holds, known, known_sizes, same_sizes, sizes_text
 from stepwell.dialects.core.types import size_text, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dims
@@ -163,7 +163,7 @@ def deform_conv(
         raise ModelError(f"the weights {type_of(w)} in {group} groups, or {offset_group} groups of offsets, do not fit the input {type_of(x)}")
     for what, value, each in (("offsets", offset, rank), ("mask", mask, 1)):
         shape = (n, offset_group * taps * each, *out)
-        if value is not None and (type_of(value).rank != len(shape) or not all(map(equal, dims_of(value), shape))):
+        if value is not None and not same_sizes(dims_of(value), shape):
             raise ModelError(f"the {what} must have the shape {sizes_text(shape)}, got {type_of(value)}")
     images = b.with_shape(x, (n * offset_group, channels // offset_group, *spatial))
     moved = b.convert(b.with_shape(offset, (n * offset_group, taps, rank, places)), "f64" if type_of(x).dtype == "f64" else "f32")
@@ -192,8 +192,3 @@ def grid(
         numbers = b.add(b.mul(numbers, b.scalar(step, like=numbers)), b.scalar(start, like=numbers))
         axes.append(b.expand(numbers, shape=(*sizes, 1)))
     return b.with_shape(b.concat(axes, axis=rank), shape)
-
-
-def equal(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal, or taken to be."""
-    return holds(a, "==", b)

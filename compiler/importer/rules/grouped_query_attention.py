@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, always, maximum, sizes_text
+from stepwell.dialects.core.sizes import Size, always, maximum, same_sizes, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated, same_sizes
+from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, check_past, refuse
 from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type

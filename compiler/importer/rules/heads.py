@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import ml_dtypes
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, holds, size_text, sizes_text
+from stepwell.dialects.core.sizes import Size, holds, same_sizes, size_text, sizes_text
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
@@ -80,11 +80,6 @@ def weights_of(b: ImportBuilder, scores: Value, scale: float, softcap: float, ma
     return slice_axis(b, b.softmax(b.concat([scores, columns], axis=last), axis=last), last, 0, shape[-1])
 
 
-def same_sizes(have: Sequence[int | Size], want: Sequence[int | Size]) -> bool:
-    """Whether two shapes are the same; as in `holds`, where that depends on symbols they are taken to be."""
-    return len(have) == len(want) and all(holds(h, "==", w) for h, w in zip(have, want, strict=True))
-
-
 def by_scores(b: ImportBuilder, mask: Value, scores: Sequence[int | Size]) -> Value:
     """A mask with a dimension for each of the scores. Raises ModelError if it does not broadcast to them."""
     have = dims_of(mask)
@@ -107,7 +102,7 @@ def rotated(b: ImportBuilder, x: Value, cos: Value, sin: Value, interleaved: boo
     """
     shape, last = dims_of(x), type_of(x).rank - 1
     size, pairs = shape[last], dims_of(cos)[-1]
-    if type_of(sin) != type_of(cos) or not holds(2 * pairs, "<=", size):
+    if type_of(sin).dtype != type_of(cos).dtype or not same_sizes(dims_of(sin), dims_of(cos)) or not holds(2 * pairs, "<=", size):
         raise ModelError(f"cosines {type_of(cos)} and sines {type_of(sin)} do not fit heads of {size_text(size)} elements")
     halves = last + 1 if interleaved else last  # the dimension of the two elements of a pair
     split = (*shape[:-1], pairs, 2) if interleaved else (*shape[:-1], 2, pairs)

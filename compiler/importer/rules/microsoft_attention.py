@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Size, divides, holds, size_text, sizes_text, total
+from stepwell.dialects.core.sizes import Size, divides, holds, same_sizes, size_text, sizes_text, total
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, same_sizes
+from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.slicing import counting, size_scalar, split_axis, with_new_axes
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph.numerics import lowest
 from stepwell.dialects.support.errors import ModelError
@@ -163,7 +163,7 @@ def max_unpool(
     natural = [(d - 1) * s + k - win.pads[i] - win.pads[spatial + i] for i, (d, s, k) in enumerate(zip(dims, win.strides, win.kernel, strict=True))]
     shape = (n, c, *natural)
     zeros = b.expand(b.scalar(0, like=x), shape=(math.prod(shape),))
-    if type_of(indices).rank != spatial + 2 or not all(holds(a, "==", d) for a, d in zip(dims_of(indices), dims_of(x), strict=True)):
+    if not same_sizes(dims_of(indices), dims_of(x)):
         raise ModelError(f"the indices must have the shape of the input {type_of(x)}, got {type_of(indices)}")
     flat = [b.with_shape(v, (math.prod(dims_of(v)),)) for v in (indices, x)]
     made = b.with_shape(b.scatter_elements(zeros, *flat, axis=0, reduction="none", from_start=True), shape)

@@ -6,7 +6,7 @@ added, as the operators' texts say. ONNX's evaluator adds the zero point first i
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import holds, same_sizes
 from stepwell.dialects.core.types import TensorType, is_float, type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dim
@@ -147,7 +147,7 @@ def fit(scale: TensorType, zero_point: TensorType) -> bool:
     """Whether a scale and a zero point have one shape, as far as that is known; one number may be a vector."""
     if is_single(scale) and is_single(zero_point):
         return True
-    return scale.rank == zero_point.rank and all(holds(s, "==", z) for s, z in zip(scale.shape, zero_point.shape, strict=True))
+    return same_sizes(scale.shape, zero_point.shape)
 
 
 def is_single(tensor: TensorType) -> bool:
@@ -174,7 +174,7 @@ def blocked(b: ImportBuilder, x: Value, parameters: list[Value], axis: int, size
     for value in parameters:
         kind = type_of(value).shape
         wanted = (*shape[:axis], blocks, *shape[axis + 1 :])
-        if len(kind) != len(wanted) or not all(holds(k, "==", w) for k, w in zip(kind, wanted, strict=True)):
+        if not same_sizes(kind, wanted):
             what = f"for blocks of {size} along axis {axis} of {type_of(x)}"
             raise ModelError(f"{what}, scale and zero point must have {blocks} there; got {type_of(value)}")
     if length % size:

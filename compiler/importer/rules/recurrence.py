@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.sizes import Dim, holds, size_text
+from stepwell.dialects.core.sizes import Dim, holds, same_sizes, size_text
 from stepwell.dialects.core.types import FLOATS, type_of
 from stepwell.dialects.graph.recurrence import DIRECTIONS
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
@@ -161,7 +161,7 @@ class Layer:
     def expect(self, name: str, value: Value, shape: Sequence[Dim]) -> None:
         """Raise ModelError if an input has another shape."""
         own = type_of(value).shape
-        if len(own) != len(shape) or not all(holds(a, "==", n) for a, n in zip(own, shape, strict=True)):
+        if not same_sizes(own, shape):
             wanted = "x".join(map(size_text, shape))
             raise ModelError(f"its input {name} must have the shape {wanted}, got {type_of(value)}")
 
