@@ -64,8 +64,12 @@ NAMES = {
         "tosa-layerwise-constant-fold tosa-make-broadcastable tosa-narrow-f64-to-f32 tosa-narrow-i64-to-i32 tosa-optional-decompositions "
         "tosa-reduce-transposes tosa-to-spirv-tosa-mark-graph-constants"
     ),
-    "gpu.module": ("convert-gpu-to-llvm-spv convert-gpu-to-nvvm convert-gpu-to-rocdl"),
-    "llvm.func": ("omp-stack-to-shared"),
+    "gpu.module": (
+        "convert-gpu-to-llvm-spv convert-gpu-to-nvvm convert-gpu-to-rocdl"
+    ),
+    "llvm.func": (
+        "omp-stack-to-shared"
+    ),
     "spirv.module": (
         "spirv-lower-abi-attrs spirv-promote-to-replicated-constants spirv-rewrite-inserts spirv-unify-aliased-resource spirv-update-vce "
         "spirv-webgpu-prepare"

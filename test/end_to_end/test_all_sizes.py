@@ -232,9 +232,9 @@ def test_absurd_sizes_are_one_error() -> None:
 
 
 def test_what_needs_numbers_says_so() -> None:
-    scales = np.array([1, 1, 1.3717, 1], np.float32)
-    source = model([node("Resize", ["x", "", "scales"], ["y"], mode="linear")], {"x": [1, 1, "n", 3]}, scales=scales)
-    with pytest.raises(stepwell.UnsupportedError, match="Resize"):
+    made = node("ConvTranspose", ["x", "w"], ["y"], output_shape=[9, 9])
+    source = model([made], {"x": [1, 2, "n", 3]}, w=floats(2, 4, 3, 3))
+    with pytest.raises(stepwell.UnsupportedError, match="ConvTranspose"):
         general(source)
 
 

@@ -12,24 +12,11 @@ from stepwell.dialects.core.sizes import Size, holds, maximum, minimum
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.resize import ROUNDING, nearest, source_places
 from stepwell.importer.builder import ImportBuilder, NotConstantError, Value, dims_of
-from stepwell.importer.rules.resampling_taps import Taps, inside, weighted
+from stepwell.importer.rules.resampling_taps import Method, Taps, inside, weighted
 from stepwell.importer.rules.slicing import counting, size_scalar
 
 MOST = 1 << 32  # of the numerator of a scale: sizes of up to 31 bits times it are computed in 64
 SAMPLE = 8  # elements; the places of so many show whether each element is taken as often as the factor says
-
-
-@dataclass(frozen=True)
-class Method:
-    """How dimensions are resampled, as the attributes of Resize say."""
-
-    mode: str
-    coordinates: str
-    rounding: str
-    cubic_coefficient: float = -0.75
-    exclude_outside: bool = False
-    antialias: bool = False
-    extrapolation: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis
 from stepwell.importer.registry import onnx_rule
-from stepwell.importer.rules.free_resampling import Method, Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
+from stepwell.importer.rules.free_resampling import Resampling, common_scale, fitted_sizes, resampled, scaled, scaled_when_run
+from stepwell.importer.rules.resampling_taps import Method
 from stepwell.importer.rules.slicing import split_axis
 
 COORDINATES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize")

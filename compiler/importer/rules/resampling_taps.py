@@ -1,6 +1,7 @@
 """Resampling of dimensions of any size by weighted sums of the elements around each place: the weights are computed at run time."""
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,8 +10,18 @@ from stepwell.dialects.core.types import type_of
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.rules.slicing import counting, size_scalar
 
-if TYPE_CHECKING:
-    from stepwell.importer.rules.free_resampling import Method
+
+@dataclass(frozen=True)
+class Method:
+    """How dimensions are resampled, as the attributes of Resize say."""
+
+    mode: str
+    coordinates: str
+    rounding: str
+    cubic_coefficient: float = -0.75
+    exclude_outside: bool = False
+    antialias: bool = False
+    extrapolation: float = 0.0
 
 
 class Taps(NamedTuple):
@@ -22,7 +33,7 @@ class Taps(NamedTuple):
     """How much wider than an element the kernel is, if it is; a scalar of f64."""
     reach: int | Size | None
     """How far from a place there are taps then."""
-    method: "Method"
+    method: Method
 
 
 def inside(b: ImportBuilder, places: Value, have: int | Size) -> Value:

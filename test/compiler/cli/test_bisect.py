@@ -98,12 +98,12 @@ from stepwell.passes.linalg_to_affine import lower_to_affine
 plain = lower_to_affine._Lowering._loop
 
 
-def wrong(self, indices, ivs, shrunk):
+def wrong(self, indices, ivs, shrunk, begin):
     "Leave the last round of a shared loop out."
     whole = lower_to_affine.rounds
     lower_to_affine.rounds = lambda root, level: whole(root, level) - 1
     try:
-        plain(self, indices, ivs, shrunk)
+        plain(self, indices, ivs, shrunk, begin)
     finally:
         lower_to_affine.rounds = whole
 
