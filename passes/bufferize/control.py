@@ -101,7 +101,8 @@ def _loop(b: ProgramBuilder, op: ir.Operation, scratch: ControlMemory) -> None:
     for value in (*inputs[:carried], *places):  # their sizes, before the blocks part
         for dim in b.shapes.shape(value):
             b.size(dim)
-    kept = None if scratch.kept is None else b.view(own, scratch.kept, _record_type(scratch), [])
+    record = _record_type(scratch)
+    kept = None if scratch.kept is None else b.view(own, scratch.kept, record, list(record.shape))
     state = [index, index, i1, *[index] * (3 * carried)]  # the round, when to ask the runtime, whether to go on; where values are
     head, ask, work, after, failed = b.new_block(*state), b.new_block(), b.new_block(index), b.new_block(), b.failed()
     starting = [zero, one, first, *begin, *home, *spare]
