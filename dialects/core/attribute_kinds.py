@@ -121,7 +121,6 @@ SIZE: Kind[int | Size] = Kind(
 SIZES: Kind[list[tuple[Dim, ...]]] = Kind('lists of sizes as text, such as ["n, 2*s + 1", ""]', _sizes, _from_sizes)
 TYPED_NAMES: Kind[list[tuple[str, TensorType]]] = Kind('a list of ["name", tensor<…>]', _typed_names, _from_typed_names)
 
-
 def _numbers_or_sizes(attribute: ir.Attribute) -> tuple[int | Size, ...]:
     """Sizes as `array<i64: ...>`, or as a list of numbers and text where one is known only at run time."""
     try:

@@ -73,7 +73,9 @@ def _from_segments(segments: Sequence[Segment]) -> ir.Attribute:
     return ir.ArrayAttr.get([ir.DictAttr.get(entry) for entry in entries])
 
 
-SEGMENTS: Kind[list[Segment]] = Kind("a list of segments as {nodes, start, sizes, slots, outputs}", _segments, _from_segments)
+SEGMENTS: Kind[list[Segment]] = Kind(
+    "a list of segments as {nodes, start, sizes, slots, outputs}", _segments, _from_segments
+)
 INDEX_CHECKS: Kind[list[IndexCheck]] = Kind(
     f"a list of checks ({', '.join(IndexCheck.__annotations__)}) of hidden results counted from 0", _checks, _from_checks
 )

@@ -109,7 +109,7 @@ class TensorType:
             free = [i for i, size in enumerate(shape) if size is None]
             names = parse_all(ir.StringAttr(encoding).value) if isinstance(encoding, ir.StringAttr) else ()
             if len(names) != len(free):
-                raise InferenceError(f'expected the sizes of the {len(free)} dynamic dimensions of {mlir_type} as text, such as "n, 2*s + 1"')
+                raise InferenceError(f"expected the sizes of the {len(free)} dynamic dimensions of {mlir_type} as text, such as \"n, 2*s + 1\"")
             for dim, name in zip(free, names, strict=True):
                 shape[dim] = name
         return TensorType(dtype_of(mlir_type.element_type), tuple(shape))

@@ -82,3 +82,4 @@ class GraphBuilder:
         reference), so that shape arithmetic is known without rewriting anything.
         """
         return constant_value(value, self.weights)
+

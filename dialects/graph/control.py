@@ -17,6 +17,7 @@ class ControlInfo(Carrier):
     """Why the importer could not resolve it, for the error if it cannot be lowered."""
 
 
+
 class YieldOp(GraphOp, name="yield", traits=[ir.IsTerminatorTrait]):
     """Ends the region of a graph op and yields its results."""
 

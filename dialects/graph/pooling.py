@@ -156,3 +156,5 @@ class AvgPoolOp(GraphOp, name="avg_pool", traits=[Pure, KeepsChannels]):
     def padding_value(self) -> float:
         """Zeros add nothing to the sum."""
         return 0.0
+
+

@@ -128,10 +128,15 @@ class RoiAlignOp(GraphOp, name="roi_align", traits=[Pure]):
         images, places = wide(x), checked_indices(batch_indices, x.shape[0])
         out = np.zeros((len(boxes), x.shape[1], *sizes), np.float64)
         for region, (box, place) in enumerate(zip(wide(boxes), places, strict=True)):
-            along = [parts_of_region(box[axis], box[2 + axis], x.shape[3 - axis], sizes[1 - axis], samples, scale, half_pixel) for axis in (1, 0)]
+            along = [
+                parts_of_region(box[axis], box[2 + axis], x.shape[3 - axis], sizes[1 - axis], samples, scale, half_pixel) for axis in (1, 0)
+            ]
             for row, column in itertools.product(*map(range, sizes)):
                 (ys, tops), (xs, lefts) = along[0][row], along[1][column]
-                terms = [images[place][:, ys[i]][:, :, xs[j]] * (tops[i][:, np.newaxis] * lefts[j]) for i, j in itertools.product(range(2), range(2))]
+                terms = [
+                    images[place][:, ys[i]][:, :, xs[j]] * (tops[i][:, np.newaxis] * lefts[j])
+                    for i, j in itertools.product(range(2), range(2))
+                ]
                 inside = ~np.isnan(tops[0][:, np.newaxis] + lefts[0])
                 terms = [np.where(inside, t, 0) for t in terms]
                 if not inside.size:

@@ -14,7 +14,6 @@ from stepwell.dialects.support.errors import StepwellError
 
 MOST = 1024  # elements of a tensor that is taken for one of sizes
 
-
 def _wide(dtype: str) -> bool:
     return dtype in INTEGERS and dtype.lstrip("u") in ("i32", "i64")
 

@@ -119,7 +119,6 @@ ARITHMETIC: dict[str, Function] = {
 
 def elementwise(function: Function) -> Any:
     """The meaning of an op from a numpy function of its operands."""
-
     def results(_: Interpreter, op: ir.Operation, operands: list[Any], __: Values) -> Sequence[Any]:
         kind = op.results[0].type
         element = kind.element_type if isinstance(kind, ir.ShapedType) else kind

@@ -12,8 +12,6 @@ _TOLD = (
     "vendor_id", "cpu family", "model", "model name", "stepping", "flags",
     "CPU implementer", "CPU architecture", "CPU variant", "CPU part", "Features",
 )  # fmt: skip
-
-
 @cache
 def host() -> Target:
     """This machine, as LLVM sees it."""

@@ -126,16 +126,8 @@ P = TypeVar("P", bound=type[Pass])
 
 
 def register_pass(
-    name: str,
-    *,
-    level: str,
-    anchor: str = "builtin.module",
-    optional: bool = False,
-    switches: Mapping[str, str] | None = None,
-    relaxed: Sequence[str] = (),
-    after: str | None = None,
-    before: str | None = None,
-    converts: Sequence[type[Dialect] | type[Operation]] = (),
+    name: str, *, level: str, anchor: str = "builtin.module", optional: bool = False, switches: Mapping[str, str] | None = None,
+    relaxed: Sequence[str] = (), after: str | None = None, before: str | None = None, converts: Sequence[type[Dialect] | type[Operation]] = (),
 ) -> Callable[[P], P]:
     """Register a pass class under `name`. `level` is the level whose IR it works on; `anchor` the op it runs on.
 

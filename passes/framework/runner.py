@@ -37,7 +37,9 @@ class PassRunner:
     sees the IR between passes, it behaves like any other.
     """
 
-    def __init__(self, state: PassState, instrumentation: Instrumentation | None = None, *, verify: bool = True, optimistic: bool = False) -> None:
+    def __init__(
+        self, state: PassState, instrumentation: Instrumentation | None = None, *, verify: bool = True, optimistic: bool = False
+    ) -> None:
         self.state = state
         self.instrumentation = instrumentation or Instrumentation()
         self.watched = instrumentation is not None

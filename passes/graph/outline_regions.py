@@ -82,9 +82,7 @@ class _Outliner:
         functions_ = [self._function(region, word, [], captured) for region, word in zip(op.operation.regions, ("then", "else"), strict=True)]
         names = [f.sym_name.value for f in functions_]
         made = b.create(
-            flow.IfOp,
-            [op.condition, captured],
-            {"then": names[0], "otherwise": names[1], "destinations": 0},
+            flow.IfOp, [op.condition, captured], {"then": names[0], "otherwise": names[1], "destinations": 0},
             [BOX if i in changing else kind for i, kind in enumerate(types)],
         )
         return functions_, _open(b, list(made.operation.results), types, changing)

@@ -129,7 +129,9 @@ def _elements(zero: np.ndarray | ir.Value) -> int:
     return zero.size if isinstance(zero, np.ndarray) else type_of(zero).elements
 
 
-def _unfolded(b: GraphBuilder, op: ir.Operation, image: Centred, weight: np.ndarray | Centred, pads: tuple[Sequence[int], Sequence[int]]) -> ir.Value:
+def _unfolded(
+    b: GraphBuilder, op: ir.Operation, image: Centred, weight: np.ndarray | Centred, pads: tuple[Sequence[int], Sequence[int]]
+) -> ir.Value:
     """The product."""
     shape, kernel, values = type_of(op.results[0]).static_shape, type_of(op.operands[1]).static_shape, op.opview.attribute_values()
     rank, places, zero = len(shape), shape[2:], image.zero

@@ -214,7 +214,9 @@ def lower_kept_boxes(op: graph.KeptBoxesOp, operands: Operands, b: LinalgBuilder
                     inside, own, so_far = kept
                     box = b.extract(inside, [place])
                     value = b.extract(own, [place])
-                    gone = arith.OrIOp(arith.CmpIOp(_CMP.eq, place, best).result, too_near(mine, corner(image, b.as_index(box)))).result
+                    gone = arith.OrIOp(
+                        arith.CmpIOp(_CMP.eq, place, best).result, too_near(mine, corner(image, b.as_index(box)))
+                    ).result
                     inside = b.insert_element(box, inside, [so_far])
                     own = b.insert_element(value, own, [so_far])
                     stays = arith.SubIOp(one, arith.IndexCastUIOp(ir.IndexType.get(), gone).result).result

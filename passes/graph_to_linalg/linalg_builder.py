@@ -255,7 +255,9 @@ class LinalgBuilder:
 
     # -- structured ops
 
-    def generic(self, inputs: Sequence[ir.Value], out: ir.Value, maps: Sequence[Any], reductions: int, body: Callable[..., ir.Value]) -> ir.Value:
+    def generic(
+        self, inputs: Sequence[ir.Value], out: ir.Value, maps: Sequence[Any], reductions: int, body: Callable[..., ir.Value]
+    ) -> ir.Value:
         """A linalg.generic with one output.
 
         `maps` gives for each input and for the output its indices as affine expressions of the loops: first one parallel loop for each
@@ -387,13 +389,17 @@ class LinalgBuilder:
             scf.YieldOp(list(body(loop.induction_variable, list(loop.inner_iter_args))))
         return list(loop.results)
 
-    def independent(self, rounds: int, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]) -> list[ir.Value]:
+    def independent(
+        self, rounds: int, carried: Sequence[ir.Value], body: Callable[[ir.Value, list[ir.Value]], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
         """A loop of so many rounds that run on threads: each may write other parts of what is carried, and reads nothing that another one writes."""
         results = self.loop(self.index(0), self.index(rounds), carried, body)
         LoopInfo(results[0].owner).is_parallel = True
         return results
 
-    def branch(self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]) -> list[ir.Value]:
+    def branch(
+        self, condition: ir.Value, otherwise: Sequence[ir.Value], then: Callable[[], Sequence[ir.Value]]
+    ) -> list[ir.Value]:
         """What `then` gives where the condition holds, computed only there; elsewhere the values `otherwise`."""
         made = scf.IfOp(condition, [v.type for v in otherwise], has_else=True)
         with ir.InsertionPoint(made.then_block):

@@ -72,7 +72,9 @@ def _emit_block(
     raise AssertionError("a structured op's body and its loops end in a yield")
 
 
-def _emit_loop(op: Structured, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool) -> None:
+def _emit_loop(
+    op: Structured, loop: ir.Operation, values: dict[ir.Value, ir.Value], width: int, index: Callable[[int], ir.Value], fma: bool
+) -> None:
     """A loop of the body whose rounds are the same for all lanes, and which hands on vectors."""
     low, high, step, *carried = [values.get(v, v) for v in loop.operands]
     new = scf.ForOp(low, high, step, [as_vector(v, width) for v in carried])
