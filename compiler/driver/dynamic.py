@@ -38,14 +38,10 @@ class _Entry:
 
     model: Made
     places: tuple[tuple[int, int | None], ...]
-    whole: bool
-    """Whether it takes all inputs as they are."""
     calls: int = 1
 
     def arrays(self, given: Sequence[Any]) -> list[np.ndarray]:
         """What it takes of the inputs."""
-        if self.whole:
-            return list(given)
         return [given[place] if part is None or isinstance(given[place], np.ndarray) else given[place][part] for place, part in self.places]
 
 
@@ -117,9 +113,9 @@ class DynamicModel:
         if len(arrays) != len(self.inputs):
             names = ", ".join(info.name for info in self.inputs) or "none"
             raise InputError(f"expected {len(self.inputs)} inputs ({names}), got {len(arrays)}")
-        known = self._known(arrays)
-        if known is not None:
-            return known.model(*arrays)
+        shapes = self._plain_shapes(arrays)
+        if shapes is not None:
+            return self._entry_for((shapes, ()), shapes, {}).model(*arrays)
         fitting = [_fit(info, array) for info, array in zip(self.inputs, arrays, strict=True)]
         entry = self._entry(fitting)
         return entry.model(*entry.arrays(fitting))
@@ -245,9 +241,11 @@ class DynamicModel:
                 raise InputError(f"nothing is compiled yet, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
             return self._last.model
 
-    def _known(self, arrays: Sequence[Any]) -> _Entry | None:
-        """What runs these arrays, if they are of the right types, their sizes came before, and nothing else is to be done: most calls are such,
-        and a small model takes a few microseconds."""
+    def _plain_shapes(self, arrays: Sequence[Any]) -> tuple[Shape, ...] | None:
+        """The shapes of arrays, if they are of the inputs' types as they are and all that code is made for; else None.
+
+        Most calls are such, and a small model takes a few microseconds: of such arrays nothing else is to be found out.
+        """
         if not self._plain:
             return None
         shapes = []
@@ -255,24 +253,16 @@ class DynamicModel:
             if type(array) is not np.ndarray or array.dtype is not dtype:
                 return None
             shapes.append(array.shape)
-        key = (tuple(shapes), ())
-        with self._lock.inner:
-            entry = self._models.get(key)
-            if entry is not None:
-                self._models.move_to_end(key)
-            else:
-                entry = self._general.get(key)
-                if entry is None or (self._background is not None and entry.calls + 1 >= AFTER):
-                    return None
-                self._general.move_to_end(key)
-                entry.calls += 1
-            self._last = entry
-        return entry
+        return tuple(shapes)
 
     def _entry(self, arrays: Sequence[np.ndarray]) -> _Entry:
         """What runs these arrays."""
         shapes = [self._keyed_by(info, shape_of(array)) for info, array in zip(self.inputs, arrays, strict=True)]
         key = (tuple(shapes[i] for i in self._keyed), tuple(arrays[i].tobytes() for i in self._valued))
+        return self._entry_for(key, shapes, {self.inputs[i].name: arrays[i] for i in self._valued})
+
+    def _entry_for(self, key: _Key, shapes: Sequence[Shape], values: Arrays) -> _Entry:
+        """What runs a combination: what did so before, if there is anything."""
         with self._lock:
             kept = self._models if key in self._models else self._general
             entry: _Entry | None = kept.get(key)
@@ -281,12 +271,10 @@ class DynamicModel:
                 self._last = entry
                 entry.calls += 1
                 due = kept is self._general and entry.calls >= AFTER << self._dropped.get(key, 0) and self._is_open(key)
-        if entry is not None and not due:
-            return entry
-        values = {self.inputs[i].name: arrays[i] for i in self._valued}
         if entry is None:
             return self._made(shapes, values)
-        self._ask(key, shapes, values)
+        if due:
+            self._ask(key, shapes, values)
         return entry
 
     def _keyed_by(self, info: TensorInfo, shape: Shape) -> Shape:
@@ -352,7 +340,7 @@ class DynamicModel:
         for info in model.inputs:
             whole, _, number = info.name.rpartition(".")
             taken.append((places[info.name], None) if info.name in places else (places[whole], int(number)))
-        return _Entry(model, tuple(taken), taken == [(i, None) for i in range(len(self.inputs))])
+        return _Entry(model, tuple(taken))
 
     def _made(self, shapes: Sequence[Shape], values: Arrays, *, own: bool = False) -> _Entry:
         """The model for a combination, compiled if it is not there; `own` asks for code that is made for it."""

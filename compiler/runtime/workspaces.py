@@ -65,7 +65,7 @@ class Workspaces:
     def take(self, size: int) -> np.ndarray:
         """The smallest free workspace of so many bytes, or a new one. Raises MemoryError."""
         with self._lock:
-            if len(self._free) == 1 and self._free[0].memory.nbytes >= size:  # the common case, at a third of the time
+            if len(self._free) == 1 and self._free[0].memory.nbytes >= size:  # the common case
                 only = self._free.pop()
                 self._out[id(only.memory)] = only
                 return only.memory

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, tensor
 from stepwell.dialects.core.sizes import holds
-from stepwell.dialects.core.types import TensorType, element_type, type_of
+from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.graph.base import compatible
 from stepwell.dialects.support.errors import PassError
@@ -47,11 +47,9 @@ def conversions() -> list[Conversion]:
 def _adapt(function: Lowering) -> Callable[[Any, Sequence[ir.Value], PassState], Any]:
     def lower(op: Any, operands: Sequence[ir.Value], state: PassState) -> Any:
         types = op.result_types()
-        nothing = len(operands) and all(0 in t.shape for t in types)  # to compute; and linalg rejects some maps into no elements
-        if nothing and all(t.is_static for t in types):
-            return [tensor.EmptyOp(t.shape, element_type(t.dtype)).result for t in types]
         b = LinalgBuilder(state)
-        if nothing and not any(None in t.shape for t in types):
+        # Where there is nothing to compute; and linalg rejects some maps into no elements.
+        if len(operands) and all(0 in t.shape and None not in t.shape for t in types):
             answer: Any = [b.empty(t.dtype, b.given_all(t.shape) or []) for t in types]
         else:
             _assume_elements(op)

@@ -50,7 +50,7 @@ class LowerToAffine(Pass):
             # At the last member, where everything that is captured on the way is defined.
             with ir.InsertionPoint(found[indices[-1]].members[-1].operation), found[indices[0]].root.operation.location:
                 lowering.emit(indices, [], {})
-                if found[indices[0]].root.fused and found[indices[0]].root.fused[0].rest:
+                if any(loop.rest for loop in found[indices[0]].root.fused):
                     _rest([found[i] for i in indices], state.target)
             for i in reversed(indices):
                 for member in reversed(found[i].members):
@@ -62,8 +62,8 @@ class LowerToAffine(Pass):
 
 def _rest(stages: Sequence[Stage], target: Target | None) -> None:
     """Emit what whole rounds of the fused loop around these stages leave over, in small rounds, for which the stages get schedules of their own."""
-    done = stages[0].root.bounds[stages[0].root.fused[0].dim] // stages[0].root.fused[0].step * stages[0].root.fused[0].step
-    first = done // stages[0].root.fused[0].rest
+    loop = stages[0].root.fused[0]
+    first = rounds(stages[0].root, 0) * (loop.step // loop.rest)
     for stage in stages:
         info = ScheduleInfo(stage.root.operation)
         outermost, *inner = info.fused

@@ -225,13 +225,13 @@ class Plan:
         extents = [self.leader.root.extents[axis.leader] for axis in axes]
         for place, axis in enumerate(axes):
             outer = {a: a.unit for a in axes[:place]}
-            for step in self._divisors(axis, axes_alone=len(axes) == 1):
+            for step in self._divisors(axis):
                 if step % axis.unit == 0 and (step > axis.unit or place == len(axes) - 1):
                     steps = {**outer, axis: step, **dict(zip(axes[place + 1 :], extents[place + 1 :], strict=True))}
                     if self._reuse(steps) >= min(REUSE, self._reuse({})):
                         yield {a: n for a, n in steps.items() if n < self.leader.root.extents[a.leader]}
 
-    def _divisors(self, axis: Axis, *, axes_alone: bool) -> list[int]:
+    def _divisors(self, axis: Axis) -> list[int]:
         """The steps that the leader's iterations of a loop may be fused in, in order; all of them at last, likely ones if nobody knows."""
         extent = self.leader.root.extents[axis.leader]
         if axis.leader not in self.leader.root.free:
@@ -239,7 +239,7 @@ class Plan:
         if self.leader.root.bounds[axis.leader] % axis.unit != 0:
             return [extent]
         # A few short rows hide each other's latency. Those of contractions are walked in tiles: in steps of another number they would be cut twice.
-        several = [n * axis.unit for n in SEVERAL] if axes_alone and self.leader.root.kind != "contraction" else []
+        several = [n * axis.unit for n in SEVERAL] if len(self.axes) == 1 and self.leader.root.kind != "contraction" else []
         return [step for step in (axis.unit, *several) if step < extent] + [extent]
 
     def _reuse(self, steps: Steps) -> int:

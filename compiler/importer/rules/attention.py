@@ -10,6 +10,7 @@ from stepwell.dialects.core.types import BOOL, is_float, size_text, type_of
 from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, static_dim
 from stepwell.importer.registry import onnx_rule
+from stepwell.importer.rules.heads import heads_apart, heads_together
 from stepwell.importer.rules.slicing import counting, size_scalar, sizes_of, with_new_axes
 from stepwell.importer.tensors import our_dtype
 
@@ -81,7 +82,7 @@ def attention(
         y = b.select(empty, b.scalar(0, like=y), y)
     y = b.convert(ungrouped(b, y, groups), narrow)
     if flat:
-        y = merged_heads(b, y)
+        y = heads_together(b, y)
     if b.node.output_count < 4:
         return (y, keys, values)
     return y, keys, values, b.convert(ungrouped(b, forms[qk_matmul_output_mode], groups), narrow)
@@ -116,13 +117,7 @@ def in_heads(b: ImportBuilder, x: Value, heads: int | None, name: str, attribute
     hidden = shape[2]
     if heads < 1 or not divides(heads, hidden):
         raise ModelError(f"the {size_text(hidden)} elements of a row of {name} do not divide into {heads} heads")
-    return b.transposed(b.with_shape(x, (*shape[:2], heads, hidden // heads)), (0, 2, 1, 3))
-
-
-def merged_heads(b: ImportBuilder, x: Value) -> Value:
-    """(batch, heads, sequence, head size) as (batch, sequence, heads times head size)."""
-    batch, heads, length, size = dims_of(x)
-    return b.with_shape(b.transposed(x, (0, 2, 1, 3)), (batch, length, heads * size))
+    return heads_apart(b, x, heads)
 
 
 def scaled(b: ImportBuilder, products: Value, scale: float | None, size: int | Size) -> Value:

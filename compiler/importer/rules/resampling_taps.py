@@ -75,7 +75,7 @@ def _weights(b: ImportBuilder, places: Value, sources: Value, have: int | Size, 
     if method.mode == "linear":
         weights = b.maximum(b.sub(b.scalar(1, like=distance), distance), zero)
     else:
-        weights = _cubic(b, distance, method.cubic_coefficient)
+        weights = b.select(b.less(distance, b.scalar(2, like=distance)), cubic_kernel(b, distance, method.cubic_coefficient), zero)
     if method.exclude_outside:
         last = b.sub(size_scalar(b, have, sources), b.scalar(1, like=sources))
         weights = b.select(b.and_(b.greater_equal(sources, zero), b.less_equal(sources, last)), weights, zero)
@@ -84,15 +84,15 @@ def _weights(b: ImportBuilder, places: Value, sources: Value, have: int | Size, 
     return weights
 
 
-def _cubic(b: ImportBuilder, distance: Value, a: float) -> Value:
-    """Keys' cubic convolution kernel with coefficient `a` (R. Keys, 1981)."""
+def polynomial(b: ImportBuilder, x: Value, *coefficients: float) -> Value:
+    """A polynomial of each element, by its coefficients from that of the highest power on (Horner's rule)."""
+    value = b.scalar(coefficients[0], like=x)
+    for coefficient in coefficients[1:]:
+        value = b.add(b.mul(value, x), b.scalar(coefficient, like=x))
+    return value
 
-    def polynomial(*coefficients: float) -> Value:
-        value = b.scalar(coefficients[0], like=distance)
-        for coefficient in coefficients[1:]:
-            value = b.add(b.mul(value, distance), b.scalar(coefficient, like=distance))
-        return value
 
-    near, far = polynomial(a + 2, -(a + 3), 0, 1), polynomial(a, -5 * a, 8 * a, -4 * a)
-    beyond = b.select(b.less(distance, b.scalar(2, like=distance)), far, b.scalar(0, like=distance))
-    return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, beyond)
+def cubic_kernel(b: ImportBuilder, distance: Value, a: float) -> Value:
+    """Keys' cubic convolution kernel with coefficient `a` (R. Keys, 1981), at distances of up to 2 elements."""
+    near, far = polynomial(b, distance, a + 2, -(a + 3), 0, 1), polynomial(b, distance, a, -5 * a, 8 * a, -4 * a)
+    return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, far)

@@ -14,6 +14,7 @@ from stepwell.dialects.support.errors import ModelError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.resampling import supported
+from stepwell.importer.rules.resampling_taps import cubic_kernel, polynomial
 from stepwell.importer.rules.slicing import from_the_start, size_scalar, slice_axis, with_new_axes
 
 CUBIC = -0.75  # the coefficient of Keys' kernel (R. Keys, 1981) that GridSample uses
@@ -154,18 +155,7 @@ def padded_place(b: ImportBuilder, place: Value, size: int | Size, padding: str,
 
 def kernel(b: ImportBuilder, distance: Value, mode: str) -> Value:
     """The weight of an element at that distance."""
-
-    def polynomial(*coefficients: float) -> Value:
-        value = b.scalar(coefficients[0], like=distance)
-        for coefficient in coefficients[1:]:
-            value = b.add(b.mul(value, distance), b.scalar(coefficient, like=distance))
-        return value
-
-    if mode == "linear":
-        return polynomial(-1, 1)
-    near = polynomial(CUBIC + 2, -(CUBIC + 3), 0, 1)
-    far = polynomial(CUBIC, -5 * CUBIC, 8 * CUBIC, -4 * CUBIC)
-    return b.select(b.less_equal(distance, b.scalar(1, like=distance)), near, far)
+    return polynomial(b, distance, -1, 1) if mode == "linear" else cubic_kernel(b, distance, CUBIC)
 
 
 @onnx_rule("RoiAlign", since=10)
