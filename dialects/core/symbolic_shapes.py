@@ -304,6 +304,11 @@ def constant(number: int, ip: ir.InsertionPoint | None = None) -> ir.Value:
     return arith.ConstantOp(kind, ir.IntegerAttr.get(kind, number), ip=ip).result
 
 
+def operands_of(sizes: "Sequence[int | ir.Value]") -> tuple[list[ir.Value], list[int]]:
+    """Sizes, or offsets, as ops take them: those that are values, and all of them with MLIR's mark in the place of these."""
+    return [s for s in sizes if not isinstance(s, int)], [s if isinstance(s, int) else _DYNAMIC for s in sizes]
+
+
 def element_bits(element: ir.Type) -> int:
     """Bits of a scalar type in memory; index counts as 64."""
     if isinstance(element, (ir.IntegerType, ir.FloatType)):

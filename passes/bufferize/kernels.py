@@ -5,13 +5,14 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.layout import aligned, aligned_size
-from stepwell.dialects.core.mlir import arith, bufferization, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, passmanager, users
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
+from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions, ops_below
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
@@ -108,6 +109,9 @@ def _copies_to_generics(kernel: Any, state: PassState) -> None:
         if source == target:  # left over from an insert_slice whose source was computed in the slice
             copy.erase()
             continue
+        own = [value for value in (source, target) if (made := defining_op(value)) is not None and made.name == "memref.alloc"]
+        if own:
+            state.decline("bufferize", copy, NoMatch(f"{'what it computes' if source in own else 'what it reads'} is copied ({target.type})"))
         with ir.InsertionPoint(copy), copy.location:
             copied = copy_generic(source, target)
         ScheduleInfo(copied).nest = default_schedule(Structured(copied), state.target)

@@ -9,7 +9,7 @@ from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.sizes import Dim, Size
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of, operands_of
 from stepwell.dialects.core.types import is_compact, is_float, is_integer, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
@@ -200,13 +200,13 @@ class LinalgBuilder:
     def insert(self, source: ir.Value, into: ir.Value, offsets: Sequence[OpFoldResult]) -> ir.Value:
         """`into` with `source` in place of the slice that begins at `offsets`; of the leading dimensions that `source` lacks it is one index."""
         sizes = [*[1] * (len(offsets) - source.type.rank), *self.sizes(source)]
-        (at, static_at), (dynamic, static) = _split(offsets), _split(sizes)
+        (at, static_at), (dynamic, static) = operands_of(offsets), operands_of(sizes)
         return tensor.InsertSliceOp(source, into, at, dynamic, [], static_at, static, [1] * len(sizes)).result
 
     def part(self, value: ir.Value, offsets: Sequence[OpFoldResult], sizes: Sequence[OpFoldResult]) -> ir.Value:
         """The slice of `value` of these sizes from `offsets` on; of the leading dimensions that `sizes` lacks it is one index."""
         lacking = len(offsets) - len(sizes)
-        (at, static_at), (dynamic, static) = _split(offsets), _split([*[1] * lacking, *sizes])
+        (at, static_at), (dynamic, static) = operands_of(offsets), operands_of([*[1] * lacking, *sizes])
         kind = ir.RankedTensorType.get(static[lacking:], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, at, dynamic, [], static_at, static, [1] * len(static)).result
 
@@ -214,7 +214,7 @@ class LinalgBuilder:
         """The elements of `value` along one dimension, at the indices `at` of the other ones."""
         size = self.size(value, axis)
         offsets, sizes = [*at[:axis], 0, *at[axis:]], [*[1] * axis, size, *[1] * (len(at) - axis)]
-        (where, static_at), (dynamic, static) = _split(offsets), _split(sizes)
+        (where, static_at), (dynamic, static) = operands_of(offsets), operands_of(sizes)
         kind = ir.RankedTensorType.get([static[axis]], value.type.element_type)
         return tensor.ExtractSliceOp(kind, value, where, dynamic, [], static_at, static, [1] * len(static)).result
 
@@ -333,7 +333,7 @@ class LinalgBuilder:
         """
         for value in inputs:
             merge = defining_op(value)
-            if merge is None or merge.name != "tensor.collapse_shape" or list(value.type.shape) != _split(sizes)[1]:
+            if merge is None or merge.name != "tensor.collapse_shape" or list(value.type.shape) != operands_of(sizes)[1]:
                 continue
             origin = defining_op(merge.operands[0])
             if origin is not None and origin.name == "linalg.generic":
@@ -346,7 +346,7 @@ class LinalgBuilder:
         if self.splat(value) is not None or all(len(g) == 1 for g in groups[len(groups) - len(shape) :]):
             return value
         merge = defining_op(value)
-        if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == _split(inner)[1]:
+        if merge is not None and merge.name == "tensor.collapse_shape" and list(merge.operands[0].type.shape) == operands_of(inner)[1]:
             return merge.operands[0]
         parts: list[list[int]] = []
         split: list[OpFoldResult] = []
@@ -462,11 +462,6 @@ class LinalgBuilder:
         if value.type == kind:
             return value
         return arith.TruncFOp(kind, value).result
-
-
-def _split(sizes: Sequence[OpFoldResult]) -> tuple[list[ir.Value], list[int]]:
-    """The sizes, or offsets, that are values, and all of them with MLIR's mark in the place of these."""
-    return [s for s in sizes if not isinstance(s, int)], [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
 
 
 def _iterator(kind: str) -> ir.Attribute:

@@ -13,6 +13,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.accesses import Access
+from stepwell.passes.linalg.merged_slices import insert_merged, merged, merges, merges_written
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
 
@@ -27,7 +28,8 @@ class CollapseDimensions(Pass):
     rewrite: generic over (…, h, w, …)  ->  expand(generic over (…, h*w, …) of collapsed operands)
 
     All members of a stage (fill, root, in-place epilogues) are merged in the same way, so that it stays one nest. A 1x1 convolution on 7x7
-    images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row.
+    images gets rows of 49, an element-wise op a single loop. Rows and columns of a slice stay apart where the slice leaves out part of a row;
+    dimensions of a slice whose strides only a run knows are merged in the whole (`merged_slices.py`).
 
     With `free`, it merges only loops one of which has a size that is known only at run time, and only where all stages of the kernel merge them.
     That comes before loops are fused: a loop over all rows splits evenly among threads, whichever of batch and length is 1.
@@ -71,7 +73,8 @@ def _sizes(op: Structured, index: int) -> Sizes:
 def _joined(members: list[Structured]) -> list[bool]:
     """Whether each two neighbouring dimensions of a stage's output can become one."""
     rank = len(members[0].outputs[0].map.results)
-    return [all(_output_pair_merges(member, i) for member in members) for i in range(rank - 1)]
+    begin, end = members[0].outputs[0].value, members[-1].operation.results[0]
+    return [all(_output_pair_merges(member, i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
 
 
 def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
@@ -135,7 +138,7 @@ def _walks_together(access: Access, dim: int) -> bool:
         return False
     outer = positions.index(dim)
     step, inner, size = access.exact_strides[outer], access.exact_strides[outer + 1], access.exact_shape[outer + 1]
-    return None not in (step, inner, size) and step == product((inner, size))
+    return None not in (step, inner, size) and step == product((inner, size)) and merges(access.value, outer)
 
 
 def _mentions(expr: Any, dim: int) -> bool:
@@ -149,17 +152,19 @@ def _mentions(expr: Any, dim: int) -> bool:
 def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
     """Build the stage anew on collapsed operands; its last result is expanded back to the old shape."""
     last = members[-1].operation
+    begin = members[0].outputs[0]
     with ir.InsertionPoint(members[0].operation), members[0].operation.location:
-        current = _collapsed(members[0].outputs[0], groups[0])
+        window = current = _collapsed(begin, groups[0])
     for member, member_groups in zip(members, groups, strict=True):
         with ir.InsertionPoint(member.operation), member.operation.location:
             current = _rebuild_member(member, member_groups, current)
-    with ir.InsertionPoint.after(last), last.location:
-        reassociation = _reassociation(members[-1].outputs[0], groups[-1])
-        shape = list(last.results[0].type.shape)
-        free = [tensor.DimOp(members[0].outputs[0].value, constant(i)).result for i, size in enumerate(shape) if size < 0] if reassociation else []
-        expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, free, shape).result if reassociation else current
-    last.results[0].replace_all_uses_with(expanded)
+    reassociation = _reassociation(begin, groups[0])
+    if not reassociation or not insert_merged(begin.value, last.results[0], window, current, reassociation):
+        with ir.InsertionPoint.after(last), last.location:
+            shape = list(last.results[0].type.shape)
+            free = [tensor.DimOp(begin.value, constant(i)).result for i, size in enumerate(shape) if size < 0] if reassociation else []
+            expanded = tensor.ExpandShapeOp(last.results[0].type, current, reassociation, free, shape).result if reassociation else current
+        last.results[0].replace_all_uses_with(expanded)
     for member in reversed(members):
         member.operation.erase()
 
@@ -206,13 +211,7 @@ def _collapsed(access: Access, groups: Groups) -> ir.Value:
     reassociation = _reassociation(access, groups)
     if not reassociation:
         return access.value
-    old = access.value.type
-    shape = []
-    for group in reassociation:
-        sizes = [old.shape[i] for i in group]
-        shape.append(prod(sizes) if min(sizes) >= 0 else ir.ShapedType.get_dynamic_size())
-    result: ir.Value = tensor.CollapseShapeOp(ir.RankedTensorType.get(shape, old.element_type), access.value, reassociation).result
-    return result
+    return merged(access.value, reassociation)
 
 
 def _collapsed_map(access: Access, groups: Groups) -> Any:

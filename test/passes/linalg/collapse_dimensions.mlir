@@ -128,3 +128,76 @@ func.func private @free_slice(%x: tensor<?x10xf32>, %out: tensor<?x8xf32>) -> te
   } -> tensor<?x8xf32>
   return %0 : tensor<?x8xf32>
 }
+
+// -----
+
+// Where sizes are known only at run time, a view cannot merge dimensions of a slice: of the first `n` rows of heads that have room for more, batch
+// and heads are merged in the whole, and so is the slice.
+// CHECK-LABEL: func.func private @free_part(
+// CHECK: %[[OUT:.*]] = tensor.collapse_shape %arg1 {{\[\[}}0, 1], [2], [3]]
+// CHECK: %[[WHOLE:.*]] = tensor.collapse_shape %arg0 {{\[\[}}0, 1], [2], [3]] : tensor<?x3x?x8xf32> into tensor<?x?x8xf32>
+// CHECK: %[[PART:.*]] = tensor.extract_slice %[[WHOLE]][0, 0, 0] [%{{.*}}, %{{.*}}, 8] [1, 1, 1] : tensor<?x?x8xf32> to tensor<?x?x8xf32>
+// CHECK: linalg.generic {{.*}} ins(%[[PART]] : tensor<?x?x8xf32>) outs(%[[OUT]] : tensor<?x?x8xf32>)
+func.func private @free_part(%x: tensor<?x3x?x8xf32>, %out: tensor<?x3x?x8xf32>) -> tensor<?x3x?x8xf32> attributes {stepwell.kernel, stepwell.sizes = ["b, room", "b, n"]} {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %b = tensor.dim %out, %c0 : tensor<?x3x?x8xf32>
+  %n = tensor.dim %out, %c2 : tensor<?x3x?x8xf32>
+  %s = tensor.extract_slice %x[0, 0, 0, 0] [%b, 3, %n, 8] [1, 1, 1, 1] : tensor<?x3x?x8xf32> to tensor<?x3x?x8xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k, l) -> (i, j, k, l)>, affine_map<(i, j, k, l) -> (i, j, k, 7 - l)>], iterator_types = ["parallel", "parallel", "parallel", "parallel"]}
+    ins(%s : tensor<?x3x?x8xf32>) outs(%out : tensor<?x3x?x8xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %1 = math.absf %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x3x?x8xf32>
+  return %0 : tensor<?x3x?x8xf32>
+}
+
+// -----
+
+// What is computed in a slice is inserted in the merged whole: from 2 rows of n on.
+// CHECK-LABEL: func.func private @free_written(
+// CHECK: %[[WHOLE:.*]] = tensor.collapse_shape %arg1 {{\[\[}}0], [1, 2]] : tensor<?x5x?xf32> into tensor<?x?xf32>
+// CHECK: %[[FROM:.*]] = arith.muli %{{.*}}, %c2
+// CHECK: tensor.extract_slice %[[WHOLE]][0, %[[FROM]]]
+// CHECK: %[[NEW:.*]] = linalg.generic
+// CHECK: %[[PUT:.*]] = tensor.insert_slice %[[NEW]] into %[[WHOLE]][0, %[[FROM]]]
+// CHECK: %[[APART:.*]] = tensor.expand_shape %[[PUT]] {{\[\[}}0], [1, 2]]
+// CHECK: return %[[APART]]
+func.func private @free_written(%x: tensor<?x3x?xf32>, %out: tensor<?x5x?xf32>) -> tensor<?x5x?xf32> attributes {stepwell.kernel, stepwell.sizes = ["b, n", "b, n"]} {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %b = tensor.dim %x, %c0 : tensor<?x3x?xf32>
+  %n = tensor.dim %x, %c2 : tensor<?x3x?xf32>
+  %s = tensor.extract_slice %out[0, 2, 0] [%b, 3, %n] [1, 1, 1] : tensor<?x5x?xf32> to tensor<?x3x?xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%x : tensor<?x3x?xf32>) outs(%s : tensor<?x3x?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %1 = math.absf %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x3x?xf32>
+  %1 = tensor.insert_slice %0 into %out[0, 2, 0] [%b, 3, %n] [1, 1, 1] : tensor<?x3x?xf32> into tensor<?x5x?xf32>
+  return %1 : tensor<?x5x?xf32>
+}
+
+// -----
+
+// A slice that is read again stays as it is.
+// CHECK-LABEL: func.func private @free_read_again(
+// CHECK-NOT: tensor.collapse_shape
+// CHECK: return
+func.func private @free_read_again(%x: tensor<?x3x?xf32>, %out: tensor<?x5x?xf32>) -> (tensor<?x5x?xf32>, tensor<?x3x?xf32>) attributes {stepwell.kernel, stepwell.sizes = ["b, n", "b, n"]} {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %b = tensor.dim %x, %c0 : tensor<?x3x?xf32>
+  %n = tensor.dim %x, %c2 : tensor<?x3x?xf32>
+  %s = tensor.extract_slice %out[0, 2, 0] [%b, 3, %n] [1, 1, 1] : tensor<?x5x?xf32> to tensor<?x3x?xf32>
+  %0 = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, j, k)>, affine_map<(i, j, k) -> (i, j, k)>], iterator_types = ["parallel", "parallel", "parallel"]}
+    ins(%x : tensor<?x3x?xf32>) outs(%s : tensor<?x3x?xf32>) {
+  ^bb0(%a: f32, %c: f32):
+    %1 = math.absf %a : f32
+    linalg.yield %1 : f32
+  } -> tensor<?x3x?xf32>
+  %1 = tensor.insert_slice %0 into %out[0, 2, 0] [%b, 3, %n] [1, 1, 1] : tensor<?x3x?xf32> into tensor<?x5x?xf32>
+  return %1, %0 : tensor<?x5x?xf32>, tensor<?x3x?xf32>
+}

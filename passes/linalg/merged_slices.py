@@ -1,0 +1,162 @@
+"""Slices of which neighbouring dimensions become one: slices of the whole in which these are one.
+
+A view that merges dimensions needs strides that its type says. Those of a slice are not numbers where sizes are known only at run time, and
+there bufferisation copies the slice, to merge the dimensions of the copy.
+"""
+
+from dataclasses import dataclass
+from math import prod
+
+from stepwell.dialects.core.mlir import arith, defining_op, ir, tensor, use_count, users
+from stepwell.dialects.core.symbolic_shapes import constant, operands_of
+from stepwell.passes.linalg.use_destinations import overwritten
+from stepwell.passes.linalg.views import TENSOR_VIEWS, exact_shape, strides
+
+_FREE = ir.ShapedType.get_dynamic_size()
+Groups = list[list[int]]  # neighbouring dimensions that become one, in order
+
+
+def merges(value: ir.Value, place: int) -> bool:
+    """Whether dimensions `place` and `place + 1` of a tensor, which follow each other in memory, can become one by views alone."""
+    op = defining_op(value)
+    made_of_one = [] if op is None or op.name != "tensor.expand_shape" else [list(group) for group in op.attributes["reassociation"]]
+    if any({place, place + 1} <= {int(i) for i in group} for group in made_of_one):
+        return True
+    if _says_strides(value, place):
+        return True
+    return op is not None and op.name == "tensor.extract_slice" and _keeps_dimensions(op) and merges(op.operands[0], place)
+
+
+def merges_written(value: ir.Value, result: ir.Value, place: int) -> bool:
+    """As `merges`, of what a nest writes: `value` is what it begins with, `result` what it ends with."""
+    return merges(value, place) and (_says_strides(value, place) or _insertion(value, result) is not None)
+
+
+def merged(value: ir.Value, groups: Groups) -> ir.Value:
+    """A tensor whose dimensions become one in groups, as far as `merges` allows; built at the insertion point."""
+    if not _is_window(value, groups):
+        result: ir.Value = tensor.CollapseShapeOp(_merged_type(value.type, groups), value, groups).result
+        return result
+    op = defining_op(value)
+    assert op is not None
+    part: ir.Value = tensor.ExtractSliceOp(_merged_type(value.type, groups), merged(op.operands[0], groups), *_merged_place(op, groups)).result
+    return part
+
+
+def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed: ir.Value, groups: Groups) -> bool:
+    """Insert what a nest computed in a window of a merged whole, where it began with a slice, `value`, and inserted its `result`.
+
+    `window` is `merged(value, groups)`. Replaces the insertion. Returns False where `value` became no window, so that there is nothing to be done.
+    """
+    if not _is_window(value, groups):
+        return False
+    insertion, slice_ = _insertion(value, result), defining_op(window)
+    assert insertion is not None
+    assert slice_ is not None
+    old, place = insertion.results[0], _Place.of(slice_, 1)
+    with ir.InsertionPoint(insertion), insertion.location:
+        placed = tensor.InsertSliceOp(computed, slice_.operands[0], *place.arguments).result
+        free = [tensor.DimOp(insertion.operands[1], constant(i)).result for i, size in enumerate(old.type.shape) if size < 0]
+        apart = tensor.ExpandShapeOp(old.type, placed, groups, free, list(old.type.shape)).result
+    old.replace_all_uses_with(apart)
+    insertion.erase()
+    return True
+
+
+@dataclass
+class _Place:
+    """Where a slice lies: numbers, and values for those of its numbers that are not known."""
+
+    offsets: list[ir.Value]
+    sizes: list[ir.Value]
+    steps: list[ir.Value]
+    static: list[list[int]]
+
+    @classmethod
+    def of(cls, op: ir.Operation, first: int) -> "_Place":
+        """That of a slice whose operands from `first` on say it."""
+        counts, values = list(op.attributes["operandSegmentSizes"])[-3:], list(op.operands)[first:]
+        static = [[int(n) for n in op.attributes[name]] for name in ("static_offsets", "static_sizes", "static_strides")]
+        offsets, sizes, _ = counts
+        return cls(values[:offsets], values[offsets : offsets + sizes], values[offsets + sizes :], static)
+
+    @property
+    def arguments(self) -> list[list[ir.Value] | list[int]]:
+        """What the constructors of slices take."""
+        return [self.offsets, self.sizes, self.steps, *self.static]
+
+
+def _says_strides(value: ir.Value, place: int) -> bool:
+    """Whether the type of a buffer says that two of its dimensions follow each other."""
+    if not _is_sliced(value):
+        return True  # it has the layout of its shape
+    numbers = (*strides(value)[place : place + 2], exact_shape(value)[place + 1])
+    return all(isinstance(number, int) for number in numbers)
+
+
+def _is_sliced(value: ir.Value) -> bool:
+    """Whether a tensor is part of a larger buffer."""
+    while (op := defining_op(value)) is not None:
+        if op.name == "tensor.extract_slice":
+            return True
+        below = op.operands[0] if op.name in TENSOR_VIEWS else overwritten(value)
+        if below is None:
+            return False
+        value = below
+    return False
+
+
+def _keeps_dimensions(op: ir.Operation) -> bool:
+    """Whether a slice has all dimensions of its source, and all elements between its first and its last one along each."""
+    return len(op.results[0].type.shape) == len(op.operands[0].type.shape) and all(step == 1 for step in op.attributes["static_strides"])
+
+
+def _is_window(value: ir.Value, groups: Groups) -> bool:
+    """Whether merging dimensions of a tensor takes a slice of a merged whole."""
+    op = defining_op(value)
+    if op is None or op.name != "tensor.extract_slice":
+        return False
+    return not all(_says_strides(value, place) for group in groups for place in group[:-1])
+
+
+def _insertion(value: ir.Value, result: ir.Value) -> ir.Operation | None:
+    """The op that puts the result of a nest, which began with the slice `value`, back where the slice is; None where that is not all it is for."""
+    slice_, insertion = defining_op(value), next(iter(users(result)), None)
+    if slice_ is None or slice_.name != "tensor.extract_slice" or insertion is None or insertion.name != "tensor.insert_slice":
+        return None
+    fits = use_count(result) == 1 and insertion.operands[1] == slice_.operands[0] and _Place.of(slice_, 1) == _Place.of(insertion, 2)
+    return insertion if fits else None
+
+
+def _merged_type(kind: ir.Type, groups: Groups) -> ir.Type:
+    sizes = [[kind.shape[i] for i in group] for group in groups]
+    return ir.RankedTensorType.get([prod(own) if min(own) >= 0 else _FREE for own in sizes], kind.element_type)
+
+
+def _merged_place(op: ir.Operation, groups: Groups) -> list[list[ir.Value] | list[int]]:
+    """Where a slice lies in the merged whole. All dimensions of a group but the first are whole, since they follow each other."""
+    place = _Place.of(op, 1)
+    offsets, sizes = _filled_in(place.static[0], place.offsets), _filled_in(place.static[1], place.sizes)
+    starts = [_times([offsets[group[0]], *(sizes[i] for i in group[1:])]) for group in groups]
+    lengths = [_times([sizes[i] for i in group]) for group in groups]
+    (at, static_at), (dynamic, static) = operands_of(starts), operands_of(lengths)
+    return [at, dynamic, [], static_at, static, [1] * len(groups)]
+
+
+def _filled_in(static: list[int], values: list[ir.Value]) -> "list[int | ir.Value]":
+    """Numbers, with values in the place of those that are not known."""
+    left = iter(values)
+    return [next(left) if number == _FREE else number for number in static]
+
+
+def _times(factors: "list[int | ir.Value]") -> "int | ir.Value":
+    """A product, built at the insertion point as far as it is no number."""
+    number = prod(factor for factor in factors if isinstance(factor, int))
+    values = [factor for factor in factors if not isinstance(factor, int)]
+    if not values or number == 0:
+        return number
+    result = values[0]
+    for value in [*values[1:], *([constant(number)] if number != 1 else [])]:
+        result = arith.muli(result, value)
+    return result
+
