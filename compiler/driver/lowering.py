@@ -177,16 +177,15 @@ USUAL_BATCH = 4  # enough for rows of matrix products to share a register tile
 
 
 def usual_sizes(inputs: Sequence[tuple[str, TensorType]]) -> dict[str, int]:
-    """About how large free dimensions of images (N, C, height, width) usually are, by their symbols.
+    """About how large free dimensions of images (N, C, height, width), and of batches, usually are, by their symbols.
 
-    That is a few of the size that networks were trained on.
+    That is a few of the size that networks were trained on. A batch is what is called so, and the first dimension of four or more.
     """
-    images = [kind.shape for _, kind in inputs if kind.rank >= 4 and kind.shape[1] in COLOURS]
     found: dict[str, int] = {}
-    for images_of_it, _, *places in images:
-        for size, usual in [(images_of_it, USUAL_BATCH), *((place, USUAL_IMAGE) for place in places)]:
-            if isinstance(size, Size) and size.is_symbol:
-                found.setdefault(str(size), usual)
+    for shape in (kind.shape for _, kind in inputs):
+        usual = {place: USUAL_IMAGE for place in range(2, len(shape)) if len(shape) >= 4 and shape[1] in COLOURS}
+        usual |= {place: USUAL_BATCH for place, size in enumerate(shape) if (place == 0 and len(shape) >= 4) or "batch" in str(size).lower()}
+        found = {str(shape[place]): number for place, number in usual.items() if isinstance(size := shape[place], Size) and size.is_symbol} | found
     return found
 
 

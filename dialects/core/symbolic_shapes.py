@@ -14,6 +14,8 @@ from stepwell.dialects.support.errors import PassError
 
 LIKELY = 127
 """About how many elements a dimension has that is known only at run time: a prime, which nothing seems to divide."""
+FEWER = 4
+"""How many times fewer than is likely there may well be: one image where four are likely. A choice for any number is no bad one for these either."""
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 _ARITHMETIC: Mapping[str, Callable[[Any, Any], Any]] = {
     "arith.addi": lambda a, b: a + b, "arith.subi": lambda a, b: a - b, "arith.muli": lambda a, b: a * b, "arith.divui": lambda a, b: a // b,

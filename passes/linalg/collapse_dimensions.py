@@ -60,13 +60,23 @@ Sizes = tuple[Dim, Dim]
 
 
 def _apart(stages: list[Stage]) -> set[Sizes]:
-    """The sizes of neighbouring dimensions that some stage does not write as one stretch, or not in step with what it reads."""
-    return {_sizes(stage.members[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
+    """The sizes of neighbouring dimensions that some stage does not walk as one stretch where it writes or reads them."""
+    written = {_sizes(stage.members[0].outputs[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
+    read = {pair for stage in stages for member in stage.members for access in member.inputs for pair in _read_apart(member, access)}
+    return written | read
 
 
-def _sizes(op: Structured, index: int) -> Sizes:
-    """The sizes of dimensions `index` and `index + 1` of an op's output."""
-    first, second = op.outputs[0].exact_shape[index : index + 2]
+def _read_apart(op: Structured, access: Access) -> set[Sizes]:
+    """The sizes of neighbouring dimensions of an operand that loops walk which do not become one."""
+    if not access.is_shaped:
+        return set()
+    walked = list(pairwise(_dim(r) for r in access.map.results))
+    return {_sizes(access, i) for i, (first, second) in enumerate(walked) if not (first >= 0 and second == first + 1 and _pair_merges(op, first))}
+
+
+def _sizes(access: Access, index: int) -> Sizes:
+    """The sizes of dimensions `index` and `index + 1` of an operand."""
+    first, second = access.exact_shape[index : index + 2]
     return first, second
 
 
@@ -85,7 +95,7 @@ def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) ->
     rank = len(members[0].outputs[0].map.results)
     joined = _joined(members)
     if apart is not None:
-        sizes = [_sizes(members[0], i) for i in range(rank - 1)]
+        sizes = [_sizes(members[0].outputs[0], i) for i in range(rank - 1)]
         joined = [merge and not known(pair) and pair not in apart for merge, pair in zip(joined, sizes, strict=True)]
     result = []
     for member in members:

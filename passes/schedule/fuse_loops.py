@@ -8,7 +8,7 @@ from math import prod
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, symbol
-from stepwell.dialects.core.symbolic_shapes import likely
+from stepwell.dialects.core.symbolic_shapes import FEWER, likely
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
@@ -39,8 +39,9 @@ class FuseLoops(Pass):
     - all at once: what is handed on is written and read once, and everything else is read by each stage.
 
     A loop whose number of iterations is known only at run time is fused in the smallest steps, of which every number is a multiple, or not at all;
-    plans are weighed by likely sizes. Where no contraction leads and it is the only loop, also in a few of these at once: what whole rounds leave
-    over comes in the smallest steps behind them (`rest`).
+    plans are weighed by likely sizes. Of plans that cost the same, one is taken whose rounds a register tile of known loops fills: images come one
+    by one, not four at once. Where no contraction leads and it is the only loop, also in a few of these at once: what whole rounds leave over comes
+    in the smallest steps behind them (`rest`).
 
     Stages on one side of the leader, before or after it, are then fused in one more common loop if that makes none of them read anything
     again: what they hand on to each other becomes smaller still.
@@ -98,11 +99,13 @@ ROOM = 0.75  # the part of a core's own cache that fused loops may fill
 SMALL = 0.25  # the part for what is handed on, where slices of what the stages read and write pass through the cache as well
 LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time for one from memory
 REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
-FEWER = 4  # how many times fewer there may be of what only a run counts, without most threads being idle: one image where four are likely
 SEVERAL = (2, 4, 8)  # smallest steps in a round of what only a run counts
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
+Cost = tuple[float, float, int, int]
+"""What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of (`Plan._known`);
+the number of rounds."""
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,7 @@ class Plan:
                 return axis
         return None
 
-    def best(self, room: Room) -> tuple[Steps, tuple[float, float, int]]:
+    def best(self, room: Room) -> tuple[Steps, Cost]:
         """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
         # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
         tries = ((part, orders) for part in (FEWER, 1) for orders in ([self.axes], permutations(self.axes)))
@@ -217,8 +220,8 @@ class Plan:
         if fitting:
             best = min(fitting, key=lambda found: found[1])
         else:  # the smallest slices come closest
-            best = min(found, key=lambda found: found[1][1], default=({}, (apart, float(whole), 1)))
-        return best if best[1][0] < apart else ({}, (apart, float(whole), 1))
+            best = min(found, key=lambda found: found[1][1], default=({}, (apart, float(whole), 0, 1)))
+        return best if best[1][0] < apart else ({}, (apart, float(whole), 0, 1))
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
         """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
@@ -244,12 +247,16 @@ class Plan:
 
     def _reuse(self, steps: Steps) -> int:
         """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""
+        return prod(self._shared_loops(steps).values())
+
+    def _shared_loops(self, steps: Steps) -> dict[int, int]:
+        """The loops of a contraction along which one of its operands stays in registers, each with its iterations in one round."""
         if self.leader.root.kind != "contraction":
-            return 1
+            return {}
         root, taken = self.leader.root, {axis.leader: step for axis, step in steps.items()}
         reads = [read for read in root.inputs if read.used and read.is_shaped]
         shared = [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
-        return prod(taken.get(d, root.extents[d]) for d in shared)
+        return {d: taken.get(d, root.extents[d]) for d in shared}
 
     def _even(self, steps: Steps, room: Room, part: int) -> bool:
         """Whether the rounds of the outermost loop split evenly enough into the chunks; sizes that only a run tells are that part of likely ones."""
@@ -266,8 +273,8 @@ class Plan:
     def _rounds(self, steps: Steps, axis: Axis) -> int:
         return self.leader.root.extents[axis.leader] // steps[axis]
 
-    def _cost(self, steps: Steps, room: Room) -> tuple[float, float, int]:
-        """The cost of going through all that is not kept in the core's own cache; then the size of the slices, and the number of rounds."""
+    def _cost(self, steps: Steps, room: Room) -> Cost:
+        """The cost of going through all that is not kept in the core's own cache, and what decides where it is the same (see `Cost`)."""
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
         slices, kept, again = (whole + self._shared) // rounds, 0, 0
@@ -285,7 +292,15 @@ class Plan:
         cost += 2 * room.far(self._elsewhere)
         cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
         small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
-        return cost, max(slices, small * room.cache), rounds
+        return cost, max(slices, small * room.cache), -self._known(steps), rounds
+
+    def _known(self, steps: Steps) -> int:
+        """How many iterations that share an operand a round has of loops whose number is known; 0 where that is so of all loops.
+
+        A register tile of these is full in each round. One of images or rows that only a run counts is not, where there are fewer than is likely.
+        """
+        free = self.leader.root.free
+        return prod(count for d, count in self._shared_loops(steps).items() if d not in free) if free else 0
 
     @cached_property
     def _still(self) -> list[tuple[Stage, Structured, Access]]:

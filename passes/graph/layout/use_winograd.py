@@ -1,10 +1,11 @@
 """The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
-from stepwell.dialects.core.symbolic_shapes import hints_around, likely_size
+from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
@@ -40,7 +41,8 @@ class UseWinograd(Pass):
     memory of plain ones, so those of more than `most_bytes` may also be transformed at run time, a block at a time.
 
     The candidates are the direct method and the tiles whose stated error is at most `error` of the result's scale (the direct method's
-    is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters.
+    is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
+    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few.
 
     `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a
     convolution. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but some of the reading overlaps with
@@ -84,13 +86,12 @@ class UseWinograd(Pass):
         hints = hints_around(conv.operation)
         images, *image = (likely_size(size, hints) for size in (whole[0], *whole[2:4]) if size is not None)
         filters, channels = w.static_shape[0] * w.static_shape[5], w.static_shape[1] * w.static_shape[4]
-        sizes = (images, *image, channels, filters, values["group"])
-        variants = self.variants(*sizes)
-        if not variants:
+        sizes = (*image, channels, filters, values["group"])
+        tries = [images] if isinstance(whole[0], int) else [max(1, images // FEWER), images]
+        found = [[*self.variants(n, *sizes), Variant(w.elements, self.direct_cost(n, *sizes), 0, False)] for n in tries]
+        if len(found[0]) == 1:
             return NoMatch(f"no tile has an error of at most {self.error}")
-        variants.append(Variant(w.elements, self.direct_cost(*sizes), 0, False))
-        limit = (1 + self.slack) * min(variant.cost for variant in variants)
-        variant = min(variant for variant in variants if variant.cost <= limit)
+        variant = self._best(found)
         if variant.tile == 0:
             return NoMatch(f"{filters} filters of {channels} channels on {image[0]}x{image[1]} positions do not pay for the transforms")
         array = source_of(conv.w, b.weights)
@@ -107,6 +108,12 @@ class UseWinograd(Pass):
         if cut:
             result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
         return result
+
+    def _best(self, found: Sequence[list[Variant]]) -> Variant:
+        """The variant to take, of the same ones for each of several numbers of images: the one that at worst costs least more than the best."""
+        least = [min(variant.cost for variant in variants) for variants in found]
+        worst = [max(variant.cost / best for variant, best in zip(same, least, strict=True)) for same in zip(*found, strict=True)]
+        return min(variant for variant, cost in zip(found[-1], worst, strict=True) if cost <= (1 + self.slack) * min(worst))
 
     def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
         """Winograd's variants whose error is small enough; each filter reads `channels`.

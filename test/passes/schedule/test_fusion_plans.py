@@ -108,7 +108,7 @@ def two_products(rows: int, middle: int, columns: int) -> ParsedGroup:
 
 
 def steps(found: Plan, room: Room) -> list[int]:
-    chosen, (_, size, rounds) = found.best(room)
+    chosen, (_, size, _, rounds) = found.best(room)
     assert rounds == (1 if not chosen else found.leader.root.extents[found.axes[0].leader] // chosen[found.axes[0]])
     assert size > 0
     return list(chosen.values())

@@ -1,0 +1,80 @@
+"""What is chosen for any number of images is a good choice for one as well: the tile of Winograd's method, loops, what is likely."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import stepwell
+from stepwell.analysis.explain import Explanation
+from stepwell.dialects.core.sizes import symbol
+from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.sched.schedule_info import ScheduleInfo
+from stepwell.driver.lowering import usual_sizes
+from stepwell.passes.framework.rewriting import ops_below
+from stepwell.passes.linalg.structured import Structured
+
+
+def convolution(batch: str | int, channels: int, filters: int, image: int) -> onnx.ModelProto:
+    """A 3x3 convolution with a Relu."""
+    random = np.random.default_rng([channels, filters, image])
+    w = (random.standard_normal((filters, channels, 3, 3)) / (3 * channels**0.5)).astype(np.float32)
+    shapes = [[batch, count, image, image] for count in (channels, filters)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in zip("xy", shapes, strict=True))
+    nodes = [helper.make_node("Conv", ["x", "w"], ["c"], name="conv", pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"], name="relu")]
+    return helper.make_model(helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(w, "w")]), opset_imports=[helper.make_opsetid("", 17)])
+
+
+def winograd(batch: str | int) -> str:
+    """How the pass computes a convolution of 512 channels on 14x14 positions."""
+    told, options = Explanation(), dict[str, Any](specialise="never") if batch == "n" else {}
+    stepwell.lower(convolution(batch, 512, 512, 14), "graph-opt", target="x86-64-v4", instrumentation=told, **options)
+    return next(d.what for d in told.decisions if d.by == "use-winograd")
+
+
+def test_the_tile_is_the_one_that_costs_least_more_at_worst() -> None:
+    """Four images pay for transforming plain filters each time, to read less; one does so by the smaller tile. Both come close without either."""
+    assert winograd(1) == "computed by F(2, 3), with filters transformed now"
+    assert winograd(4) == "computed by F(4, 3), with filters transformed each time, a block at a time"
+    assert winograd("n") == "computed by F(4, 3), with filters transformed now"
+
+
+@pytest.mark.parametrize(("channels", "filters", "image"), [(128, 32, 56), (128, 32, 28), (128, 32, 14), (64, 64, 32)])
+def test_register_tiles_are_of_what_is_known(channels: int, filters: int, image: int) -> None:
+    """A tile over images would be full for four of them, and a quarter full for one."""
+    lowered = stepwell.lower(convolution("n", channels, filters, image), "scheduled", target="x86-64-v4", specialise="never")
+    tiles = []
+    with lowered.module.context:
+        for op in ops_below(lowered.module.operation, "linalg.generic"):
+            root, nest = Structured(op), ScheduleInfo(op).nest
+            if root.kind == "contraction" and nest is not None:
+                tiles.append([count for dim, count in enumerate(nest.unroll) if dim in root.free])
+    assert tiles
+    assert all(count == 1 for tile in tiles for count in tile)
+
+
+@pytest.mark.parametrize("image", [7, 12, 30])
+def test_results_are_right(image: int) -> None:
+    source = convolution("n", 32, 48, image)
+    general, right = stepwell.compile(source, specialise="never"), ReferenceEvaluator(source)
+    for count in (1, 4, 3, 0, 9):
+        x = np.random.default_rng(count).standard_normal((count, 32, image, image)).astype(np.float32)
+        [expected], [found] = right.run(None, {"x": x}), general(x)
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=1.0))
+
+
+def test_what_is_likely() -> None:
+    def usual(*shapes: tuple[int | str, ...]) -> dict[str, int]:
+        types = [TensorType("f32", tuple(symbol(size) if isinstance(size, str) else size for size in shape)) for shape in shapes]
+        return usual_sizes([(f"x{i}", kind) for i, kind in enumerate(types)])
+
+    assert usual(("n", 3, "h", "w")) == {"n": 4, "h": 224, "w": 224}  # an image
+    assert usual(("n", 64, "h", "w")) == {"n": 4}  # what another network made of one
+    assert usual(("batch_size", "tokens"), ("batch_size", 12, "past", 64)) == {"batch_size": 4}
+    assert usual(("length", "batch", 8)) == {"batch": 4}
+    assert usual(("rows", 20), ("length", 1, 8)) == {}
+    assert usual(("n", "n", 5, 5)) == {"n": 4}
