@@ -13,11 +13,9 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.accesses import Access
-from stepwell.passes.linalg.merged_slices import insert_merged, merged, merges, merges_written
+from stepwell.passes.linalg.merged_slices import Groups, insert_merged, merged, merges, merges_written
 from stepwell.passes.linalg.stages import Stage, stages_on_tensors
 from stepwell.passes.linalg.structured import Structured
-
-Groups = list[list[int]]  # dimensions that become one, in order
 
 
 @register_pass("collapse-dimensions", level="linalg", anchor="func.func", optional=True)
