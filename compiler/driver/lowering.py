@@ -183,9 +183,13 @@ def usual_sizes(inputs: Sequence[tuple[str, TensorType]]) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for shape in (kind.shape for _, kind in inputs):
-        usual = {place: USUAL_IMAGE for place in range(2, len(shape)) if len(shape) >= 4 and shape[1] in COLOURS}
-        usual |= {place: USUAL_BATCH for place, size in enumerate(shape) if (place == 0 and len(shape) >= 4) or "batch" in str(size).lower()}
-        found = {str(shape[place]): number for place, number in usual.items() if isinstance(size := shape[place], Size) and size.is_symbol} | found
+        for place, size in enumerate(shape):
+            if not isinstance(size, Size) or not size.is_symbol:
+                continue
+            if (place == 0 and len(shape) >= 4) or "batch" in str(size).lower():
+                found.setdefault(str(size), USUAL_BATCH)
+            elif place >= 2 and len(shape) >= 4 and shape[1] in COLOURS:
+                found.setdefault(str(size), USUAL_IMAGE)
     return found
 
 

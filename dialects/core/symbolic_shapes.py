@@ -10,6 +10,7 @@ from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, defining_op, ir, known_index, memref, tensor
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
+from stepwell.dialects.core.slices import SlicePlace, operands_of
 from stepwell.dialects.support.errors import PassError
 
 LIKELY = 127
@@ -153,12 +154,9 @@ class SymbolicShapes:
 
     def _taken(self, op: ir.Operation, sizes: list[int]) -> list[Dim]:
         """The shape of a slice."""
-        static = list(op.attributes["static_sizes"])
-        _, offsets, dynamic, _ = op.attributes["operandSegmentSizes"]
-        values = list(op.operands)[1 + offsets : 1 + offsets + dynamic]
-        all_sizes: list[Dim] = [self.index(values.pop(0)) if s == _DYNAMIC else int(s) for s in static]
-        gone = dropped(static, sizes)
-        return [s for i, s in enumerate(all_sizes) if i not in gone]
+        taken = SlicePlace.of(op).sizes
+        gone = dropped(operands_of(taken)[1], sizes)
+        return [size if isinstance(size, int) else self.index(size) for i, size in enumerate(taken) if i not in gone]
 
     @cached_property
     def places(self) -> dict[Size, tuple[ir.Value, int]]:
@@ -304,11 +302,6 @@ def constant(number: int, ip: ir.InsertionPoint | None = None) -> ir.Value:
     """A number as a value of type index."""
     kind = ir.IndexType.get()
     return arith.ConstantOp(kind, ir.IntegerAttr.get(kind, number), ip=ip).result
-
-
-def operands_of(sizes: "Sequence[int | ir.Value]") -> tuple[list[ir.Value], list[int]]:
-    """Sizes, or offsets, as ops take them: those that are values, and all of them with MLIR's mark in the place of these."""
-    return [s for s in sizes if not isinstance(s, int)], [s if isinstance(s, int) else _DYNAMIC for s in sizes]
 
 
 def element_bits(element: ir.Type) -> int:

@@ -9,7 +9,8 @@ from stepwell.dialects.core.attributes import dense, dense_value
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import arith, create_operation, defining_op, ir, linalg, scf, tensor
 from stepwell.dialects.core.sizes import Dim, Size
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of, operands_of
+from stepwell.dialects.core.slices import operands_of
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, elements_of
 from stepwell.dialects.core.types import is_compact, is_float, is_integer, type_of
 from stepwell.dialects.sched.dialect import BoundaryOp
 from stepwell.dialects.sched.schedule_info import LoopInfo
@@ -169,11 +170,10 @@ class LinalgBuilder:
         rank = value.type.rank
         if len(sizes) == rank:
             return value
-        static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in sizes]
+        dynamic, static = operands_of(sizes)
         kind = ir.RankedTensorType.get(static, value.type.element_type)
         if len(sizes) < rank:
             return tensor.CollapseShapeOp(kind, value, [list(g) for g in groups]).result
-        dynamic = [s for s in sizes if not isinstance(s, int)]
         return tensor.ExpandShapeOp(kind, value, [list(g) for g in groups], dynamic, static).result
 
     def with_unit_dims(self, value: ir.Value, at: Sequence[int]) -> ir.Value:

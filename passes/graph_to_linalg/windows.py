@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import ir, tensor
 from stepwell.dialects.core.sizes import Dim
+from stepwell.dialects.core.slices import operands_of
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult
 
 
@@ -30,6 +31,5 @@ def spread(b: LinalgBuilder, x: ir.Value, dtype: str, offsets: Sequence[int], st
     """The elements of `x` (N, C, spatial…) `strides` apart from `offsets` on, zeros elsewhere, in spatial dimensions of `sizes`."""
     have = b.sizes(x)
     out = b.filled(0, dtype, [*have[:2], *sizes])
-    static = [s if isinstance(s, int) else ir.ShapedType.get_dynamic_size() for s in have]
-    dynamic = [s for s in have if not isinstance(s, int)]
+    dynamic, static = operands_of(have)
     return tensor.InsertSliceOp(x, out, [], dynamic, [], [0, 0, *offsets], static, [1, 1, *strides]).result

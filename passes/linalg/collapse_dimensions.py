@@ -60,16 +60,9 @@ Sizes = tuple[Dim, Dim]
 def _apart(stages: list[Stage]) -> set[Sizes]:
     """The sizes of neighbouring dimensions that some stage does not walk as one stretch where it writes or reads them."""
     written = {_sizes(stage.members[0].outputs[0], i) for stage in stages for i, merge in enumerate(_joined(stage.members)) if not merge}
-    read = {pair for stage in stages for member in stage.members for access in member.inputs for pair in _read_apart(member, access)}
+    reads = [(member, access) for stage in stages for member in stage.members for access in member.inputs if access.is_shaped]
+    read = {_sizes(access, i) for member, access in reads for i in range(len(access.map.results) - 1) if not _pair_walks(member, access, i)}
     return written | read
-
-
-def _read_apart(op: Structured, access: Access) -> set[Sizes]:
-    """The sizes of neighbouring dimensions of an operand that loops walk which do not become one."""
-    if not access.is_shaped:
-        return set()
-    walked = list(pairwise(_dim(r) for r in access.map.results))
-    return {_sizes(access, i) for i, (first, second) in enumerate(walked) if not (first >= 0 and second == first + 1 and _pair_merges(op, first))}
 
 
 def _sizes(access: Access, index: int) -> Sizes:
@@ -82,7 +75,7 @@ def _joined(members: list[Structured]) -> list[bool]:
     """Whether each two neighbouring dimensions of a stage's output can become one."""
     rank = len(members[0].outputs[0].map.results)
     begin, end = members[0].outputs[0].value, members[-1].operation.results[0]
-    return [all(_output_pair_merges(member, i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
+    return [all(_pair_walks(member, member.outputs[0], i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
 
 
 def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
@@ -119,9 +112,9 @@ def _dim(expr: Any) -> int:
     return expr.position if isinstance(expr, ir.AffineDimExpr) else -1
 
 
-def _output_pair_merges(op: Structured, index: int) -> bool:
-    """Whether the loops that write output dimensions `index` and `index + 1` can become one."""
-    first, second = (_dim(r) for r in op.outputs[0].map.results[index : index + 2])
+def _pair_walks(op: Structured, access: Access, index: int) -> bool:
+    """Whether the loops that walk dimensions `index` and `index + 1` of an operand can become one."""
+    first, second = (_dim(r) for r in access.map.results[index : index + 2])
     return first >= 0 and second == first + 1 and _pair_merges(op, first)
 
 

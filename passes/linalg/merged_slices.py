@@ -4,11 +4,11 @@ A view that merges dimensions needs strides that its type says. Those of a slice
 there bufferisation copies the slice, to merge the dimensions of the copy.
 """
 
-from dataclasses import dataclass
 from math import prod
 
 from stepwell.dialects.core.mlir import arith, defining_op, ir, tensor, use_count, users
-from stepwell.dialects.core.symbolic_shapes import constant, operands_of
+from stepwell.dialects.core.slices import SlicePlace
+from stepwell.dialects.core.symbolic_shapes import constant
 from stepwell.passes.linalg.use_destinations import overwritten
 from stepwell.passes.linalg.views import TENSOR_VIEWS, exact_shape, strides
 
@@ -39,7 +39,8 @@ def merged(value: ir.Value, groups: Groups) -> ir.Value:
         return result
     op = defining_op(value)
     assert op is not None
-    part: ir.Value = tensor.ExtractSliceOp(_merged_type(value.type, groups), merged(op.operands[0], groups), *_merged_place(op, groups)).result
+    whole = merged(op.operands[0], groups)
+    part: ir.Value = tensor.ExtractSliceOp(_merged_type(value.type, groups), whole, *_merged_place(op, groups).arguments).result
     return part
 
 
@@ -53,37 +54,14 @@ def insert_merged(value: ir.Value, result: ir.Value, window: ir.Value, computed:
     insertion, slice_ = _insertion(value, result), defining_op(window)
     assert insertion is not None
     assert slice_ is not None
-    old, place = insertion.results[0], _Place.of(slice_, 1)
+    old = insertion.results[0]
     with ir.InsertionPoint(insertion), insertion.location:
-        placed = tensor.InsertSliceOp(computed, slice_.operands[0], *place.arguments).result
+        placed = tensor.InsertSliceOp(computed, slice_.operands[0], *SlicePlace.of(slice_).arguments).result
         free = [tensor.DimOp(insertion.operands[1], constant(i)).result for i, size in enumerate(old.type.shape) if size < 0]
         apart = tensor.ExpandShapeOp(old.type, placed, groups, free, list(old.type.shape)).result
     old.replace_all_uses_with(apart)
     insertion.erase()
     return True
-
-
-@dataclass
-class _Place:
-    """Where a slice lies: numbers, and values for those of its numbers that are not known."""
-
-    offsets: list[ir.Value]
-    sizes: list[ir.Value]
-    steps: list[ir.Value]
-    static: list[list[int]]
-
-    @classmethod
-    def of(cls, op: ir.Operation, first: int) -> "_Place":
-        """That of a slice whose operands from `first` on say it."""
-        counts, values = list(op.attributes["operandSegmentSizes"])[-3:], list(op.operands)[first:]
-        static = [[int(n) for n in op.attributes[name]] for name in ("static_offsets", "static_sizes", "static_strides")]
-        offsets, sizes, _ = counts
-        return cls(values[:offsets], values[offsets : offsets + sizes], values[offsets + sizes :], static)
-
-    @property
-    def arguments(self) -> list[list[ir.Value] | list[int]]:
-        """What the constructors of slices take."""
-        return [self.offsets, self.sizes, self.steps, *self.static]
 
 
 def _says_strides(value: ir.Value, place: int) -> bool:
@@ -124,7 +102,7 @@ def _insertion(value: ir.Value, result: ir.Value) -> ir.Operation | None:
     slice_, insertion = defining_op(value), next(iter(users(result)), None)
     if slice_ is None or slice_.name != "tensor.extract_slice" or insertion is None or insertion.name != "tensor.insert_slice":
         return None
-    fits = use_count(result) == 1 and insertion.operands[1] == slice_.operands[0] and _Place.of(slice_, 1) == _Place.of(insertion, 2)
+    fits = use_count(result) == 1 and insertion.operands[1] == slice_.operands[0] and SlicePlace.of(slice_) == SlicePlace.of(insertion)
     return insertion if fits else None
 
 
@@ -133,20 +111,11 @@ def _merged_type(kind: ir.Type, groups: Groups) -> ir.Type:
     return ir.RankedTensorType.get([prod(own) if min(own) >= 0 else _FREE for own in sizes], kind.element_type)
 
 
-def _merged_place(op: ir.Operation, groups: Groups) -> list[list[ir.Value] | list[int]]:
+def _merged_place(op: ir.Operation, groups: Groups) -> SlicePlace:
     """Where a slice lies in the merged whole. All dimensions of a group but the first are whole, since they follow each other."""
-    place = _Place.of(op, 1)
-    offsets, sizes = _filled_in(place.static[0], place.offsets), _filled_in(place.static[1], place.sizes)
-    starts = [_times([offsets[group[0]], *(sizes[i] for i in group[1:])]) for group in groups]
-    lengths = [_times([sizes[i] for i in group]) for group in groups]
-    (at, static_at), (dynamic, static) = operands_of(starts), operands_of(lengths)
-    return [at, dynamic, [], static_at, static, [1] * len(groups)]
-
-
-def _filled_in(static: list[int], values: list[ir.Value]) -> "list[int | ir.Value]":
-    """Numbers, with values in the place of those that are not known."""
-    left = iter(values)
-    return [next(left) if number == _FREE else number for number in static]
+    place = SlicePlace.of(op)
+    starts = [_times([place.offsets[group[0]], *(place.sizes[i] for i in group[1:])]) for group in groups]
+    return SlicePlace(starts, [_times([place.sizes[i] for i in group]) for group in groups], [1] * len(groups))
 
 
 def _times(factors: "list[int | ir.Value]") -> "int | ir.Value":
@@ -159,4 +128,3 @@ def _times(factors: "list[int | ir.Value]") -> "int | ir.Value":
     for value in [*values[1:], *([constant(number)] if number != 1 else [])]:
         result = arith.muli(result, value)
     return result
-

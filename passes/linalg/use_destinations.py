@@ -7,6 +7,7 @@ from typing import Any
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
 from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.slices import SlicePlace
 from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
@@ -180,10 +181,7 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
     chain = _in_place(source)
     if use_count(source) != 1 or chain is None:
         return NoMatch("its source is computed in memory of its own and copied: it has another user, or does not begin in this kernel")
-    counts = list(insert.attributes["operandSegmentSizes"])  # source, destination, offsets, sizes, steps
-    numbers = list(insert.operands)[2:]
-    offsets, sizes, steps = numbers[: counts[2]], numbers[counts[2] : counts[2] + counts[3]], numbers[counts[2] + counts[3] :]
-    moved = _hoist([into, *numbers], insert.block)
+    moved = _hoist(list(insert.operands)[1:], insert.block)
     if moved is not None:
         point = ir.InsertionPoint.after(moved[-1]) if moved else ir.InsertionPoint.at_block_begin(insert.block)
     else:
@@ -194,9 +192,8 @@ def _write_slice_in_place(insert: ir.Operation) -> NoMatch | None:
         for op in chain:  # of which each has one user, the next, so that it may wait for that
             op.move_before(insert)
         point = ir.InsertionPoint(chain[0])
-    static = [list(insert.attributes[name]) for name in ("static_offsets", "static_sizes", "static_strides")]
     with point, insert.location:
-        return write_into(source, tensor.ExtractSliceOp(source.type, into, offsets, sizes, steps, *static).result)
+        return write_into(source, tensor.ExtractSliceOp(source.type, into, *SlicePlace.of(insert).arguments).result)
 
 
 def _in_place(value: ir.Value) -> list[ir.Operation] | None:

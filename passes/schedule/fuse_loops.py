@@ -1,6 +1,6 @@
 """The pass that fuses loops of a kernel's stages, so that what one hands to the next stays in a cache."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -104,8 +104,8 @@ UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
 Cost = tuple[float, float, int, int]
-"""What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of (`Plan._known`);
-the number of rounds."""
+"""What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of, if there are
+loops that only a run counts; the number of rounds."""
 
 
 @dataclass(frozen=True)
@@ -215,13 +215,14 @@ class Plan:
         options = next((options for options in found_in if options), [])
         whole = sum(self._handed_on.values())
         apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere)) + room.far(self._shared)
+        at_once: tuple[Steps, Cost] = ({}, (apart, float(whole), 0, 1))
         found = [(steps, self._cost(steps, room)) for steps in options]
         fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
         if fitting:
             best = min(fitting, key=lambda found: found[1])
         else:  # the smallest slices come closest
-            best = min(found, key=lambda found: found[1][1], default=({}, (apart, float(whole), 0, 1)))
-        return best if best[1][0] < apart else ({}, (apart, float(whole), 0, 1))
+            best = min(found, key=lambda found: found[1][1], default=at_once)
+        return best if best[1][0] < apart else at_once
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
         """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
@@ -245,18 +246,22 @@ class Plan:
         several = [n * axis.unit for n in SEVERAL] if len(self.axes) == 1 and self.leader.root.kind != "contraction" else []
         return [step for step in (axis.unit, *several) if step < extent] + [extent]
 
-    def _reuse(self, steps: Steps) -> int:
-        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders."""
-        return prod(self._shared_loops(steps).values())
+    def _reuse(self, steps: Steps, without: Collection[int] = ()) -> int:
+        """How many iterations of a contraction in one round take one of its operands from registers where others load it; 1 for other leaders.
 
-    def _shared_loops(self, steps: Steps) -> dict[int, int]:
-        """The loops of a contraction along which one of its operands stays in registers, each with its iterations in one round."""
-        if self.leader.root.kind != "contraction":
-            return {}
-        root, taken = self.leader.root, {axis.leader: step for axis, step in steps.items()}
+        Those of loops in `without` do not count.
+        """
+        taken = {axis.leader: step for axis, step in steps.items()}
+        return prod(taken.get(d, self.leader.root.extents[d]) for d in self._sharing if d not in without)
+
+    @cached_property
+    def _sharing(self) -> list[int]:
+        """The loops of a contraction along which one of its operands can stay in registers."""
+        root = self.leader.root
+        if root.kind != "contraction":
+            return []
         reads = [read for read in root.inputs if read.used and read.is_shaped]
-        shared = [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
-        return {d: taken.get(d, root.extents[d]) for d in shared}
+        return [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
 
     def _even(self, steps: Steps, room: Room, part: int) -> bool:
         """Whether the rounds of the outermost loop split evenly enough into the chunks; sizes that only a run tells are that part of likely ones."""
@@ -292,15 +297,9 @@ class Plan:
         cost += 2 * room.far(self._elsewhere)
         cost += 0 if slices <= room.cache * ROOM else (2 * whole + self._shared) * (LAST if slices <= room.last else 1)
         small = ROOM if all(stage in self.inner for stage in self.fused.stages if stage is not self.leader) else SMALL
-        return cost, max(slices, small * room.cache), -self._known(steps), rounds
-
-    def _known(self, steps: Steps) -> int:
-        """How many iterations that share an operand a round has of loops whose number is known; 0 where that is so of all loops.
-
-        A register tile of these is full in each round. One of images or rows that only a run counts is not, where there are fewer than is likely.
-        """
-        free = self.leader.root.free
-        return prod(count for d, count in self._shared_loops(steps).items() if d not in free) if free else 0
+        # A register tile of loops whose number is known is full in each round; one of images or rows that only a run counts, where these are many.
+        known = self._reuse(steps, self.leader.root.free) if self.leader.root.free else 0
+        return cost, max(slices, small * room.cache), -known, rounds
 
     @cached_property
     def _still(self) -> list[tuple[Stage, Structured, Access]]:
