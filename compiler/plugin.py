@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         make_context,
         math,
         memref,
+        ops_below,
         parse_module,
         register_dialect,
         scf,
@@ -80,7 +81,7 @@ if TYPE_CHECKING:
     from stepwell.passes.affine_to_llvm.vector_math.expansions import expands
     from stepwell.passes.affine_to_llvm.vector_math.lanes import Floats
     from stepwell.passes.framework.registry import Pass, PassState, register_pass
-    from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, ops_below, pattern
+    from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, find_function, functions, pattern
     from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, layout_rule
     from stepwell.passes.graph.matching import has_one_use, new_weight, producer, stored
     from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, dims
@@ -105,7 +106,8 @@ _LAZY = {
     "stepwell.dialects.graph.builder": "GraphBuilder",
     # Dialects, and MLIR itself
     "stepwell.dialects.core.mlir": (
-        "Attribute Dialect Operation register_dialect affine arith func ir linalg llvm make_context math memref parse_module scf tensor vector"
+        "Attribute Dialect Operation register_dialect affine arith func ir linalg llvm make_context math memref ops_below parse_module scf tensor "
+        "vector"
     ),
     # Import
     "stepwell.importer.builder": "ImportBuilder Value",
@@ -117,7 +119,7 @@ _LAZY = {
     "stepwell.passes.graph_to_linalg.scalars": "Scalars",
     # Passes
     "stepwell.passes.framework.registry": "Pass PassState register_pass",
-    "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions ops_below pattern",
+    "stepwell.passes.framework.rewriting": "NoMatch PatternPass Rewriter find_function functions pattern",
     "stepwell.passes.graph.matching": "has_one_use new_weight producer stored",
     # Layouts
     "stepwell.passes.graph.layout.channel_blocks": "BlockedValue Layout layout_rule",

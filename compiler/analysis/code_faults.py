@@ -13,6 +13,7 @@ from stepwell.analysis.kernel_launches import KernelLaunch, Operand, callee
 from stepwell.analysis.matching import Entry, Values
 from stepwell.analysis.replay import Replay
 from stepwell.codegen.llvm_cpu import LLVMOnCPU
+from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.interpreter import signless
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -25,7 +26,6 @@ from stepwell.options import CompileOptions
 from stepwell.passes.framework.levels import LEVELS, MEANT
 from stepwell.passes.framework.pipeline import Element, Step
 from stepwell.passes.framework.registry import find_pass
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.framework.runner import PassRunner
 
 Arrays = Mapping[str, np.ndarray]

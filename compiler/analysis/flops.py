@@ -1,10 +1,10 @@
 """The arithmetic of graph ops and of kernels, as the network states it, whatever the algorithm."""
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.dialects.graph import GraphOp
 from stepwell.dialects.support.errors import InferenceError
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions
 
 
 def flops_of(op: GraphOp) -> int | None:

@@ -207,8 +207,8 @@ def _show_graph(imported: "ImportedModel") -> None:
 
 
 def _graph_ops(imported: "ImportedModel") -> "Iterable[GraphOp]":
+    from stepwell.dialects.core.mlir import ops_below
     from stepwell.dialects.graph import GraphOp
-    from stepwell.passes.framework.rewriting import ops_below
 
     for op in ops_below(imported.module.operation):
         view = op.opview

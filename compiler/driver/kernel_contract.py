@@ -5,14 +5,14 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.locations import nodes_text
-from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.mlir import ir, ops_below, registered_dialects
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InferenceError
 from stepwell.passes.framework.registry import converting_pass
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.structured import STRUCTURED
 
 CHECKED = ("graph-opt", "linalg", "scheduled", "affine")

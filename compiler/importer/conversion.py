@@ -10,7 +10,7 @@ from operator import or_
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
 from stepwell.dialects.core.locations import MODEL_FILE, node_location
-from stepwell.dialects.core.mlir import func, ir
+from stepwell.dialects.core.mlir import func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Size, UndecidedError
 from stepwell.dialects.core.types import TensorType, to_numpy, type_of
@@ -133,7 +133,7 @@ class Conversion:
 
     def _keep_what_gives_sizes(self, main: ir.Operation) -> None:
         """Have conditionals and loops stay whose results have sizes of their own that other ops name: only these tell them (`graph.keep`)."""
-        ops = list(_ops_below(main))
+        ops = ops_below(main)
         given = [(value, size) for op in ops if op.name in ("graph.if", "graph.loop") for value in op.results for size in type_of(value).shape]
         if not given:
             return
@@ -147,7 +147,7 @@ class Conversion:
         """For each input the symbols of its elements, None for one that no type or attribute has; empty if there is no such element."""
         made = self.builder.elements
         used: set[str] = set()
-        for op in _ops_below(main.operation) if made else ():
+        for op in ops_below(main.operation) if made else ():
             sizes = [size for result in op.results for size in type_of(result).shape]
             sizes += _sizes_in_attributes(op)
             used.update(name for size in sizes if isinstance(size, Size) for name in size.symbols)
@@ -493,15 +493,6 @@ def _sizes_in_attributes(op: ir.Operation) -> list[Size]:
     """The sizes in the attributes of an op that are expressions of symbols."""
     attributes = op.opview.attribute_values() if isinstance(op.opview, GraphOp) else {}
     return [size for value in attributes.values() if isinstance(value, tuple) for size in value if isinstance(size, Size)]
-
-
-def _ops_below(op: ir.Operation) -> Iterator[ir.Operation]:
-    """All ops inside another."""
-    waiting = [op]
-    while waiting:
-        inside = [inner.operation for region in waiting.pop().regions for block in region.blocks for inner in block.operations]
-        yield from inside
-        waiting += [inner for inner in inside if len(inner.regions)]
 
 
 def _problem(node: NodeProto, frame: Frame, reason: str) -> str:

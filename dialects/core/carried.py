@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, TypeVar, cast, overload
 
 from stepwell.dialects.core.attribute_kinds import Kind
 from stepwell.dialects.core.diagnostics import Diagnostic, diagnosed
-from stepwell.dialects.core.mlir import ir, on_parse
+from stepwell.dialects.core.mlir import ir, on_parse, ops_below
 from stepwell.dialects.support.errors import IRError, StepwellError
 
 T = TypeVar("T")
@@ -110,8 +110,7 @@ def problems_in(module: ir.Operation) -> list[Diagnostic]:
     def tell(op: ir.Operation, message: str) -> None:
         found.append(diagnosed(f"'{op.name}': {message}", op.location))
 
-    def visit(op: ir.Operation) -> Any:
-        op = op.operation
+    for op in (module.operation, *ops_below(module)):
         if op.name not in by_op:
             by_op[op.name] = [cls for cls in carriers() if any(op.name == n or (n[-1] == "." and op.name.startswith(n)) for n in cls.on)]
         known, sound = by_op[op.name], True
@@ -131,7 +130,4 @@ def problems_in(module: ir.Operation) -> list[Diagnostic]:
             for cls in known:
                 for problem in cls(op).problems():
                     tell(op, problem)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
     return found

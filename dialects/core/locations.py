@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 
 MODEL_FILE = "model.onnx"
 
@@ -86,15 +86,12 @@ def _map_leaves(op: ir.Operation, change: Callable[[ir.Location], ir.Location], 
             done[key] = replaced(location)
         return done[key]
 
-    def visit(inner: ir.Operation) -> ir.WalkResult:
+    for inner in (op, *ops_below(op)):
         inner.location = of(inner.location)
         for region in inner.regions:
             for block in region.blocks:
                 for argument in block.arguments:
                     argument.set_location(of(argument.location))
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
 
 
 def _leaves(location: ir.Location) -> Iterator[ir.Location]:

@@ -300,6 +300,26 @@ def known_index(value: ir.Value) -> int | None:
     return ir.IntegerAttr(made.attributes["value"]).value if made is not None and made.name == "arith.constant" else None
 
 
+def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
+    """All operations inside `op` (itself excluded), in program order; with `name`, those of that name.
+
+    Instead of the bindings' `walk`, which turns whatever its callback raises into a RuntimeError: an interrupt too, which comes at any moment.
+    """
+    found: list[ir.Operation] = []
+
+    def visit(outer: ir.Operation) -> None:
+        for region in outer.regions:
+            for block in region:
+                for view in block:
+                    inner = view.operation
+                    if name is None or inner.name == name:
+                        found.append(inner)
+                    visit(inner)
+
+    visit(op.operation)
+    return found
+
+
 def users(value: ir.Value) -> list[ir.Operation]:
     """The operations that use `value`, one entry per use."""
     return [use.owner.operation for use in value.uses]

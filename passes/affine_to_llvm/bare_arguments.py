@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, use_count
+from stepwell.dialects.core.mlir import defining_op, func, ir, known_index, memref, ops_below, use_count
 from stepwell.dialects.core.module_info import ValueInfo
 from stepwell.dialects.core.symbolic_shapes import constant, reshaped_pointer, shapes_around
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import CAST, find_function, functions, ops_below
+from stepwell.passes.framework.rewriting import CAST, find_function, functions
 
 
 @register_pass("bare-arguments", level="affine")

@@ -3,9 +3,8 @@
 from dataclasses import dataclass
 from math import inf
 
-from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 ANNOTATION = "loop_annotation"  # as the llvm dialect spells it; the conversions carry it from the loop to its last branch
 ROLLED = "#llvm.loop_annotation<unroll = <disable = true>>"

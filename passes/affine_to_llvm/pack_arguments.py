@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, llvm
+from stepwell.dialects.core.mlir import ir, llvm, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("pack-arguments", level="llvm")

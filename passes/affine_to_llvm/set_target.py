@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.target.host import narrows_host
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("set-target", level="llvm")

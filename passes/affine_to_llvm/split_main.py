@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 # What a part may do once more: compute addresses, and read the arguments, which nobody changes while @main runs.
 _REPEATED = frozenset({"llvm.getelementptr", "llvm.load", "llvm.mlir.constant", "llvm.mlir.addressof"})

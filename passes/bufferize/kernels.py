@@ -5,7 +5,7 @@ from typing import Any
 
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
 from stepwell.dialects.core.layout import aligned, aligned_size
-from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, passmanager, users
+from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, passmanager, users
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
@@ -14,7 +14,7 @@ from stepwell.passes.bufferize.fused_loops import FusedLoops
 from stepwell.passes.bufferize.packing import Lifetime, pack
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
 from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops

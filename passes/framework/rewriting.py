@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ir, rewrite
+from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import UndecidedError
 from stepwell.dialects.core.types import type_of
@@ -263,21 +263,6 @@ def convert(
     left = [o for o in ops_below(op) if o.name in illegal]
     if left:
         raise PassError("conversion left " + "; ".join(f"'{o.name}' at {o.location}" for o in left))
-
-
-def ops_below(op: ir.Operation, name: str | None = None) -> list[ir.Operation]:
-    """All operations inside `op` (itself excluded), in program order; with `name`, those of that name."""
-    found: list[ir.Operation] = []
-    top = op.operation
-
-    def visit(inner: Any) -> Any:
-        inner = inner.operation
-        if inner != top and (name is None or inner.name == name):
-            found.append(inner)
-        return ir.WalkResult.ADVANCE
-
-    top.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
 
 
 def used_weights(module: Any) -> set[str]:

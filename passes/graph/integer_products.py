@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
 from stepwell.dialects.graph import ConvOp, MatmulOp, PackedMatmulOp
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph.matching import erase_unused, producer
 from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)

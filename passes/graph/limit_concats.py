@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import ConcatOp, GraphBuilder
 from stepwell.dialects.support.errors import PipelineError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("limit-concats", level="graph")

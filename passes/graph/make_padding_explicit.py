@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.sizes import Size, known, maximum, minimum
 from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder, GraphOp
@@ -14,7 +14,6 @@ from stepwell.dialects.graph.numerics import narrow
 from stepwell.dialects.graph.windows import overhang
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import new_weight
 
 

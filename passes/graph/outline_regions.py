@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, func, ir
+from stepwell.dialects.core.mlir import defining_op, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.types import TensorType, type_of
@@ -18,7 +18,7 @@ from stepwell.dialects.graph import GraphBuilder, IfOp, LoopOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below, program_functions
+from stepwell.passes.framework.rewriting import functions, program_functions
 from stepwell.passes.graph.bind_sizes import bind, first_along, symbols_of
 
 _REPEATED = ("graph.constant", "graph.parameter", "graph.sizes")  # computed in each function that needs them

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.locations import nodes_text
-from stepwell.dialects.core.mlir import ir, registered_dialects
+from stepwell.dialects.core.mlir import ir, ops_below, registered_dialects
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size
 from stepwell.dialects.core.types import type_of
@@ -12,7 +12,7 @@ from stepwell.dialects.graph.base import GraphOp
 from stepwell.dialects.graph.control import ControlInfo
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.passes.framework.registry import Pass, PassState, converting_pass, register_pass
-from stepwell.passes.framework.rewriting import ops_below, program_functions
+from stepwell.passes.framework.rewriting import program_functions
 from stepwell.passes.graph_to_linalg.lowerings import conversions
 from stepwell.passes.graph_to_linalg.shape import in_kernel
 

@@ -5,10 +5,10 @@ from typing import Any
 
 from stepwell.dialects.core.dtypes import COMPACT
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.sizes import Dim
 from stepwell.dialects.core.types import TensorType
-from stepwell.passes.framework.rewriting import CAST, functions, ops_below
+from stepwell.passes.framework.rewriting import CAST, functions
 
 
 def is_graph_type(mlir_type: ir.Type) -> bool:

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from math import prod
 
-from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, users
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, ops_below, tensor, users
 from stepwell.dialects.core.sizes import Size, always
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 
 Window = tuple[list[int | Size], list[int | Size]]  # offsets and sizes

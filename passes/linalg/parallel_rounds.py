@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.sched.schedule_info import LoopInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.framework.rewriting import ops_below
 
 
 def parallel_loops(function: ir.Operation) -> list[ir.Operation]:

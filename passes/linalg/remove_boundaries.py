@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("remove-boundaries", level="linalg", anchor="func.func")

@@ -3,10 +3,9 @@
 from dataclasses import dataclass
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, ir, use_count, users
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, use_count, users
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.linalg.use_destinations import take_output
 

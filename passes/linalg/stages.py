@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
 

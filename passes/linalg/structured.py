@@ -4,13 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, known_index, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, known_index, ops_below, use_count
 from stepwell.dialects.core.sizes import Dim, Size, always, product, sizes_text
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.accesses import Access, last_stride
 
 STRUCTURED = ("linalg.generic", "linalg.fill")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import defining_op, ir, linalg, tensor, use_count
+from stepwell.dialects.core.mlir import defining_op, ir, linalg, ops_below, tensor, use_count
 from stepwell.dialects.core.sizes import Size
 from stepwell.dialects.core.slices import SlicePlace
 from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import clone_into, ops_below
+from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Structured
 
 

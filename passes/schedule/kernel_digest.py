@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepwell.dialects.core.locations import node_names
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.sched.dialect import FusedAttr, NestAttr
 from stepwell.passes.framework.numbered import numbered_line
-from stepwell.passes.framework.rewriting import ops_below
 
 DIGITS = 16
 _NAMES = ("sym_name", "sym_visibility", "arg_attrs", "res_attrs")

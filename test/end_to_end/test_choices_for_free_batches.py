@@ -10,11 +10,11 @@ from onnx.reference import ReferenceEvaluator
 
 import stepwell
 from stepwell.analysis.explain import Explanation
+from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.core.sizes import symbol
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.driver.lowering import usual_sizes
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 
 

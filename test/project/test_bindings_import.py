@@ -44,6 +44,12 @@ def test_imports(path):
             assert name != "__future__.annotations", f"{relative(path)}:{line}: makes strings of the fields of op classes"
 
 
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=relative)
+def test_walks(path):
+    """The bindings' walk makes a RuntimeError of what its callback raises, of Ctrl-C too: `ops_below` does not."""
+    assert "WalkOrder" not in path.read_text()
+
+
 def test_no_circles():
     """No file needs itself by way of others, whether it imports them at the top, in a function or for types alone."""
     names = {".".join(("stepwell", *(folder,) * (folder != "compiler"), *path.relative_to(ROOT / folder).with_suffix("").parts)): path

@@ -24,6 +24,17 @@ def test_a_first_compilation_that_is_interrupted_can_be_repeated() -> None:
     assert outcome.value.count("interrupted") >= ROUNDS // 2, str(outcome)
 
 
+def test_a_first_compilation_that_is_interrupted_in_any_function_can_be_repeated() -> None:
+    """Beside moments in time: what takes little time is rarely hit, and what native code calls may turn an interrupt into another error."""
+    draw = random.Random(ROUNDS)
+    count = 3 * ROUNDS
+    with Watchdog() as dog:
+        outcome = dog.call("robustness_programs:interrupt_functions", [(i + draw.random()) / count for i in range(count)], seconds=60 + 10 * count)
+    assert outcome.kind == "returned", str(outcome)
+    assert not [function for function, end in outcome.value if end == "failed"], str(outcome)
+    assert sum(end == "interrupted" for _, end in outcome.value) >= count // 2, str(outcome)
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """Ctrl-C as in a terminal: what a shell starts in the background ignores it from birth."""

@@ -3,8 +3,7 @@
 from typing import Any
 from unittest import mock
 
-from stepwell.dialects.core.mlir import ir
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, ops_below
 
 
 def broken(cls: type, name: str, other: str) -> Any:

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepwell.dialects.core.mlir import ir, parse_module
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, ops_below, parse_module
 from stepwell.passes.linalg.fusion_group import FusionGroup
 
 Line = tuple[str, str]  # of an op: its result, and what it is, as in "i j | k: x[i, k] w[k, j]"

@@ -9,7 +9,7 @@ import numpy as np
 from op_closeness import Bound, meaningful, problem
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, passmanager
+from stepwell.dialects.core.mlir import ExecutionEngine, func, ir, make_context, ops_below, passmanager
 from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
@@ -18,7 +18,7 @@ from stepwell.dialects.support.errors import StepwellError
 from stepwell.passes.affine_to_llvm.expand_math import ExpandMath
 from stepwell.passes.bufferize.kernels import copy_generic
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import functions, ops_below
+from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.graph_to_linalg.convert_graph_to_linalg import ConvertGraphToLinalg
 from stepwell.passes.linalg.remove_boundaries import RemoveBoundaries
 

@@ -8,11 +8,13 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ import stepwell
 from stepwell.runtime.openmp import find_libomp, openmp
 
 ROWS = 600  # with its 64 columns, enough work for a loop to be dealt out to threads
+SOURCES = tuple(f"{Path(stepwell.__path__[0]).parent / folder}{os.sep}" for folder in ("compiler", "dialects", "passes"))
 X = np.random.default_rng(5).standard_normal((ROWS, 64), np.float32)
 
 
@@ -300,19 +303,56 @@ def interrupt_imports(moments: list[float]) -> list[str]:
     begin = time.perf_counter()
     assert fork(lambda: compile_and_check(1)) == 0
     seconds = time.perf_counter() - begin
-    ends = []
-    for moment in moments:
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+    return [_interrupted(lambda moment=moment: signal.setitimer(signal.ITIMER_REAL, moment * seconds)) for moment in moments]
 
-        def work(moment: float = moment) -> None:
-            signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            signal.setitimer(signal.ITIMER_REAL, moment * seconds)
-            try:
-                compile_and_check(1)
-                os._exit(3)  # it came too late
-            except KeyboardInterrupt:
-                compile_and_check(2)
-                compile_and_check(1)
 
-        ends.append({0: "interrupted", 3: "late"}.get(fork(work), "failed"))
-    return ends
+def interrupt_functions(places: list[float]) -> list[tuple[str, str]]:
+    """As `interrupt_imports`, with Ctrl-C at the first entry of one of our functions, whoever calls it: native code too.
+
+    `places` are parts of the list of functions, in the order in which a compilation enters them. Returns each function, and what happened.
+    """
+    need_no_compiler_processes()
+    assert "torch_mlir" not in sys.modules
+
+    def name(code: Any) -> str:
+        return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
+
+    def enter_all() -> None:
+        entered: dict[str, None] = {}
+        sys.setprofile(lambda frame, event, _: entered.setdefault(name(frame.f_code)) if event == "call" else None)
+        compile_and_check(1)
+        sys.setprofile(None)
+        Path(file.name).write_text("\n".join(function for function in entered if function.startswith(SOURCES)))
+
+    with tempfile.NamedTemporaryFile() as file:
+        assert fork(enter_all) == 0
+        functions = Path(file.name).read_text().split("\n")
+    assert len(functions) > 1000
+
+    def interrupt_at(function: str) -> None:
+        def profile(frame: Any, event: str, _: object) -> None:
+            if event == "call" and name(frame.f_code) == function:
+                sys.setprofile(None)
+                signal.raise_signal(signal.SIGINT)
+
+        sys.setprofile(profile)
+
+    chosen = [functions[int(place * len(functions))] for place in places]
+    return [(function, _interrupted(lambda function=function: interrupt_at(function))) for function in chosen]
+
+
+def _interrupted(arrange: Callable[[], object]) -> str:
+    """What happens in a forked process that arranges for Ctrl-C, compiles, and compiles again if it came."""
+
+    def work() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        arrange()
+        try:
+            compile_and_check(1)
+            os._exit(3)  # it came too late
+        except KeyboardInterrupt:
+            compile_and_check(2)
+            compile_and_check(1)
+
+    return {0: "interrupted", 3: "late"}.get(fork(work), "failed")

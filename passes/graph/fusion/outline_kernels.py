@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import create_operation, func, ir
+from stepwell.dialects.core.mlir import create_operation, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
@@ -20,7 +20,7 @@ from stepwell.dialects.graph.traits import Fusion
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.numbered import numbered_line
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions, ops_below, program_functions
+from stepwell.passes.framework.rewriting import functions, program_functions
 from stepwell.passes.graph.fusion.categories import category
 
 HASH_DIGITS = 8

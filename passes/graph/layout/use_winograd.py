@@ -4,14 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.winograd import TAPS, transformed_filters
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.graph.matching import deferred_weight, is_elementwise, producer, source_of
 
 ERRORS = {2: 5e-6, 4: 2e-5}

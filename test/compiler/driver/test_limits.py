@@ -14,10 +14,10 @@ from onnx import TensorProto, helper
 import stepwell
 from stepwell import LimitError, Limits
 from stepwell.analysis.explain import Explanation
+from stepwell.dialects.core.mlir import ops_below
 from stepwell.dialects.support.errors import InputError
 from stepwell.driver.lowering import lower
 from stepwell.importer import import_model
-from stepwell.passes.framework.rewriting import ops_below
 
 X = floats(512, 512)
 

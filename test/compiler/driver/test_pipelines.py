@@ -21,10 +21,9 @@ DEFAULT = Pipeline.default()
 PLUGIN = '''
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import ops_below
 
 
 @register_pass("replace-sums", level="graph", after="pack-matmul", optional=True)

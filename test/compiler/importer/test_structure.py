@@ -7,7 +7,7 @@ from importing import check, context, floats, model, node, ops, run
 from onnx import helper, numpy_helper
 
 from stepwell.dialects.core.locations import node_index, node_names
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.support.errors import ModelError, ModelWarning
 from stepwell.importer import ImportedModel, import_model
 
@@ -16,15 +16,8 @@ X = floats(2, 3)
 
 def locations(imported: ImportedModel) -> list[tuple[str, list[str], int | None]]:
     """(mnemonic, node names, node index) of every graph op, those in regions included."""
-    found = []
-
-    def visit(op: ir.Operation) -> ir.WalkResult:
-        if op.name.startswith("graph."):
-            found.append((op.name.removeprefix("graph."), node_names(op.location), node_index(op.location)))
-        return ir.WalkResult.ADVANCE
-
-    imported.module.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    ops = [op for op in ops_below(imported.module) if op.name.startswith("graph.")]
+    return [(op.name.removeprefix("graph."), node_names(op.location), node_index(op.location)) for op in ops]
 
 
 def test_ops_carry_the_name_and_index_of_their_node() -> None:

@@ -13,7 +13,7 @@ from importing import context
 from stepwell.dialects.core.carried import PREFIXES, carriers
 from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
-from stepwell.dialects.core.mlir import ir, parse_module
+from stepwell.dialects.core.mlir import ir, ops_below, parse_module
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import parse
 from stepwell.dialects.core.types import TensorType
@@ -21,7 +21,6 @@ from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.nest import NestKnobs
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import IRError, PassError, ScheduleError, StepwellError
-from stepwell.passes.framework.rewriting import ops_below
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = """

@@ -1,8 +1,7 @@
 """Locations that name nodes, read through fusion and inlining."""
 
 from stepwell.dialects.core.locations import node_index, node_location, node_names, renumber_nodes, strip_node_names
-from stepwell.dialects.core.mlir import ir, make_context
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, make_context, ops_below
 
 
 def test_names_and_indices_come_back() -> None:

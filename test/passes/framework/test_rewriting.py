@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, make_context, parse_module, tensor
+from stepwell.dialects.core.mlir import arith, defining_op, func, ir, linalg, make_context, ops_below, parse_module, tensor
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph.base import graph_ops
 from stepwell.dialects.support.errors import PassError
@@ -24,7 +24,6 @@ from stepwell.passes.framework.rewriting import (
     convert,
     find_function,
     functions,
-    ops_below,
     pattern,
 )
 

@@ -6,13 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
-from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.mlir import func, ir, make_context, ops_below
 from stepwell.dialects.core.types import TensorType, type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import find_function, ops_below
+from stepwell.passes.framework.rewriting import find_function
 from stepwell.passes.framework.runner import PassRunner
 
 CONTEXT = make_context()

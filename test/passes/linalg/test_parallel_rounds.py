@@ -8,11 +8,10 @@ import pytest
 from importing import context, floats
 
 import stepwell
-from stepwell.dialects.core.mlir import ir, parse_module
+from stepwell.dialects.core.mlir import ir, ops_below, parse_module
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.parallel_rounds import parallel_loops, rounds_of
 from stepwell.passes.linalg_to_affine.lower_to_affine import LowerToAffine
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from stepwell.dialects.core.mlir import ir, make_context, parse_module
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.passes.linalg.structured import Structured
 
 MAPS = "affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (i)>"

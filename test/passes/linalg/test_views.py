@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.dialects.core.sizes import symbol
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.views import exact_shape, strides
 
 WHOLE = np.zeros((3, 8, 5, 6), np.float32)

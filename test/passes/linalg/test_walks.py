@@ -2,8 +2,7 @@
 
 import pytest
 
-from stepwell.dialects.core.mlir import ir, make_context, parse_module
-from stepwell.passes.framework.rewriting import ops_below
+from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.passes.linalg.structured import Structured, Walk, walk
 
 SIZES = {"n": 2, "y": 4, "x": 5, "k": 3, "l": 2}  # of the loops

@@ -7,12 +7,11 @@ from math import inf
 
 import pytest
 
-from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.mlir import ir, make_context, ops_below
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.target.description import Caches
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule import schedulers
 from stepwell.passes.schedule.cost_model import CostModel, room, widths

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from stepwell.dialects.core.mlir import make_context, parse_module
+from stepwell.dialects.core.mlir import make_context, ops_below, parse_module
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.defaults import contraction, default
 from stepwell.passes.schedule.nest import Nest

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linalg_model import run_kernel
 
-from stepwell.dialects.core.mlir import ir, make_context, parse_module
+from stepwell.dialects.core.mlir import ir, make_context, ops_below, parse_module
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import IRError, PassError
 from stepwell.passes.bufferize.fused_loops import FusedLoops, Slice
@@ -14,7 +14,6 @@ from stepwell.passes.bufferize.kernels import _pack_chunks
 from stepwell.passes.bufferize.packing import Lifetime
 from stepwell.passes.framework.decisions import Decisions
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.stages import stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.fuse_loops import FuseLoops

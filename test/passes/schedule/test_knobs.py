@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from stepwell.dialects.core.mlir import ir, make_context
+from stepwell.dialects.core.mlir import ir, make_context, ops_below
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.registry import resolve
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.linalg.structured import Structured
 from stepwell.passes.schedule.nest import Nest, sums_in_blocks
 from stepwell.passes.schedule.space import Choice, Permutation, Range, knobs, to_json

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, ops_below, pattern
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 
 
 @register_pass("tag", level="graph", anchor="func.func")

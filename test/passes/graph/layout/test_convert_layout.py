@@ -6,13 +6,12 @@ import numpy as np
 import pytest
 
 import stepwell.passes.graph  # noqa: F401  (registers the passes)
-from stepwell.dialects.core.mlir import func, ir, make_context
+from stepwell.dialects.core.mlir import func, ir, make_context, ops_below
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.evaluate import evaluate
 from stepwell.passes.framework.registry import PassState
-from stepwell.passes.framework.rewriting import ops_below
 from stepwell.passes.framework.runner import PassRunner
 
 PLAIN = {"strides": (1, 1), "pads": (0, 0, 0, 0), "dilations": (1, 1)}
