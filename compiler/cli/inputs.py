@@ -10,6 +10,7 @@ import numpy as np
 
 from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
+from stepwell.cli.shapes import sized
 from stepwell.dialects.support.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,26 +22,37 @@ with an array for each. Images must have the input's size; they become channels 
 floating-point inputs divided by 255. Inputs not given are random:0, a standard normal distribution (integers: 0 to 9)"""
 
 
-def gather(specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0) -> dict[str, np.ndarray]:
+def gather(
+    specifications: Sequence[str], inputs: "Sequence[TensorInfo]", seed: int = 0, sizes: Mapping[str, int] | None = None
+) -> dict[str, np.ndarray]:  # fmt: skip
     """An array for each of the model's inputs: what the specifications say, random data of a `seed` for the rest.
 
-    Raises UsageError for a specification that makes no sense or an unknown name, InputError for a file that cannot be read or used.
+    Free sizes of random data, by name, are those of the data that are read, else those of `sizes`. Raises UsageError for a specification that makes
+    no sense or an unknown name, InputError for a file that cannot be read or used.
     """
     infos = {info.name: info for info in inputs}
-    given: dict[str, np.ndarray] = {}
+    given: dict[str, np.ndarray | int] = {}
     for specification in specifications:
-        for name, array in _specified(specification, infos).items():
+        for name, data in _specified(specification, infos).items():
             if name in given:
                 raise UsageError(f"--input {specification}: input '{name}' is given twice")
-            given[name] = array
-    return {name: given[name] if name in given else _random(info, seed, index) for index, (name, info) in enumerate(infos.items())}
+            given[name] = data
+    numbers = dict(sizes or {})
+    for name, data in given.items():
+        if isinstance(data, np.ndarray) and data.ndim == len(infos[name].shape):
+            numbers.update({size: n for size, n in zip(infos[name].shape, data.shape, strict=True) if isinstance(size, str)})
+    found = {}
+    for index, (name, info) in enumerate(infos.items()):
+        data = given.get(name, seed)
+        found[name] = data if isinstance(data, np.ndarray) else _random(sized(info, numbers), data, index)
+    return found
 
 
-def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray]:
+def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[str, np.ndarray | int]:
     named = [name for name in infos if specification.startswith(f"{name}=")]
     if named:
         name = max(named, key=len)  # a name may have an equals sign in it
-        return {name: load(infos[name], specification[len(name) + 1 :], list(infos).index(name))}
+        return {name: load(infos[name], specification[len(name) + 1 :])}
     if specification.endswith(".npz") and Path(specification).is_file():
         arrays = read_npz(Path(specification))
         unknown = [name for name in arrays if name not in infos]
@@ -54,13 +66,13 @@ def _specified(specification: str, infos: "Mapping[str, TensorInfo]") -> dict[st
     if len(infos) != 1:
         raise UsageError(f"--input {specification}: expected NAME=…, as the model has {len(infos)} inputs: {', '.join(infos)}")
     [(name, info)] = infos.items()
-    return {name: load(info, specification, 0)}
+    return {name: load(info, specification)}
 
 
-def load(info: "TensorInfo", what: str, index: int = 0) -> np.ndarray:
-    """The array that `what` names, for an input: the path of a file, or `random[:SEED]`."""
+def load(info: "TensorInfo", what: str) -> np.ndarray | int:
+    """The array that `what` names, for an input: the path of a file, or `random[:SEED]`, of which this gives the seed."""
     if found := re.fullmatch(r"random(?::(\d+))?", what):
-        return _random(info, int(found.group(1) or 0), index)
+        return int(found.group(1) or 0)
     path = Path(what)
     suffix = path.suffix.lower()
     if not path.is_file():

@@ -4,8 +4,7 @@ import argparse
 import statistics
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, as_type, gather, read_npz
 from stepwell.cli.session import Session, add_model_options
-from stepwell.cli.shapes import Given, free_sizes, parse_given, ranges_of
+from stepwell.cli.shapes import free_sizes, parse_given, usual_values
 from stepwell.cli.sweep import POINTS, ROUNDS, sweep
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target.cores import MAX_THREADS
@@ -72,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--plot goes with --sweep")
     against = _parse_check(options)
     model = session.compile(options.threads, cache=not options.no_cache)
-    inputs = gather(options.input, _sized(model.inputs, parse_given(options.shape)))
+    inputs = gather(options.input, model.inputs, sizes=usual_values(parse_given(options.shape), model.inputs))
     with Progress() as progress:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))
@@ -86,12 +85,6 @@ def run(options: argparse.Namespace) -> int:
     if options.save is not None:
         _save(outputs, options.save)
     return status
-
-
-def _sized(inputs: "Sequence[TensorInfo]", given: Given) -> "list[TensorInfo]":
-    """The inputs with the middle of the range that `--shape` gives for each free size."""
-    middle = {name: wanted.middle for name, wanted in ranges_of(given, inputs).items()}
-    return [replace(info, shape=tuple(middle.get(size, size) if isinstance(size, str) else size for size in info.shape)) for info in inputs]
 
 
 def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:

@@ -3,11 +3,11 @@
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stepwell.cli.common import UsageError
-from stepwell.dialects.core.sizes import evaluated, parse
+from stepwell.dialects.core.sizes import evaluated_if_known, parse
 from stepwell.runtime.infos import part_name
 
 if TYPE_CHECKING:
@@ -120,9 +120,16 @@ def _text(given: Range) -> str:
     return f"{{{given.low}..{given.high}}}"
 
 
-def shapes_at(inputs: "Sequence[TensorInfo]", values: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The shapes of inputs where free sizes are these numbers."""
-    return {info.name: tuple(evaluated(parse(size), values) if isinstance(size, str) else int(size or 0) for size in info.shape) for info in inputs}
+def sized(info: "TensorInfo", values: Mapping[str, int]) -> "TensorInfo":
+    """An input where free sizes are these numbers; sizes that do not follow from them stay."""
+    sizes = (evaluated_if_known(parse(size), values) if isinstance(size, str) else size for size in info.shape)
+    return replace(info, shape=tuple(size if size is None or isinstance(size, int) else str(size) for size in sizes))
+
+
+def usual_values(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, int]:
+    """The middle of the range of each free size that has one, or that is given as `?`. Raises UsageError as `ranges_of` does."""
+    asked = free_sizes([info for info in inputs if info.name in given])
+    return {name: wanted.middle for name, wanted in (dict.fromkeys(asked, DEFAULT) | ranges_of(given, inputs)).items()}
 
 
 def sweep_points(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:

@@ -15,7 +15,7 @@ from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.cli.display import Progress, plural, print_table, seconds
 from stepwell.cli.session import Session
-from stepwell.cli.shapes import DEFAULT, free_sizes, parse_given, ranges_of, shapes_at, sweep_points
+from stepwell.cli.shapes import DEFAULT, free_sizes, parse_given, ranges_of, sized, sweep_points
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.options import CompileOptions
@@ -60,11 +60,10 @@ def sweep(session: Session) -> None:
     with Progress() as progress:
         for point in timed.points:
             progress.say(", ".join(f"{name} {size}" for name, size in point.items()))
-            shapes = shapes_at(general.inputs, point)
-            infos = [replace(info, shape=shapes[info.name]) for info in general.inputs]
+            infos = [sized(info, point) for info in general.inputs]
             feed = {info.name: random_array(info, 0, i) for i, info in enumerate(infos)}
             begin = time.perf_counter()
-            made = own.specialise(shapes)
+            made = own.specialise({info.name: info.shape for info in infos})
             timed.compiled.append(time.perf_counter() - begin)
             peer = _able(peer, feed)
             engines: dict[str, Run] = {"general": general.run, "for the size": made.run, **({} if peer is None else {PEER: peer})}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepwell.cli.common import UsageError
-from stepwell.cli.shapes import Range, fixed, free_sizes, parse_given, ranges_of, shapes_at, sweep_points
+from stepwell.cli.shapes import Range, fixed, free_sizes, parse_given, ranges_of, sized, sweep_points, usual_values
 from stepwell.runtime.infos import TensorInfo
 
 FLOAT = np.dtype(np.float32)
@@ -64,4 +64,14 @@ def test_all_sizes_of_a_sweep_grow_together() -> None:
     assert points == [{"n": 1, "w": 8}, {"n": 1, "w": 16}, {"n": 2, "w": 32}, {"n": 2, "w": 64}]
     assert sweep_points({"n": Range(1, 2)}, 9) == [{"n": 1}, {"n": 2}]
     assert sweep_points({"n": Range(1, 2)}, 1) == [{"n": 1}]
-    assert shapes_at(INPUTS, {"n": 2, "h": 5, "w": 7}) == {"x": (2, 3, 5, 7), "y": (2, 6), "z": ()}
+
+
+def test_inputs_of_given_sizes() -> None:
+    assert [sized(info, {"n": 2, "h": 5, "w": 7}).shape for info in INPUTS] == [(2, 3, 5, 7), (2, 6), ()]
+    assert [sized(info, {"n": 2}).shape for info in INPUTS] == [(2, 3, "h", "w"), (2, "h + 1"), ()]
+
+
+def test_a_free_size_that_is_asked_for_has_a_usual_value() -> None:
+    assert usual_values({}, INPUTS) == {}
+    assert usual_values(parse_given(["x={1..4}x3x?x{8..16}"]), INPUTS) == {"n": 2, "h": 11, "w": 8}
+    assert usual_values(parse_given(["y=?x?", "x=?x3x{3..12}x?"]), INPUTS) == {"n": 11, "h": 6, "w": 11}

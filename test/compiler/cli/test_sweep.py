@@ -81,10 +81,14 @@ def test_run_says_what_is_free(commands: Commands, rows: Path, tmp_path: Path) -
     assert re.search(r"y +float32\[4x25\]", ended.out), "random data have the sizes in the middle of the ranges"
     ended = commands.stepwell("run", rows, "--shape", "a=2x5", "--shape", "b=2x3")
     assert "free" not in ended.out
+    ended = commands.stepwell("run", rows, "--specialise", "never", "--shape", "a={2..8}x5", "--shape", "b=?x?")
+    assert re.search(r"y +float32\[4x16\]", ended.out), "of a size without a range, the middle of 1 to 128"
     np.save(tmp_path / "b.npy", np.zeros((4, 2), np.float32))
     ended = commands.stepwell("run", rows, "--shape", "a=4x?", "--input", f"b={tmp_path / 'b.npy'}", "--check", "levels")
     assert ended.status == 0
     assert re.search(r"free: m +name", ended.out)
+    ended = commands.stepwell("run", rows, "--shape", "a=?x5", "--input", f"b={tmp_path / 'b.npy'}", "--check", "levels")
+    assert ended.status == 0, "sizes of the data that are read hold for random data too"
 
 
 def test_inspect_says_what_is_free(commands: Commands, rows: Path) -> None:
