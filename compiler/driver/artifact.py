@@ -19,6 +19,7 @@ from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.backends import DEFAULT, find_backend
 from stepwell.driver.general import General, GeneralProgram
+from stepwell.runtime.about import About
 from stepwell.runtime.infos import OutputGroup, TensorInfo
 from stepwell.runtime.late_sizes import LateSizes
 from stepwell.runtime.model import CompiledModel
@@ -85,7 +86,7 @@ def assemble(artifact: Artifact, *, threads: int | None, snapshots: Mapping[str,
     begin = time.perf_counter()
     backend, count, weights = find_backend(artifact.backend), thread_count(threads), _weights_of(artifact)
     executable = backend.load(artifact, weights, count)
-    make = _maker(artifact, weights, snapshots, timings, time.perf_counter() - begin)
+    make = _maker(artifact, weights, _about(artifact, snapshots, timings, time.perf_counter() - begin))
     return make(inputs=artifact.inputs, outputs=artifact.outputs, executable=executable, workspace_bytes=artifact.workspace_bytes)
 
 
@@ -98,24 +99,26 @@ def assemble_general(
     sized = backend.load_sized(artifact, weights, count)
     if sized is None or artifact.general is None:
         return None
-    make = _maker(artifact, weights, snapshots, timings, time.perf_counter() - begin)
-    return GeneralProgram(artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, make)
+    about = _about(artifact, snapshots, timings, time.perf_counter() - begin)
+    return GeneralProgram(
+        artifact.inputs, artifact.outputs, artifact.general, artifact.checks, sized, _maker(artifact, weights, about), about
+    )  # fmt: skip
 
 
 def _weights_of(artifact: Artifact) -> np.ndarray:
     return artifact.weights.read() if isinstance(artifact.weights, Kept) else artifact.weights
 
 
-def _maker(
-    artifact: Artifact, weights: np.ndarray, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float
-) -> Callable[..., CompiledModel]:
-    """Makes a CompiledModel of its inputs, outputs, executable and workspace; the time of loading is added to the last of the `timings`."""
+def _maker(artifact: Artifact, weights: np.ndarray, about: About) -> Callable[..., CompiledModel]:
+    """Makes a CompiledModel of its inputs, outputs, executable and workspace."""
+    return partial(CompiledModel, weights=weights, about=about, objects=artifact.objects, checks=artifact.checks, groups=artifact.groups)
+
+
+def _about(artifact: Artifact, snapshots: Mapping[str, Callable[[], str]], timings: Mapping[str, float], loading: float) -> About:
+    """What is told of the code; the time of loading is added to the last of the `timings`."""
     spent = {name: seconds + loading * (name == list(timings)[-1]) for name, seconds in timings.items()}
     listings = {name: partial(show, artifact) for name, show in find_backend(artifact.backend).listings().items()}
-    return partial(
-        CompiledModel, weights=weights, snapshots={**snapshots, **listings}, timings=spent, kernels=artifact.kernels, objects=artifact.objects,
-        checks=artifact.checks, groups=artifact.groups,
-    )  # fmt: skip
+    return About({**snapshots, **listings}, spent, artifact.kernels)
 
 
 def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path, bytes], folder: Path | None) -> None:

@@ -89,7 +89,7 @@ def compile(
     if program is None:  # the backend makes none
         return DynamicModel(inputs=made.inputs, outputs=made.described, compile_shapes=combined)
     return DynamicModel(
-        inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model,
+        inputs=made.inputs, outputs=made.described, compile_shapes=combined, values=program.valued, program=program.model, about=program.about,
         background=_in_background(request, threads, store) if options.specialise == "auto" and instrumentation is None else None,
         compile_bound=partial(_bound, source, options, threads, cache, on_level, instrumentation),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from stepwell.driver.background import Job, submit
 from stepwell.driver.bound import BoundModel
 from stepwell.driver.general import GeneralProgram
 from stepwell.driver.pairs import check_pairs, usual_pairs
+from stepwell.runtime.about import About
 from stepwell.runtime.infos import OPTIONAL, SEQUENCE, UNRANKED, Shape, TensorInfo, shape_of
 from stepwell.runtime.model import Arrays, CompiledModel, Memory, as_array, as_dtype, names_error
 
@@ -69,17 +70,19 @@ class DynamicModel:
 
     With a `program` for all combinations, that is what new ones are run by, if it can; and with `background`, code of its own is compiled for
     one that is called for the third time, and takes its place when it is there.
-    `timings`, `kernels`, `memory` and `ir` are those of the most recently used model.
+    `timings`, `kernels`, `memory` and `ir` are those of the most recently used model; before there is one, those of the program, but for `memory`
+    and `threads`.
     """
 
     def __init__(
         self, *, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], compile_shapes: Callable[[Shapes, Arrays], Made], capacity: int = 8,
         values: Mapping[str, str] | None = None, by_shape: bool = True, program: Callable[[Any, Arrays], CompiledModel | None] | None = None,
-        background: InBackground | None = None, why_not_general: str = "",
+        about: About | None = None, background: InBackground | None = None, why_not_general: str = "",
         compile_bound: Callable[[Mapping[str, str]], GeneralProgram | None] | None = None,
     ) -> None:  # fmt: skip
         """`values` says for each input whose values code is made for, what needs them. Unless it is made `by_shape`, the shapes of the others
-        do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`."""
+        do not matter. Where there is no `program`, `why_not_general` may say why. `compile_bound` makes the program for `bind`.
+        `about` is what is told of the program."""
         if not isinstance(capacity, int) or capacity < 1:
             raise InputError(f"capacity: expected at least 1 model to keep, got {shown(capacity)}")
         self.inputs = tuple(inputs)
@@ -90,6 +93,7 @@ class DynamicModel:
         self.why_not_general = why_not_general
         self._compile = compile_shapes
         self._program = program
+        self._about = about
         self._background = background
         self._compile_bound = compile_bound
         self._keyed = [i for i, info in enumerate(self.inputs) if by_shape or info.form or info.name in self.values]
@@ -216,19 +220,23 @@ class DynamicModel:
 
     @property
     def timings(self) -> dict[str, float]:
-        return self._latest().timings
+        return dict(self._told().timings)
 
     @property
     def kernels(self) -> int:
-        return self._latest().kernels
+        return self._told().kernels
 
     @property
     def memory(self) -> Memory:
         return self._latest().memory
 
     def ir(self, level: str) -> str:
-        """The text of the most recently used model at `level`."""
-        return self._latest().ir(level)
+        """The text of the most recently used model, or else of the program, at `level`."""
+        return self._told().ir(level)
+
+    def _told(self) -> "Made | About":
+        """What tells of its code."""
+        return self._about if self._about is not None and self._last is None else self._latest()
 
     def _latest(self) -> Made:
         with self._lock:
@@ -238,7 +246,8 @@ class DynamicModel:
                 ]
                 reasons = [("free dimensions", True), ("values that code is made for", self.values), ("no fixed number", self._structured)]
                 what = ", or ".join(text for text, holds in reasons if holds)
-                raise InputError(f"nothing is compiled yet, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
+                lacking = "nothing is compiled yet" if self._about is None else "not known before a run"
+                raise InputError(f"{lacking}, as the inputs have {what} ({', '.join(open_ones)}): run the model or give shapes")
             return self._last.model
 
     def _plain_shapes(self, arrays: Sequence[Any]) -> tuple[Shape, ...] | None:

@@ -11,6 +11,7 @@ from stepwell.dialects.core.index_checks import IndexCheck
 from stepwell.dialects.core.layout import Layout, Room, Slot, evaluator
 from stepwell.dialects.core.sizes import Assumption, Size, compare, evaluated_if_known, known, parse
 from stepwell.dialects.support.errors import LimitError
+from stepwell.runtime.about import About
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.infos import TensorInfo
 from stepwell.runtime.model import CompiledModel
@@ -55,10 +56,10 @@ class GeneralProgram:
 
     def __init__(
         self, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo], general: General, checks: Sequence[IndexCheck], sized: Sized,
-        make: Callable[..., CompiledModel],
+        make: Callable[..., CompiledModel], about: About,
     ) -> None:  # fmt: skip
         """`checks` are for any sizes. `make` makes a CompiledModel of infos, checks, an executable and the bytes of its workspace."""
-        self.inputs, self.outputs, self.general, self.checks = inputs, outputs, general, checks
+        self.inputs, self.outputs, self.general, self.checks, self.about = inputs, outputs, general, checks, about
         self._sized, self._make = sized, make
         self._layout = Layout(general.layout, general.symbols)
         self._shapes = [_Shapes(side, general.symbols) for side in (inputs, outputs)]

@@ -11,7 +11,8 @@ from typing import Any, cast
 import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck, widths
-from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError, shown
+from stepwell.dialects.support.errors import IndexRangeError, InputError, ResourceError
+from stepwell.runtime.about import About
 from stepwell.runtime.buffers import address
 from stepwell.runtime.executable import Executable
 from stepwell.runtime.infos import OutputGroup, TensorInfo, gathered
@@ -31,7 +32,7 @@ class Memory:
 class CompiledModel:
     """Code for a model of fixed shapes. Safe to call from several threads at once.
 
-    Made by `stepwell.compile`. `executable` is what a backend loaded; `snapshots` gives the IR of each level on request.
+    Made by `stepwell.compile`. `executable` is what a backend loaded.
     """
 
     def __init__(
@@ -42,9 +43,7 @@ class CompiledModel:
         executable: Executable,
         weights: np.ndarray,
         workspace_bytes: int,
-        snapshots: Mapping[str, Callable[[], str]],
-        timings: Mapping[str, float],
-        kernels: int,
+        about: About,
         objects: Mapping[str, bytes] | None = None,
         checks: Sequence[IndexCheck] = (),
         groups: Sequence[OutputGroup] = (),
@@ -54,14 +53,11 @@ class CompiledModel:
         self.inputs = tuple(inputs)
         self.outputs = tuple(group.described(rest) for group in groups) if groups else tuple(outputs)
         self._groups = tuple(groups)
-        self.timings = dict(timings)
-        """The seconds it took to reach each level."""
-        self.kernels = kernels
-        """Number of distinct kernels."""
+        self.about = about
+        """What it tells of its code."""
         self.objects = dict(objects or {})
         """The object of each function, `main` and kernels, so that one can be linked and called alone."""
         self.memory = Memory(weights.nbytes, workspace_bytes)
-        self._snapshots = dict(snapshots)
         self._names = tuple(info.name for info in self.inputs)
         self._results = tuple(outputs)
         self._out_names = frozenset(info.name for info in outputs)
@@ -117,11 +113,19 @@ class CompiledModel:
             results = gathered(self._groups, results)
         return {name: results[i] for i, name in self._numbered}
 
+    @property
+    def timings(self) -> dict[str, float]:
+        """The seconds it took to reach each level."""
+        return dict(self.about.timings)
+
+    @property
+    def kernels(self) -> int:
+        """Number of distinct kernels."""
+        return self.about.kernels
+
     def ir(self, level: str) -> str:
         """The text of the model at `level`. Raises InputError for an unknown level."""
-        if not isinstance(level, str) or level not in self._snapshots:
-            raise InputError(f"unknown level {shown(level)}; known: {', '.join(self._snapshots)}")
-        return self._snapshots[level]()
+        return self.about.ir(level)
 
     def _run(self, arrays: Sequence[Any], out: Mapping[str, np.ndarray] | None) -> list[np.ndarray]:
         try:

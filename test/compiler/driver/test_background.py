@@ -16,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import stepwell
+from stepwell.dialects.support.errors import InputError
 from stepwell.driver import background
 from stepwell.driver.dynamic import AFTER, REMEMBERED, DynamicModel
 
@@ -92,6 +93,21 @@ def test_never_and_always() -> None:
     check(model, 5)
     assert states(model) == {5: "specialised"}
     assert not model.general
+
+
+def test_the_program_is_told_of_before_it_runs() -> None:
+    model = auto(specialise="never")
+    assert 'tensor<?x8xf32, "n">' in model.ir("graph-opt")
+    assert model.kernels > 0
+    assert list(model.timings)
+    with pytest.raises(InputError, match=r"not known before a run, as the inputs have free dimensions \('x' float32\[nx24\]\)"):
+        _ = model.memory
+    with pytest.raises(InputError, match="unknown level 'affin'"):
+        model.ir("affin")
+    check(model, 5)
+    assert model.memory.weights_bytes > 0
+    with pytest.raises(InputError, match="nothing is compiled yet"):
+        auto(specialise="always").ir("graph-opt")
 
 
 def test_one_that_was_asked_for_is_there_at_once() -> None:

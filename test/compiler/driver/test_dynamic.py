@@ -12,6 +12,7 @@ from handmade import compile_and_load
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError, UnsupportedError
 from stepwell.driver.dynamic import DynamicModel, Shapes
+from stepwell.runtime.about import About
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.infos import TensorInfo
@@ -44,12 +45,12 @@ class Compiler:
         time.sleep(self.seconds)
         (n,) = shapes["a"]
         infos = [TensorInfo(name, shape, F32) for name, shape in shapes.items()]
-        options = {"workspace_bytes": 0, "snapshots": {"llvm": lambda: f"n={n}"}, "timings": {"graph": float(n)}, "kernels": n}
+        about = About({"llvm": lambda: f"n={n}"}, {"graph": float(n)}, n)
         arena = pack_arena(WeightTable(), {}, 0)
         code = NativeExecutable(compile_and_load(SUM.format(n=n), packed=True), arena, workspace_bytes=0, threads=1, arguments=len(infos) + 1)
         return CompiledModel(
-            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], executable=code, weights=arena, **options,
-        )  # type: ignore[arg-type]  # fmt: skip
+            inputs=infos, outputs=[TensorInfo("y", (n,), F32)], executable=code, weights=arena, workspace_bytes=0, about=about,
+        )  # fmt: skip
 
 
 def make(compiler: Compiler, capacity: int = 8) -> DynamicModel:

@@ -14,6 +14,7 @@ from handmade import SOURCE, compile_and_load
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import InputError
+from stepwell.runtime.about import About
 from stepwell.runtime.buffers import pack_arena
 from stepwell.runtime.executable import NativeExecutable
 from stepwell.runtime.infos import TensorInfo
@@ -31,7 +32,7 @@ EACH = "affine.for %i = 0 to {0} {{ %v = affine.load %x[%i] : memref<{0}x{1}>  a
 
 
 def make(source: str, inputs: list[TensorInfo], outputs: list[TensorInfo], weights: np.ndarray | None = None, **keywords: object) -> CompiledModel:
-    options: dict[str, object] = {"snapshots": {}, "timings": {}, "kernels": 0, **keywords}
+    options: dict[str, object] = {"about": About(), **keywords}
     sizes = {"workspace_bytes": options.pop("workspace_bytes", 2048), "threads": options.pop("threads", 1)}
     arena = pack_arena(WeightTable(), {}, 0) if weights is None else weights
     code = NativeExecutable(compile_and_load(source, packed=True), arena, arguments=len(inputs) + len(outputs), **sizes)  # type: ignore[arg-type]
@@ -44,7 +45,7 @@ def model() -> CompiledModel:
     weights = pack_arena(WeightTable({"bias": BIAS}), {"bias": 64}, 96)
     info = TensorInfo("x", (64, 8), F32)
     snapshots = {"llvm": lambda: "the text"}
-    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, snapshots=snapshots, timings={"graph": 0.5}, kernels=2)
+    return make(SOURCE, [info], [TensorInfo("y", (64, 8), F32)], weights, about=About(snapshots, {"graph": 0.5}, 2))
 
 
 def example(seed: int = 0) -> np.ndarray:
