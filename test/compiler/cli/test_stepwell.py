@@ -291,7 +291,7 @@ class TestErrors:
             assert ended.err.startswith("stepwell compile: error: SW00")
 
     def test_our_own_mistakes_are_one_line_too(self, commands: Commands, conv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def broken(*_: object) -> None:
+        def broken(*_: object, **__: object) -> None:
             raise KeyError("axis")
 
         monkeypatch.setattr("stepwell.cli.run.gather", broken)
