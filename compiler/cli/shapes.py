@@ -126,10 +126,15 @@ def sized(info: "TensorInfo", values: Mapping[str, int]) -> "TensorInfo":
     return replace(info, shape=tuple(size if size is None or isinstance(size, int) else str(size) for size in sizes))
 
 
+def usual_ranges(given: Given, inputs: "Sequence[TensorInfo]", asked: Sequence[str]) -> dict[str, Range]:
+    """The ranges of free sizes: those that are given, and the default for the others `asked` for. Raises UsageError as `ranges_of` does."""
+    return dict.fromkeys(asked, DEFAULT) | ranges_of(given, inputs)
+
+
 def usual_values(given: Given, inputs: "Sequence[TensorInfo]") -> dict[str, int]:
     """The middle of the range of each free size that has one, or that is given as `?`. Raises UsageError as `ranges_of` does."""
     asked = free_sizes([info for info in inputs if info.name in given])
-    return {name: wanted.middle for name, wanted in (dict.fromkeys(asked, DEFAULT) | ranges_of(given, inputs)).items()}
+    return {name: wanted.middle for name, wanted in usual_ranges(given, inputs, asked).items()}
 
 
 def sweep_points(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]]:

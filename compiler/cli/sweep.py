@@ -15,7 +15,7 @@ from stepwell.analysis.random_inputs import random_array
 from stepwell.cli.common import UsageError
 from stepwell.cli.display import Progress, plural, print_table, seconds
 from stepwell.cli.session import Session
-from stepwell.cli.shapes import DEFAULT, free_sizes, parse_given, ranges_of, sized, sweep_points
+from stepwell.cli.shapes import free_sizes, parse_given, sized, sweep_points, usual_ranges
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.options import CompileOptions
@@ -52,8 +52,7 @@ def sweep(session: Session) -> None:
     if not isinstance(general, DynamicModel):
         raise UsageError(f"--sweep is for a model with free sizes: {options.model} has none left")
     own = _compiled(session, replace(session.how, specialise="always"))
-    given = ranges_of(parse_given(options.shape), general.inputs)
-    ranges = {name: given.get(name, DEFAULT) for name in free_sizes(general.inputs)}
+    ranges = usual_ranges(parse_given(options.shape), general.inputs, free_sizes(general.inputs))
     timed = Timed(sweep_points(ranges, options.sweep))
     threads = thread_count(options.threads)
     peer = _onnxruntime(options.model, threads)

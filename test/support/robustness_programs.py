@@ -316,7 +316,7 @@ def interrupt_functions(places: list[float]) -> list[tuple[str, str]]:
     assert "torch_mlir" not in sys.modules
 
     def name(code: Any) -> str:
-        return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
+        return f"{code.co_filename}:{code.co_firstlineno} {code.co_name}"
 
     def enter_all() -> None:
         entered: dict[str, None] = {}
