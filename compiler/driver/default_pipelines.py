@@ -13,11 +13,11 @@ graph-opt(
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
-  func.func(remove-boundaries, use-destinations, fill-borders, collapse-dimensions{free=true}, fuse-loops,
-    collapse-dimensions, share-destinations, canonicalize)
+  func.func(remove-boundaries, use-destinations, fill-borders, collapse-dimensions{free=true}),
+  version-kernels, func.func(fuse-loops, collapse-dimensions, share-destinations, canonicalize)
 ),
 scheduled(func.func(assign-schedules)),
-affine(bufferize, func.func(lower-to-affine), canonicalize, cse),
+affine(bufferize, func.func(lower-to-affine), merge-versions, canonicalize, cse),
 llvm(
   bare-arguments,
   per-function(

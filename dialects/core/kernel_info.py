@@ -1,15 +1,24 @@
 """The attributes of kernels, and of the views of scratch memory that are their buffers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from stepwell.dialects.core.attribute_kinds import COUNT, FLAG, PAIRS, SIZE, SIZES, TEXTS, record
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, FLAG, PAIRS, SIZE, SIZES, TEXTS, record
 from stepwell.dialects.core.carried import Carried, Carrier
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, Size
 
 NO_INLINE = "llvm.no_inline"
 """Upstream's attribute for functions that are never inlined; kernels have it."""
+
+
+@dataclass(frozen=True)
+class Version:
+    """Which kernel a function is another version of: it runs in place of `of` where `size` is at most `most`."""
+
+    of: str
+    size: int | Size
+    most: int
 
 
 class KernelInfo(Carrier):
@@ -31,6 +40,11 @@ class KernelInfo(Carrier):
     """The symbols that its arguments of type index are, in order."""
     scratch_bytes: Carried[int | Size | None] = Carried("stepwell.scratch_bytes", SIZE, None)
     """The size of its scratch, which is its last argument, perhaps an expression of symbols; None if it has none."""
+
+    version: Carried[Version | None] = Carried("stepwell.version", record(Version), None)
+    """Set if it is a version of another kernel, for sizes that are smaller than is likely; both are one function from level affine on."""
+    size_hints: Carried[Mapping[str, int]] = Carried("stepwell.size_hints", COUNTS, {})
+    """About how large symbols are in it, where that is something else than in the module (`ModuleInfo.size_hints`)."""
 
     is_region: Carried[bool] = Carried("stepwell.region", FLAG, False)
     """Whether it is a branch of a conditional or the body of a loop, which `@main` or another such function calls."""

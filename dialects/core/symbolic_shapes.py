@@ -1,6 +1,6 @@
 """Sizes of tensors and memrefs that are known only at run time, read off the IR as expressions of symbols, and made values of it again."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -234,12 +234,15 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
 
 
 def hints_around(op: ir.Operation) -> Mapping[str, int]:
-    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`)."""
+    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`), and those of its own function (`KernelInfo.size_hints`)."""
+    own: Mapping[str, int] = {}
     while op.name != "builtin.module":
+        if op.name in KernelInfo.on:
+            own = KernelInfo(op).size_hints
         if op.parent is None:  # taken out of it
-            return {}
+            return own
         op = op.parent.operation
-    return ModuleInfo(op).size_hints
+    return {**ModuleInfo(op).size_hints, **own}
 
 
 def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
@@ -252,6 +255,11 @@ def likely(size: Size, hints: Mapping[str, int] | None = None) -> int:
         return max(size.value(values), 0)
     except ZeroDivisionError:
         return LIKELY
+
+
+def fewer(symbols: Iterable[str], hints: Mapping[str, int]) -> dict[str, int]:
+    """How large symbols are where they are `FEWER` times smaller than is likely, at least 1."""
+    return {name: max(1, likely(symbol(name), hints) // FEWER) for name in sorted(symbols)}
 
 
 def likely_size(size: int | Size, hints: Mapping[str, int] | None = None) -> int:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice
+from stepwell.dialects.core.kernel_info import BufferInfo, KernelInfo, Slice, Version
 from stepwell.dialects.core.layout import aligned, aligned_size
 from stepwell.dialects.core.mlir import arith, bufferization, defining_op, func, ir, linalg, memref, ops_below, passmanager, users
-from stepwell.dialects.core.sizes import Size, known, known_sizes
+from stepwell.dialects.core.sizes import Size, evaluated, known, known_sizes, maximum
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, element_bits, shapes_around
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -52,6 +52,38 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
         pairs = in_place_arguments(kernel)
         if pairs:
             KernelInfo(kernel).in_place = pairs
+    kernels = {f.sym_name.value: f for f in functions(module)}
+    for few in kernels.values():
+        version = KernelInfo(few).version
+        if version is not None:
+            _match(kernels[version.of], few, version)
+
+
+def _match(kernel: Any, few: Any, version: Version) -> None:
+    """Give two versions of a kernel the same arguments: scratch for either. What may share memory in both may do so."""
+    infos = KernelInfo(kernel), KernelInfo(few)
+    needs = [info.scratch_bytes for info in infos]
+    if needs[0] != needs[1]:
+        usual, least = (0 if need is None else need for need in needs)
+        size = version.size
+        if isinstance(size, Size) and size.is_symbol and isinstance(least, Size) and least.symbols == size.symbols:
+            least = max(evaluated(least, {str(size): number}) for number in range(version.most + 1))  # it does not run for more
+        largest = maximum(usual, least)
+        for function, info, need in zip((kernel, few), infos, needs, strict=True):
+            block = function.regions[0].blocks[0]
+            if need is None:
+                block.add_argument(_bytes_type(largest), function.location)
+            else:
+                block.arguments[len(block.arguments) - 1].set_type(_bytes_type(largest))
+            set_signature(function)
+            info.scratch_bytes = largest
+    pairs = [pair for pair in infos[0].in_place if pair in infos[1].in_place]
+    for info in infos:
+        info.in_place = pairs
+
+
+def _bytes_type(size: int | Size) -> ir.MemRefType:
+    return ir.MemRefType.get([size if isinstance(size, int) else ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))
 
 
 def _protect_inputs(kernel: Any) -> None:
@@ -161,9 +193,8 @@ def _take_scratch(kernel: Any) -> None:
     loops, shapes = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation))), shapes_around(kernel.operation)
     needs = [_needed(o, loops, shapes.bytes(o.results[0])) for o in allocations]
     places, total = _packed(kernel, needs, loops) if known(need.copy for need in needs) else _in_a_row(needs)
-    block, free = kernel.regions[0].blocks[0], ir.ShapedType.get_dynamic_size()
-    kind = ir.MemRefType.get([total if isinstance(total, int) else free], ir.IntegerType.get_signless(8))
-    scratch = block.add_argument(kind, kernel.location)
+    block = kernel.regions[0].blocks[0]
+    scratch = block.add_argument(_bytes_type(total), kernel.location)
     top = None if known(size for need in needs for size in (need.size, need.copy)) else ir.InsertionPoint.at_block_begin(block)
     for need, (offset, kept) in zip(needs, places, strict=True):
         view = _view_of(replace(need, kept=kept), scratch, offset, shapes, top)

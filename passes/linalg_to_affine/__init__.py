@@ -1,5 +1,5 @@
 """Lowering from linalg to affine loops with vector ops."""
 
-from stepwell.passes.linalg_to_affine import lower_to_affine
+from stepwell.passes.linalg_to_affine import lower_to_affine, merge_versions
 
-__all__ = ["lower_to_affine"]
+__all__ = ["lower_to_affine", "merge_versions"]

@@ -7,10 +7,11 @@ from itertools import permutations
 from math import prod
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size, symbol
-from stepwell.dialects.core.symbolic_shapes import FEWER, likely
+from stepwell.dialects.core.sizes import Size
+from stepwell.dialects.core.symbolic_shapes import fewer, likely
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
+from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.linalg.accesses import Access
@@ -66,18 +67,11 @@ class FuseLoops(Pass):
         if state.target is None:
             decline("there is no target whose caches could hold slices")
             return
-        plans = [plan for read in moving(group, leader) if (plan := plan_of(group, leader, read)).axes]
-        if not plans:
+        choice = self.choose(group, leader, state.machine)
+        if choice is None:
             decline("its stages have no loop in common over what they hand on")
             return
-        chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, state)
-        first, second, last = state.machine.caches.per_core
-        # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
-        for cache in (second,) if leader.root.kind == "contraction" else (first, second):
-            room = Room(cache, last, chunks)
-            plan, (steps, _) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
-            if steps:
-                break
+        plan, steps = choice.plan, choice.steps
         if not steps:
             decline("all at once: in slices, what does not move along their loops would be read again for each, which costs more than they save")
         elif state.decisions is not None:
@@ -86,13 +80,26 @@ class FuseLoops(Pass):
             count = len(plan.fused.stages) - 1
             others = f"{count} other stage{'s' * (count != 1)}"
             state.did(self.name, leader.root.operation, f"leads {others} in fused loops, a round of which is {loops}")
-        state.count(self.name, int(plan.apply(steps, room.chunks, second)))
+        state.count(self.name, int(plan.apply(steps, choice.room.chunks, state.machine.caches.per_core[1])))
 
-    def _chunks(self, group: FusionGroup, state: PassState) -> int:
+    def choose(self, group: FusionGroup, leader: Stage, machine: Target) -> "Choice | None":
+        """The plan to take, and its steps, none where all at once is best; None if the stages have no loop in common."""
+        plans = [plan for read in moving(group, leader) if (plan := plan_of(group, leader, read)).axes]
+        if not plans:
+            return None
+        chunks = 1 if LoopInfo.parallel_around(leader.root.operation) is not None else self._chunks(group, machine)
+        first, second, last = machine.caches.per_core
+        # Where elements are used once or a few times, the time goes into reaching them: they are to stay as close as they can.
+        for cache in (second,) if leader.root.kind == "contraction" else (first, second):
+            room = Room(cache, last, chunks)
+            plan, (steps, cost) = min(((plan, plan.best(room)) for plan in plans), key=lambda found: found[1][1])
+            if steps:
+                break
+        return Choice(plan, steps, cost, room)
+
+    def _chunks(self, group: FusionGroup, machine: Target) -> int:
         """How many chunks the outermost loop is split into: one if there is little work."""
-        roots = [stage.root for stage in group.stages]
-        work = sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
-        return 1 if work < THREADED_WORK else self.chunks or state.machine.cores
+        return 1 if likely_work(group) < THREADED_WORK else self.chunks or machine.cores
 
 
 ROOM = 0.75  # the part of a core's own cache that fused loops may fill
@@ -101,6 +108,12 @@ LAST = 1 / 3  # the time for a byte from the last cache, as a part of the time f
 REUSE = 4  # iterations in a round, if there are as many, for which the leader's register tile loads an operand once
 SEVERAL = (2, 4, 8)  # smallest steps in a round of what only a run counts
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
+
+def likely_work(group: FusionGroup) -> int:
+    """How many iterations a kernel is likely to do, in terms of `THREADED_WORK`."""
+    roots = [stage.root for stage in group.stages]
+    return sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
+
 
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
 Cost = tuple[float, float, int, int]
@@ -123,6 +136,20 @@ class Room:
     def even(self, rounds: int) -> bool:
         """Whether that many rounds split evenly enough into the chunks."""
         return -(-rounds // self.chunks) * self.chunks <= UNEVEN * rounds
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan, the steps in which its loops are fused, none if all is computed at once, and what they were weighed by."""
+
+    plan: "Plan"
+    steps: Steps
+    cost: Cost
+    room: Room
+
+    def cost_of(self, steps: Steps) -> Cost:
+        """The cost of other steps of the same plan."""
+        return self.plan.cost(steps, self.room)
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
@@ -210,19 +237,17 @@ class Plan:
     def best(self, room: Room) -> tuple[Steps, Cost]:
         """The steps that cost least, and their cost; no steps if it is best to compute all at once."""
         # If the rounds of the outermost loop cannot be split evenly, those of another one perhaps can: also where sizes are smaller than is likely.
-        tries = ((part, orders) for part in (FEWER, 1) for orders in ([self.axes], permutations(self.axes)))
-        found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, part)] for part, orders in tries)
+        tries = ((few, orders) for few in (True, False) for orders in ([self.axes], permutations(self.axes)))
+        found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, few)] for few, orders in tries)
         options = next((options for options in found_in if options), [])
-        whole = sum(self._handed_on.values())
-        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere)) + room.far(self._shared)
-        at_once: tuple[Steps, Cost] = ({}, (apart, float(whole), 0, 1))
-        found = [(steps, self._cost(steps, room)) for steps in options]
+        at_once: tuple[Steps, Cost] = ({}, self.cost({}, room))
+        found = [(steps, self.cost(steps, room)) for steps in options]
         fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
         if fitting:
             best = min(fitting, key=lambda found: found[1])
         else:  # the smallest slices come closest
             best = min(found, key=lambda found: found[1][1], default=at_once)
-        return best if best[1][0] < apart else at_once
+        return best if best[1][0] < at_once[1][0] else at_once
 
     def _options(self, axes: Sequence[Axis]) -> Iterator[Steps]:
         """Steps for ever larger slices of what is handed on: a few iterations of the innermost loop, all of it, a few of the next, and so on."""
@@ -263,23 +288,27 @@ class Plan:
         reads = [read for read in root.inputs if read.used and read.is_shaped]
         return [d for d in root.parallel_dims if not contiguous(self.leader, d) and any(read.kind(d) == "scalar" for read in reads)]
 
-    def _even(self, steps: Steps, room: Room, part: int) -> bool:
-        """Whether the rounds of the outermost loop split evenly enough into the chunks; sizes that only a run tells are that part of likely ones."""
+    def _even(self, steps: Steps, room: Room, few: bool) -> bool:
+        """Whether the rounds of the outermost loop split evenly enough into the chunks, of likely sizes or of `fewer`."""
         outermost = next(iter(steps), None)
         if outermost is None:
             return room.even(1)
         root = self.leader.root
         bound = root.bounds[outermost.leader]
         if isinstance(bound, Size):
-            fewer = {name: max(1, likely(symbol(name), root.shapes.hints) // part) for name in bound.symbols}
-            return room.even(max(1, likely(bound, fewer) // steps[outermost]))
+            hints = fewer(bound.symbols, root.shapes.hints) if few else root.shapes.hints
+            return room.even(max(1, likely(bound, hints) // steps[outermost]))
         return room.even(self._rounds(steps, outermost))
 
     def _rounds(self, steps: Steps, axis: Axis) -> int:
         return self.leader.root.extents[axis.leader] // steps[axis]
 
-    def _cost(self, steps: Steps, room: Room) -> Cost:
+    def cost(self, steps: Steps, room: Room) -> Cost:
         """The cost of going through all that is not kept in the core's own cache, and what decides where it is the same (see `Cost`)."""
+        if not steps:
+            handed_on = sum(self._handed_on.values())
+            apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(handed_on) + room.far(self._elsewhere))
+            return apart + room.far(self._shared), float(handed_on), 0, 1
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
         slices, kept, again = (whole + self._shared) // rounds, 0, 0

@@ -1,0 +1,67 @@
+"""The pass that makes one function of the versions of a kernel."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import KernelInfo, Version
+from stepwell.dialects.core.mlir import arith, ir, scf
+from stepwell.dialects.core.symbolic_shapes import shapes_around
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.linalg.views import VIEWS
+from stepwell.passes.linalg_to_affine.loops import value_of
+
+_PLACES = frozenset({*VIEWS, "memref.dim", "memref.get_global", "affine.apply", "affine.min", "affine.max"})
+"""Ops, beside arithmetic, that only compute places and sizes."""
+
+
+@register_pass("merge-versions", level="affine")
+@dataclass
+class MergeVersions(Pass):
+    """Make one function of a kernel and its version for smaller sizes (see `version-kernels`).
+
+    rewrite: @k {A}, @k.few {B} {stepwell.version = {of = "k", size = "n", most = 2}}  ->  @k { if n <= 2 {B} else {A} }
+
+    What only computes places and sizes comes before the condition: bounds of affine loops must be computed at the top of a function.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        kernels = {f.sym_name.value: f for f in functions(op)}
+        for few in kernels.values():
+            version = KernelInfo(few).version
+            if version is not None:
+                kernel = kernels.get(version.of)
+                if kernel is None or KernelInfo(kernel).version is not None:
+                    raise PassError(f"'{few.sym_name.value}' is a version of '{version.of}', but there is no such kernel")
+                if list(map(_kind, few.arguments)) != list(map(_kind, kernel.arguments)):
+                    raise PassError(f"'{few.sym_name.value}' is a version of '{version.of}', but takes other arguments")
+                _merge(kernel, few, version)
+                few.operation.erase()
+                state.count(self.name)
+
+
+def _kind(argument: ir.Value) -> str:
+    return str(argument.type)
+
+
+def _merge(kernel: Any, few: Any, version: Version) -> None:
+    block, own = kernel.regions[0].blocks[0], few.regions[0].blocks[0]
+    for mine, theirs in zip(own.arguments, block.arguments, strict=True):
+        mine.replace_all_uses_with(theirs)
+    usual, fewer = ([o.operation for o in ops.operations][:-1] for ops in (block, own))
+    with ir.InsertionPoint.at_block_begin(block), kernel.location:
+        shapes = shapes_around(kernel.operation)
+        enough = arith.cmpi(arith.CmpIPredicate.sle, value_of(shapes, version.size), value_of(shapes, version.most))
+        chosen = scf.IfOp(enough, has_else=True)
+    for ops, into in ((fewer, chosen.then_block), (usual, chosen.else_block)):
+        with ir.InsertionPoint(into), kernel.location:
+            end = scf.YieldOp([])
+        inside: set[ir.Value] = set()
+        for op in ops:
+            if not (op.name in _PLACES or op.name.startswith("arith.")) or any(operand in inside for operand in op.operands):
+                op.move_before(end.operation)
+                inside |= set(op.results)
+            else:
+                op.move_before(chosen.operation)
+
