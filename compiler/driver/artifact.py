@@ -13,7 +13,7 @@ import numpy as np
 from stepwell.cache.disk import Cache, Kept, key_of
 from stepwell.cache.fingerprint import file_digest
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.sizes import Assumption, parse
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.target.cores import thread_count
@@ -138,9 +138,10 @@ def keep(store: Cache, key: str, made: Artifact | Signature, files: Mapping[Path
             record["code"]["late"] = made.late.to_json()
         if made.general is not None:
             slots = [slot.record for slot in made.general.layout]
+            joined = None if made.general.joined is None else made.general.joined.record
             assumed = [assumption.record for assumption in made.general.assumptions]
             record["code"]["general"] = {
-                "symbols": list(made.general.symbols), "layout": slots, "workspace_bytes": made.general.workspace_bytes,
+                "symbols": list(made.general.symbols), "layout": slots, "joined": joined, "workspace_bytes": made.general.workspace_bytes,
                 "most_bytes": made.general.most_bytes, "assumptions": assumed,
                 "elements": made.general.elements, "most_value_bytes": made.general.most_value_bytes,
             }  # fmt: skip
@@ -190,7 +191,8 @@ def recall(store: Cache, key: str, folder: Path | None) -> Artifact | Signature 
 def _general(record: Mapping[str, Any]) -> General:
     layout, assumptions = list(map(Slot.of_record, record["layout"])), list(map(Assumption.of_record, record["assumptions"]))
     numbers = record["workspace_bytes"], record["most_bytes"]
-    return General(record["symbols"], layout, *numbers, assumptions, record["elements"], record["most_value_bytes"])
+    joined = None if record["joined"] is None else Joined.of_record(record["joined"])
+    return General(record["symbols"], layout, *numbers, assumptions, record["elements"], joined, record["most_value_bytes"])
 
 
 def _record(store: Cache, key: str) -> dict[str, Any] | None:

@@ -104,7 +104,8 @@ def make_artifact(lowered: Lowered, store: Cache | None, on_level: OnLevel | Non
     if info.symbols:
         early = [assumed for assumed in lowered.assumptions if assumed.symbols.issubset(info.symbols)]
         elements = [[None if size is None else str(size) for size in symbols] for symbols in info.elements]
-        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early, elements, lowered.options.limits.value_bytes)
+        most_value = lowered.options.limits.value_bytes
+        artifact.general = General(info.symbols, info.layout, info.workspace_bytes, most, early, elements, info.joined, most_value)
     code = backend.generate(lowered, store, at_the_last_level)
     artifact.objects, artifact.kernels, artifact.lines = code.objects, code.kernels, code.lines
     artifact.weights, artifact.object_keys = packing.result(), code.keys

@@ -17,7 +17,7 @@ linalg(
   version-kernels, func.func(fuse-loops, collapse-dimensions, share-destinations, canonicalize)
 ),
 scheduled(func.func(assign-schedules)),
-affine(bufferize, func.func(lower-to-affine), merge-versions, canonicalize, cse),
+affine(bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canonicalize, cse),
 llvm(
   bare-arguments,
   per-function(

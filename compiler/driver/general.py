@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepwell.dialects.core.index_checks import IndexCheck
-from stepwell.dialects.core.layout import Layout, Room, Slot, evaluator
+from stepwell.dialects.core.layout import Joined, Layout, Room, Slot, evaluator
 from stepwell.dialects.core.sizes import Assumption, Size, compare, evaluated_if_known, known, parse
 from stepwell.dialects.support.errors import LimitError
 from stepwell.runtime.about import About
@@ -36,6 +36,8 @@ class General:
     """What the sizes must fulfil."""
     elements: Sequence[Sequence[str | None]] = ()
     """Of each input, the symbols that its elements are; None for one that is none."""
+    joined: Joined | None = None
+    """How they follow in runs in which a size is 1, where that is different."""
     most_value_bytes: int = 1 << 62
     """What an output may take (the limit `value_bytes`)."""
 
@@ -61,7 +63,7 @@ class GeneralProgram:
         """`checks` are for any sizes. `make` makes a CompiledModel of infos, checks, an executable and the bytes of its workspace."""
         self.inputs, self.outputs, self.general, self.checks, self.about = inputs, outputs, general, checks, about
         self._sized, self._make = sized, make
-        self._layout = Layout(general.layout, general.symbols)
+        self._layout = Layout(general.layout, general.symbols, general.joined)
         self._shapes = [_Shapes(side, general.symbols) for side in (inputs, outputs)]
         sides = [[assumption.left for assumption in general.assumptions], [assumption.right for assumption in general.assumptions]]
         self._sides = [evaluator(side, general.symbols) for side in sides]

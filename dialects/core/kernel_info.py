@@ -21,6 +21,15 @@ class Version:
     most: int
 
 
+@dataclass(frozen=True)
+class Concat:
+    """What a kernel that only copies its arguments into its result is where the size `one` is 1: its arguments, one behind the other."""
+
+    one: int | Size
+    arguments: tuple[int, ...]
+    """Their numbers, in order."""
+
+
 class KernelInfo(Carrier):
     """The attributes of a function that is, or may be, a kernel."""
 
@@ -43,7 +52,9 @@ class KernelInfo(Carrier):
 
     version: Carried[Version | None] = Carried("stepwell.version", record(Version), None)
     """Set if it is a version of another kernel, for sizes that are smaller than is likely; both are one function from level affine on."""
-    size_hints: Carried[Mapping[str, int]] = Carried("stepwell.size_hints", COUNTS, {})
+    concat: Carried[Concat | None] = Carried("stepwell.concat", record(Concat), None)
+    """Set if it is a concatenation of all of its arguments, which in runs with one of something lie in the result already if these do."""
+    hints: Carried[Mapping[str, int]] = Carried("stepwell.kernel_hints", COUNTS, {})
     """About how large symbols are in it, where that is something else than in the module (`ModuleInfo.size_hints`)."""
 
     is_region: Carried[bool] = Carried("stepwell.region", FLAG, False)

@@ -12,22 +12,50 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
 @dataclass(frozen=True)
 class Slot:
-    """A buffer of `size` bytes. It begins where the last of the slots `below` it ends, at a multiple of `ALIGNMENT`."""
+    """A buffer of `size` bytes. It begins where the last of the slots `below` it ends, at a multiple of `ALIGNMENT`, or `inside` another one."""
 
     size: int | Size
     below: tuple[int, ...]
     """Numbers of slots before it in the layout's order: those that live at the same time and lie lower."""
+    inside: "tuple[int, int | Size] | None" = None
+    """The number of the slot that it is a part of, and how many bytes behind its begin."""
 
     @property
     def record(self) -> list[Any]:
-        """What `of_record` makes it of again: its size as text, then the numbers of those below."""
-        return [str(self.size), *self.below]
+        """What `of_record` makes it of again: its size as text, then the numbers of those below, or "in", the slot and the bytes."""
+        return [str(self.size), *self.below] if self.inside is None else [str(self.size), "in", self.inside[0], str(self.inside[1])]
 
     @staticmethod
     def of_record(record: Sequence[Any]) -> "Slot":
         """The slot that is recorded so."""
         size, *below = record
-        return Slot(parse(size) if isinstance(size, str) else size, tuple(below))
+        size = parse(size) if isinstance(size, str) else size
+        if below[:1] == ["in"]:
+            _, holder, offset = below
+            return Slot(size, (), (holder, parse(offset)))
+        return Slot(size, tuple(below))
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Where buffers lie in runs in which the size `one` is 1: operands of concatenations inside the results, which are not copied then."""
+
+    one: Size
+    slots: Sequence[Slot]
+    """Those of the layout, in the same order."""
+
+    @property
+    def record(self) -> list[Any]:
+        """What `of_record` makes it of again."""
+        return [str(self.one), *(slot.record for slot in self.slots)]
+
+    @staticmethod
+    def of_record(record: Sequence[Any]) -> "Joined":
+        """What is recorded so."""
+        one, *slots = record
+        size = parse(one)
+        assert isinstance(size, Size)
+        return Joined(size, list(map(Slot.of_record, slots)))
 
 
 def aligned(size: int) -> int:
@@ -56,15 +84,18 @@ class Room:
     offsets: Sequence[int]
     total: int
     """The bytes of all."""
+    joined: bool = False
+    """Whether they lie so only where the layout's `Joined` says."""
 
 
 class Layout:
     """Computes offsets quickly."""
 
-    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str]) -> None:
+    def __init__(self, slots: Sequence[Slot], symbols: Sequence[str], joined: Joined | None = None) -> None:
         self.slots, self.symbols = slots, tuple(symbols)
         self._sizes = evaluator([slot.size for slot in slots], symbols)
         self._order = _order(slots)
+        self._joined = None if joined is None else _Inside(joined, symbols)
 
     def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
         """The offset of each slot in bytes, and the size of all. Raises ZeroDivisionError where a size divides by 0."""
@@ -74,8 +105,11 @@ class Layout:
     def room(self, values: Mapping[str, int], most: "Room | None") -> "Room":
         """`most`, made for other sizes, if there is room for these too, else a new one. Raises as `offsets`."""
         sizes = self._sizes(**values)
-        if most is not None and all(map(operator.le, sizes, most.sizes)):
+        joined = self._joined is not None and self._joined.holds(values)
+        if most is not None and most.joined == joined and all(map(operator.le, sizes, most.sizes)):
             return most
+        if self._joined is not None and joined:
+            return Room(sizes, *self._joined.offsets(values), joined)
         return Room(sizes, *self.offsets(values))
 
     def placed(self, values: Mapping[str, int], apart: Collection[int] = ()) -> tuple[list[int], list[int], int]:
@@ -86,6 +120,27 @@ class Layout:
             found[number] = max((found[below] + sizes[below] for below in self.slots[number].below), default=0)
         ends = (offset + size for number, (offset, size) in enumerate(zip(found, sizes, strict=True)) if number not in apart)
         return found, sizes, max(ends, default=0)
+
+
+class _Inside:
+    """Computes offsets of slots some of which are parts of others."""
+
+    def __init__(self, joined: Joined, symbols: Sequence[str]) -> None:
+        self._one = evaluator([joined.one], symbols)
+        self._layout = Layout([slot if slot.inside is None else Slot(0, ()) for slot in joined.slots], symbols)
+        self._parts = [(number, slot.inside[0]) for number, slot in enumerate(joined.slots) if slot.inside is not None]
+        self._offsets = evaluator([slot.inside[1] for slot in joined.slots if slot.inside is not None], symbols)
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether they lie so in a run with these sizes."""
+        return self._one(**values) == [1]
+
+    def offsets(self, values: Mapping[str, int]) -> tuple[list[int], int]:
+        """As `Layout.offsets`."""
+        found, total = self._layout.offsets(values)
+        for (part, whole), offset in zip(self._parts, self._offsets(**values), strict=True):
+            found[part] = found[whole] + offset
+        return found, total
 
 
 def _order(slots: Sequence[Slot]) -> list[int]:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, SIZES, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, python_value
+from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, SIZES, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, is_text, python_value
 from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
-from stepwell.dialects.core.layout import Slot
+from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
 from stepwell.dialects.core.sizes import Dim, Size
@@ -40,6 +40,20 @@ def _slots(attribute: ir.Attribute) -> list[Slot]:
 SLOTS: Kind[list[Slot]] = Kind(
     'slots as [size, numbers of the slots below …], such as ["4*n", 0]', _slots,
     lambda slots: to_attribute([tuple(slot.record) for slot in slots]),
+)  # fmt: skip
+
+
+def _joined(attribute: ir.Attribute) -> Joined:
+    entries = python_value(attribute, lambda value: isinstance(value, tuple) and is_text(value[0]) and all(isinstance(e, tuple) for e in value[1:]))
+    try:
+        return Joined.of_record(entries)
+    except InferenceError as error:
+        raise ValueError(error.args[0]) from None
+
+
+JOINED: Kind[Joined] = Kind(
+    'a size and slots, such as ["n", ["4*n", 0], ["4*n", "in", 0, "16"]]', _joined,
+    lambda joined: to_attribute(tuple(tuple(entry) if isinstance(entry, list) else entry for entry in joined.record)),
 )  # fmt: skip
 
 
@@ -108,6 +122,8 @@ class ModuleInfo(Carrier):
     """For each input its elements that are symbols in types and attributes, `?` for others; none if there is no such element."""
     layout: Carried[Sequence[Slot]] = Carried("stepwell.layout", SLOTS, ())
     """How the offsets of a workspace follow from sizes that are known only at run time; none if they are numbers in the code."""
+    joined: Carried[Joined | None] = Carried("stepwell.joined", JOINED, None)
+    """The layout for runs in which a size is 1, where concatenations need not be copied then."""
 
     segments: Carried[Sequence[Segment]] = Carried("stepwell.segments", SEGMENTS, ())
     """What follows when sizes become known while it runs, in order."""

@@ -234,11 +234,11 @@ def shapes_around(op: ir.Operation) -> SymbolicShapes:
 
 
 def hints_around(op: ir.Operation) -> Mapping[str, int]:
-    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`), and those of its own function (`KernelInfo.size_hints`)."""
+    """The hints of the module that an op is in, or is (`ModuleInfo.size_hints`), and those of its own function (`KernelInfo.hints`)."""
     own: Mapping[str, int] = {}
     while op.name != "builtin.module":
         if op.name in KernelInfo.on:
-            own = KernelInfo(op).size_hints
+            own = KernelInfo(op).hints
         if op.parent is None:  # taken out of it
             return own
         op = op.parent.operation

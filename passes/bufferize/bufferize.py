@@ -13,6 +13,7 @@ from stepwell.dialects.flow.boxes import BoxOp, UnboxOp
 from stepwell.dialects.support.errors import PassError
 from stepwell.dialects.support.limits import Limits, over
 from stepwell.passes.bufferize.buffers import Assignment, assign
+from stepwell.passes.bufferize.joined import join
 from stepwell.passes.bufferize.kernels import bufferise_kernels
 from stepwell.passes.bufferize.late_sizes import number_all
 from stepwell.passes.bufferize.program import Program, ProgramBuilder
@@ -30,9 +31,10 @@ class Bufferize(Pass):
     offset. Concatenations are written in place by their producers, element-wise results overwrite inputs that die, results go
     straight to the caller's buffers; whatever must still be copied is a kernel of its own.
 
-    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Conditionals and loops become
-    branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of its
-    caller.
+    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Concatenations that must be copied for
+    several images, but not for one, are written in place by their producers in runs with one: these have a layout of their own. Conditionals and
+    loops become branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of
+    its caller.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -58,6 +60,9 @@ class Bufferize(Pass):
                 why = NoMatch(f"{len(copies)} of its operands are copied: what makes them could not write them where it reads them")
                 if copies:
                     state.decline(self.name, call, why)
+        info.joined, joining = join(plan, found["main"], kernels, shapes["main"], info.symbols)
+        for name in set(kernels) - joining:
+            KernelInfo(kernels[name]).concat = None
         late = [place for own in reversed(plans.values()) for place in own.late]  # @main's first
         number_all(late, len(info.symbols) + len(plan.layout))
         program = Program(op, kernels, plans, [place.segment for place in late], state)

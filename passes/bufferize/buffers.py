@@ -102,6 +102,8 @@ class Assignment:
     copies: dict[ir.Operation, list[tuple[ir.Value, Buffer, int | Size]]] = field(default_factory=dict)  # before this op: value -> buffer + offset
     layout: list[Slot] = field(default_factory=list)
     """How offsets follow from sizes that are known only at run time; empty if they are numbers."""
+    laid_out: list[Buffer] = field(default_factory=list)
+    """The buffers of the layout, in order."""
     late: list[LateSizes] = field(default_factory=list)
     """Where sizes become known, in order."""
     workspace_bytes: int = 0
@@ -315,7 +317,7 @@ def _lay_out(plan: Assignment, waits: Waits, beginning: LateSizes, shapes: Symbo
             buffer.offset = offset
     else:
         # The order in which they lie on top of each other for likely sizes is kept for all.
-        plan.layout = _slots(roots, offsets, shapes)
+        plan.layout, plan.laid_out = _slots(roots, offsets, shapes), roots
         for number, buffer in enumerate(roots):
             buffer.slot = number
     if beginning.buffers:

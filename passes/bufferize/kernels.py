@@ -52,11 +52,11 @@ def bufferise_kernels(module: ir.Operation, state: PassState) -> None:
         pairs = in_place_arguments(kernel)
         if pairs:
             KernelInfo(kernel).in_place = pairs
-    kernels = {f.sym_name.value: f for f in functions(module)}
-    for few in kernels.values():
+    named = {f.sym_name.value: f for f in functions(module)}
+    for few in named.values():
         version = KernelInfo(few).version
-        if version is not None:
-            _match(kernels[version.of], few, version)
+        if version is not None and version.of in named:
+            _match(named[version.of], few, version)
 
 
 def _match(kernel: Any, few: Any, version: Version) -> None:
@@ -79,7 +79,10 @@ def _match(kernel: Any, few: Any, version: Version) -> None:
             info.scratch_bytes = largest
     pairs = [pair for pair in infos[0].in_place if pair in infos[1].in_place]
     for info in infos:
-        info.in_place = pairs
+        if pairs:
+            info.in_place = pairs
+        else:
+            del info.in_place
 
 
 def _bytes_type(size: int | Size) -> ir.MemRefType:

@@ -9,11 +9,8 @@ from stepwell.dialects.core.symbolic_shapes import shapes_around
 from stepwell.dialects.support.errors import PassError
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import functions
-from stepwell.passes.linalg.views import VIEWS
+from stepwell.passes.linalg_to_affine.branches import body, move_into
 from stepwell.passes.linalg_to_affine.loops import value_of
-
-_PLACES = frozenset({*VIEWS, "memref.dim", "memref.get_global", "affine.apply", "affine.min", "affine.max"})
-"""Ops, beside arithmetic, that only compute places and sizes."""
 
 
 @register_pass("merge-versions", level="affine")
@@ -22,8 +19,6 @@ class MergeVersions(Pass):
     """Make one function of a kernel and its version for smaller sizes (see `version-kernels`).
 
     rewrite: @k {A}, @k.few {B} {stepwell.version = {of = "k", size = "n", most = 2}}  ->  @k { if n <= 2 {B} else {A} }
-
-    What only computes places and sizes comes before the condition: bounds of affine loops must be computed at the top of a function.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -49,19 +44,10 @@ def _merge(kernel: Any, few: Any, version: Version) -> None:
     block, own = kernel.regions[0].blocks[0], few.regions[0].blocks[0]
     for mine, theirs in zip(own.arguments, block.arguments, strict=True):
         mine.replace_all_uses_with(theirs)
-    usual, fewer = ([o.operation for o in ops.operations][:-1] for ops in (block, own))
+    usual, fewer = body(kernel.operation), body(few.operation)
     with ir.InsertionPoint.at_block_begin(block), kernel.location:
         shapes = shapes_around(kernel.operation)
         enough = arith.cmpi(arith.CmpIPredicate.sle, value_of(shapes, version.size), value_of(shapes, version.most))
         chosen = scf.IfOp(enough, has_else=True)
-    for ops, into in ((fewer, chosen.then_block), (usual, chosen.else_block)):
-        with ir.InsertionPoint(into), kernel.location:
-            end = scf.YieldOp([])
-        inside: set[ir.Value] = set()
-        for op in ops:
-            if not (op.name in _PLACES or op.name.startswith("arith.")) or any(operand in inside for operand in op.operands):
-                op.move_before(end.operation)
-                inside |= set(op.results)
-            else:
-                op.move_before(chosen.operation)
-
+    move_into(chosen.then_block, chosen.operation, fewer)
+    move_into(chosen.else_block, chosen.operation, usual)

@@ -21,7 +21,7 @@ from stepwell.passes.schedule.parallel import QUICK
 class VersionKernels(Pass):
     """Make a second version of kernels that `fuse-loops` is to treat otherwise where sizes are much smaller than is likely.
 
-    rewrite: @k  ->  @k and a copy @k.few {stepwell.version = {of = "k", size = "n", most = 2}, stepwell.size_hints = {n = 1}}
+    rewrite: @k  ->  @k and a copy @k.few {stepwell.version = {of = "k", size = "n", most = 2}, stepwell.kernel_hints = {n = 1}}
 
     Both compute the same for any sizes. Which loops are fused is chosen by likely sizes (four images, say); a quarter of these may call for another
     plan: of a convolution whose transformed filters are many, all at once for four images, a few filters at a time for one. If the
@@ -53,8 +53,8 @@ class VersionKernels(Pass):
             return False
         copy: Any = kernel.operation.clone(ir.InsertionPoint(kernel))
         info, hints = KernelInfo(copy), hints_around(kernel.operation)
-        info.size_hints = fewer(size.symbols, hints)
-        most = isqrt(likely(size, info.size_hints) * likely(size, hints))
+        info.hints = fewer(size.symbols, hints)
+        most = isqrt(likely(size, info.hints) * likely(size, hints))
         more = self._loss(copy, choice, state)
         if more <= self.slack or most == 0:
             copy.operation.erase()

@@ -67,6 +67,23 @@ def test_results_are_right(image: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=1.0))
 
 
+def test_few_images_have_a_version_of_their_own() -> None:
+    """5 MB of filters are transformed all at once for many images, and a few at a time for one or two: a kernel has both, and takes the one or the
+    other. Whichever it is, memory is enough, also where it was made for the other one."""
+    source = convolution("n", 256, 512, 28)
+    text = stepwell.lower(source, "scheduled", target="x86-64-v3", specialise="never").text()
+    assert 'stepwell.version = {most = 2 : i64, of = "winograd_conv_' in text
+    merged = stepwell.lower(source, "affine", target="x86-64-v3", specialise="never").text()
+    assert ".few" not in merged
+    general = stepwell.compile(source, target="x86-64-v3", specialise="never")
+    right = ReferenceEvaluator(source)
+    x = np.random.default_rng(7).standard_normal((4, 256, 28, 28)).astype(np.float32)
+    [expected] = right.run(None, {"x": x})
+    for count in (1, 4, 2, 3, 0, 1):
+        [found] = general(x[:count])
+        np.testing.assert_allclose(found, expected[:count], rtol=0, atol=2e-5 * np.abs(expected).max())
+
+
 def test_what_is_likely() -> None:
     def usual(*shapes: tuple[int | str, ...]) -> dict[str, int]:
         types = [TensorType("f32", tuple(symbol(size) if isinstance(size, str) else size for size in shape)) for shape in shapes]

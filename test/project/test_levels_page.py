@@ -147,6 +147,19 @@ def kept() -> onnx.ModelProto:
     return helper.make_model(helper.make_graph([node("Concat", ["past", "x"], ["present"], axis=0)], "kept", inputs, outputs))
 
 
+def batched() -> onnx.ModelProto:
+    """Any number of images, whose channels are joined; so many filters that another schedule is better for one image than for four."""
+    value = helper.make_tensor_value_info
+    pool = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        node("MaxPool", ["x"], ["a"], **pool), node("MaxPool", ["a"], ["b"], **pool), node("Concat", ["a", "b"], ["c"], axis=1),
+        node("Conv", ["c", "w"], ["y"], pads=[1, 1, 1, 1]),
+    ]  # fmt: skip
+    sides = [[value(name, onnx.TensorProto.FLOAT, ["n", count, 28, 28])] for name, count in (("x", 128), ("y", 512))]
+    filters = onnx.numpy_helper.from_array(floats(512, 256, 3, 3), "w")
+    return helper.make_model(helper.make_graph(nodes, "batched", *sides, [filters]))
+
+
 BOUND: dict[str, Any] = {"specialise": "never", "bind": {"past": "present"}}
 
 
@@ -157,6 +170,8 @@ def texts() -> dict[str, list[str]]:
     found = {level: [str(snapshot)] for level, snapshot in lowered.snapshots.items()}
     general = stepwell.lower(free(), LEVELS[-1], specialise="never", size_hints={"n": 8})
     for level, snapshot in general.snapshots.items():
+        found[level].append(str(snapshot))
+    for level, snapshot in stepwell.lower(batched(), LEVELS[-1], specialise="never", target="x86-64-v3").snapshots.items():
         found[level].append(str(snapshot))
     for level, snapshot in stepwell.lower(controlled(), LEVELS[-1]).snapshots.items():
         found[level].append(str(snapshot))
@@ -198,6 +213,7 @@ def test_attributes_that_come_and_go_on_the_way_to_a_level() -> None:
     watch = Watch()
     stepwell.lower(everything(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(free(), "affine", target="x86-64-v3", specialise="never", size_hints={"n": 8}, instrumentation=watch)
+    stepwell.lower(batched(), "affine", target="x86-64-v3", specialise="never", instrumentation=watch)
     stepwell.lower(controlled(), "affine", target="x86-64-v3", instrumentation=watch)
     stepwell.lower(kept(), "affine", target="x86-64-v3", instrumentation=watch, **BOUND)
     assert watch.seen == {row.name for row in rows()} - {ControlInfo.reason.name}

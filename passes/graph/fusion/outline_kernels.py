@@ -4,16 +4,16 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import Concat, KernelInfo
 from stepwell.dialects.core.mlir import create_operation, func, ir, ops_below
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.sizes import Size, symbol
+from stepwell.dialects.core.sizes import Size, product, symbol
 from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.flow import control as flow
 from stepwell.dialects.flow import dialect as flow_dialect
 from stepwell.dialects.flow.boxes import BoxOp
-from stepwell.dialects.graph import BindSizesOp, FirstOp, GraphBuilder, GraphOp, OverwriteOp
+from stepwell.dialects.graph import BindSizesOp, ConcatOp, FirstOp, GraphBuilder, GraphOp, OverwriteOp
 from stepwell.dialects.graph.base import make_op
 from stepwell.dialects.graph.constants import ConstantOp, constant_array
 from stepwell.dialects.graph.traits import Fusion
@@ -217,7 +217,20 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
     if places:
         KernelInfo(function).overwrites = places
     ops = [o.operation for o in body.operations]
+    concat = None if missing or len(ops) != 2 else _concat(ops[0].opview, list(entry.arguments)[: len(inputs)])
+    if concat is not None:
+        KernelInfo(function).concat = concat
     with ir.InsertionPoint(entry), fused.location:
         end = func.ReturnOp(list(ops[-1].operands)).operation
     for op in ops[:-1]:
         op.move_before(end)
+
+
+def _concat(op: Any, arguments: list[ir.Value]) -> Concat | None:
+    """What a kernel of these arguments is that consists of `op` alone."""
+    if not isinstance(op, ConcatOp):
+        return None
+    before = product(type_of(op.result).shape[: op.attribute_values()["axis"]])
+    operands = [arguments.index(operand) for operand in op.operation.operands]
+    each_once = sorted(operands) == list(range(len(arguments)))
+    return Concat(before, tuple(operands)) if isinstance(before, Size) and before.is_symbol and each_once else None

@@ -128,7 +128,7 @@ def test_edits_beside_the_cut_stay_on_their_side() -> None:
 
 def test_a_pass_on_functions_runs_on_all_of_them() -> None:
     assert "pack-weights,func.func(promote-buffers-to-stack),convert-" in DEFAULT.insert_after("pack-weights", "promote-buffers-to-stack").text
-    without = DEFAULT.remove("remove-boundaries").remove("fuse-loops").text
+    without = DEFAULT.remove("remove-boundaries").remove("version-kernels").remove("fuse-loops").text
     assert "canonicalize,use-destinations,fill-borders,collapse-dimensions{free=true},collapse-dimensions," in without
 
 

@@ -62,7 +62,8 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
         "separate-zero-points": "separate-zero-points", "unfold-convolutions": "unfold-convolutions",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
-        "fill-borders": "fill-borders", "fuse-loops": "fuse-loops", "collapse-dimensions": "collapse-dimensions",
+        "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
+        "version-kernels": "version-kernels", "fuse-loops": "fuse-loops",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
     }  # fmt: skip
     assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")

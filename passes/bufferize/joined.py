@@ -1,0 +1,92 @@
+"""Where operands of concatenations lie inside their results, though only in runs in which a size is 1."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import Concat, KernelInfo
+from stepwell.dialects.core.layout import Joined, Slot
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.sizes import Size, evaluated_if_known, symbol
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes
+from stepwell.passes.bufferize.buffers import VIEWS, Assignment, Buffer, callee
+from stepwell.passes.bufferize.packing import Lifetime, pack, slots
+
+
+def join(
+    plan: Assignment, main: Any, kernels: Mapping[str, Any], shapes: SymbolicShapes, symbols: Sequence[str]
+) -> tuple[Joined | None, set[str]]:  # fmt: skip
+    """The layout of the workspace for runs in which a size is 1 (images, say), and the kernels that have nothing to do then.
+
+    Of images, channels are joined by a copy, as each image has those of all operands one behind the other. Of one image they lie so if each operand
+    does. The layout for any sizes stays as it is, and this is another one of the same buffers: none if it would join nothing. An operand is moved
+    only if nothing writes to it once it is joined, and if the result is written by nothing but the concatenation. `symbols` are the sizes that are
+    known when a run begins.
+    """
+    ops = [o.operation for o in main.regions[0].blocks[0].operations]
+    calls = {op: found for op in ops if op.name == "func.call" and (found := KernelInfo(kernels[callee(op)]).concat) is not None}
+    calls = {op: concat for op, concat in calls.items() if str(concat.one) in symbols}
+    if not calls or not plan.layout:
+        return None, set()
+    one = Counter(str(concat.one) for concat in calls.values()).most_common(1)[0][0]
+    joiner = _Joiner(plan, ops, one, shapes)
+    names = {callee(op) for op, concat in calls.items() if str(concat.one) == one and joiner.join(op, concat)}
+    return (joiner.layout(), names) if names else (None, set())
+
+
+class _Joiner:
+    """Puts buffers into others where a size is 1; what it moves are copies."""
+
+    def __init__(self, plan: Assignment, ops: list[ir.Operation], one: str, shapes: SymbolicShapes) -> None:
+        self.plan, self.one, self.shapes = plan, one, shapes
+        self.position = {op: i for i, op in enumerate(ops)}
+        self.numbers = {root: number for number, root in enumerate(plan.laid_out)}
+        self.moved = [Buffer(self._size(root.size), first=root.first, last=root.last) for root in plan.laid_out]
+        self.writes: dict[Buffer, set[int]] = {root: set() for root in plan.laid_out}
+        """For each buffer of the layout, the launches that write to it."""
+        for op in ops:
+            for value in op.results:
+                if value in plan.values:
+                    self._written(plan.values[value], op)
+            for _, target, _ in plan.copies.get(op, ()):
+                self._written(target, op)
+
+    def _written(self, buffer: Buffer, op: ir.Operation) -> None:
+        root, _ = buffer.root()
+        if root in self.writes and op.name not in ("tensor.empty", *VIEWS):
+            self.writes[root].add(self.position[op])
+
+    def _size(self, size: int | Size) -> int | Size:
+        return evaluated_if_known(size, {self.one: 1}) if isinstance(size, Size) else size
+
+    def join(self, op: ir.Operation, concat: Concat) -> bool:
+        """Put the operands of a concatenation into its result, if all may be there."""
+        launch, (result, _) = self.position[op], self.plan.values[op.results[0]].root()
+        operands = [op.operands[number] for number in concat.arguments]
+        parts = [self.plan.values[value].root() for value in operands]
+        roots = [root for root, _ in parts]
+        if self.writes.get(result) != {launch} or len({*roots, result}) <= len(roots):
+            return False
+        for value, (root, offset) in zip(operands, parts, strict=True):
+            whole = root in self.numbers and offset == 0 and root.size == self.shapes.bytes(value)
+            if not whole or self.moved[self.numbers[root]].parent is not None or max(self.writes[root], default=launch) >= launch:
+                return False
+        target = self.moved[self.numbers[result]]
+        for root, begin in zip(roots, accumulate((self._size(root.size) for root in roots), initial=0), strict=False):
+            self.moved[self.numbers[root]].put_into(target, begin)
+        return True
+
+    def layout(self) -> Joined:
+        """Where the buffers lie then."""
+        whole = [number for number, buffer in enumerate(self.moved) if buffer.parent is None]
+        buffers = [self.moved[number] for number in whole]
+        lifetimes = [Lifetime(self.shapes.likely(b.size), b.first, b.last) for b in buffers]
+        placed = slots([b.size for b in buffers], lifetimes, pack(lifetimes)[0])
+        found = {number: Slot(slot.size, tuple(whole[i] for i in slot.below)) for number, slot in zip(whole, placed, strict=True)}
+        holders = {id(self.moved[number]): number for number in whole}
+        for number, buffer in enumerate(self.moved):
+            if number not in found:
+                holder, offset = buffer.root()
+                found[number] = Slot(buffer.size, (), (holders[id(holder)], offset))
+        return Joined(symbol(self.one), [found[number] for number in range(len(self.moved))])
