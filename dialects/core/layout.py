@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.sizes import Size, parse
+from stepwell.dialects.core.sizes import Size, parse, symbol
 
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector register
 
@@ -38,7 +38,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Joined:
-    """Where buffers lie in runs in which the size `one` is 1: operands of concatenations inside the results, which are not copied then."""
+    """Where buffers lie in runs in which the symbol `one` is 1: operands of concatenations inside the results, which are not copied then."""
 
     one: Size
     slots: Sequence[Slot]
@@ -53,9 +53,7 @@ class Joined:
     def of_record(record: Sequence[Any]) -> "Joined":
         """What is recorded so."""
         one, *slots = record
-        size = parse(one)
-        assert isinstance(size, Size)
-        return Joined(size, list(map(Slot.of_record, slots)))
+        return Joined(symbol(one), list(map(Slot.of_record, slots)))
 
 
 def aligned(size: int) -> int:

@@ -3,14 +3,27 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from stepwell.dialects.core.attribute_kinds import COUNT, COUNTS, PAIRS, SIZES, TEXT, TEXTS, TYPED_NAMES, Kind, filled_in, is_text, python_value
+from stepwell.dialects.core.attribute_kinds import (
+    COUNT,
+    COUNTS,
+    PAIRS,
+    SIZES,
+    TEXT,
+    TEXTS,
+    TYPED_NAMES,
+    Kind,
+    filled_in,
+    is_count,
+    is_text,
+    python_value,
+)
 from stepwell.dialects.core.attributes import Sizes, sizes_value, to_attribute
 from stepwell.dialects.core.carried import PREFIXES, Carried, Carrier
 from stepwell.dialects.core.index_checks import IndexCheck, complaint
 from stepwell.dialects.core.layout import Joined, Slot
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.segments import Segment
-from stepwell.dialects.core.sizes import Dim, Size
+from stepwell.dialects.core.sizes import Dim, Size, is_name
 from stepwell.dialects.core.types import TensorType
 from stepwell.dialects.support.errors import InferenceError
 
@@ -29,8 +42,16 @@ def _from_checks(checks: Sequence[IndexCheck]) -> ir.Attribute:
     return ir.ArrayAttr.get([to_attribute({name: v for name, v in vars(check).items() if v is not False}) for check in checks])
 
 
+def _is_slot(entry: object) -> bool:
+    """Whether it is `[size, numbers of the slots below …]` or `[size, "in", number of a slot, bytes]`."""
+    if not isinstance(entry, tuple) or not entry or not (is_text(entry[0]) or is_count(entry[0])):
+        return False
+    inside = len(entry) == 4 and entry[1] == "in" and is_count(entry[2]) and is_text(entry[3])
+    return inside or all(map(is_count, entry[1:]))
+
+
 def _slots(attribute: ir.Attribute) -> list[Slot]:
-    entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(isinstance(entry, tuple) and entry for entry in value))
+    entries = python_value(attribute, lambda value: isinstance(value, tuple) and all(map(_is_slot, value)))
     try:
         return list(map(Slot.of_record, entries))
     except InferenceError as error:
@@ -44,7 +65,10 @@ SLOTS: Kind[list[Slot]] = Kind(
 
 
 def _joined(attribute: ir.Attribute) -> Joined:
-    entries = python_value(attribute, lambda value: isinstance(value, tuple) and is_text(value[0]) and all(isinstance(e, tuple) for e in value[1:]))
+    def accepted(value: object) -> bool:
+        return isinstance(value, tuple) and is_text(value[:1] and value[0]) and is_name(value[0]) and all(map(_is_slot, value[1:]))
+
+    entries = python_value(attribute, accepted)
     try:
         return Joined.of_record(entries)
     except InferenceError as error:
@@ -52,7 +76,7 @@ def _joined(attribute: ir.Attribute) -> Joined:
 
 
 JOINED: Kind[Joined] = Kind(
-    'a size and slots, such as ["n", ["4*n", 0], ["4*n", "in", 0, "16"]]', _joined,
+    'a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]]', _joined,
     lambda joined: to_attribute(tuple(tuple(entry) if isinstance(entry, list) else entry for entry in joined.record)),
 )  # fmt: skip
 

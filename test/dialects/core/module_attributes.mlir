@@ -36,6 +36,21 @@ module attributes {stepwell.outputs = [["y", tensor<4xi3>]]} {}
 
 // -----
 
+// expected-error @below {{attribute 'stepwell.layout' must be slots as [size, numbers of the slots below …], such as ["4*n", 0], got [["4*n", "0"]]}}
+module attributes {stepwell.layout = [["4*n", "0"]]} {}
+
+// -----
+
+// expected-error @below {{attribute 'stepwell.joined' must be a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]], got ["2", ["4"]]}}
+module attributes {stepwell.joined = ["2", ["4"]]} {}
+
+// -----
+
+// expected-error @below {{attribute 'stepwell.joined' must be a symbol and slots, such as ["n", ["4*n", "in", 1, "0"], ["8*n"]], got ["n", ["4", "in", 0]]}}
+module attributes {stepwell.joined = ["n", ["4", "in", 0]]} {}
+
+// -----
+
 // expected-error @below {{attribute 'stepwell.checks': there is no field 'ode', expected node, op, result, dims, sizes, exact}}
 module attributes {stepwell.checks = [{ode = "n", op = "o", result = 0 : i64, dims = array<i64: 0>, sizes = array<i64: 4>}]} {}
 
