@@ -14,7 +14,7 @@ NO_INLINE = "llvm.no_inline"
 
 @dataclass(frozen=True)
 class Version:
-    """Which kernel a function is another version of: it runs in place of `of` where `size` is at most `most`."""
+    """Of which kernel a function is a second version: it runs instead of `of` where `size` is at most `most`."""
 
     of: str
     size: int | Size
@@ -23,7 +23,7 @@ class Version:
 
 @dataclass(frozen=True)
 class Concat:
-    """What a kernel that only copies its arguments into its result is where the size `one` is 1: its arguments, one behind the other."""
+    """A kernel that only concatenates its arguments. Where the size `one` is 1, they are contiguous in the result."""
 
     one: int | Size
     arguments: tuple[int, ...]
@@ -51,11 +51,11 @@ class KernelInfo(Carrier):
     """The size of its scratch, which is its last argument, perhaps an expression of symbols; None if it has none."""
 
     version: Carried[Version | None] = Carried("stepwell.version", record(Version), None)
-    """Set if it is a version of another kernel, for sizes that are smaller than is likely; both are one function from level affine on."""
+    """Set if it is a version of another kernel for small sizes; from level affine on both are one function."""
     concat: Carried[Concat | None] = Carried("stepwell.concat", record(Concat), None)
-    """Set if it is a concatenation of all of its arguments, which in runs with one of something lie in the result already if these do."""
+    """Set if it only concatenates its arguments along a dimension behind a free one."""
     hints: Carried[Mapping[str, int]] = Carried("stepwell.kernel_hints", COUNTS, {})
-    """About how large symbols are in it, where that is something else than in the module (`ModuleInfo.size_hints`)."""
+    """About how large symbols are in it, if not as the module says (`ModuleInfo.size_hints`)."""
 
     is_region: Carried[bool] = Carried("stepwell.region", FLAG, False)
     """Whether it is a branch of a conditional or the body of a loop, which `@main` or another such function calls."""

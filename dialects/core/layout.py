@@ -38,7 +38,7 @@ class Slot:
 
 @dataclass(frozen=True)
 class Joined:
-    """Where buffers lie in runs in which the symbol `one` is 1: operands of concatenations inside the results, which are not copied then."""
+    """A layout for runs in which the symbol `one` is 1. Operands of concatenations lie inside the results there, and need not be copied."""
 
     one: Size
     slots: Sequence[Slot]

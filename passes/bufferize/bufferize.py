@@ -31,8 +31,8 @@ class Bufferize(Pass):
     offset. Concatenations are written in place by their producers, element-wise results overwrite inputs that die, results go
     straight to the caller's buffers; whatever must still be copied is a kernel of its own.
 
-    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Concatenations that must be copied for
-    several images, but not for one, are written in place by their producers in runs with one: these have a layout of their own. Conditionals and
+    Where sizes are known only at run time, a last argument is a table of them, and of where buffers lie. Runs with a
+    single image, say, have a layout of their own, in which concatenations of channels are written in place by their producers too. Conditionals and
     loops become branches between blocks that call the functions of their regions. These give whether to go on; each has its workspace in that of
     its caller.
     """

@@ -1,4 +1,4 @@
-"""Where operands of concatenations lie inside their results, though only in runs in which a size is 1."""
+"""A second layout of the workspace, in which operands of concatenations lie inside the results."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,13 @@ from stepwell.passes.bufferize.packing import Lifetime, pack, slots
 def join(
     plan: Assignment, main: Any, kernels: Mapping[str, Any], shapes: SymbolicShapes, symbols: Sequence[str]
 ) -> tuple[Joined | None, set[str]]:  # fmt: skip
-    """The layout of the workspace for runs in which a size is 1 (images, say), and the kernels that have nothing to do then.
+    """Plan a second layout of the workspace, for runs in which a symbol (the number of images, say) is 1.
 
-    Of images, channels are joined by a copy, as each image has those of all operands one behind the other. Of one image they lie so if each operand
-    does. The layout for any sizes stays as it is, and this is another one of the same buffers: none if it would join nothing. An operand is moved
-    only if nothing writes to it once it is joined, and if the result is written by nothing but the concatenation. `symbols` are the sizes that are
-    known when a run begins.
+    Channels of several images are concatenated by copying, because each image has the channels of all operands one after the other. With one image
+    the operands are contiguous in the result, so what makes them can write there directly. An operand is moved only if nothing writes to it after the
+    concatenation, and if nothing but the concatenation writes to the result. `symbols` are the sizes that are known when a run begins.
+
+    Returns the layout, of the same buffers as `plan.layout`, and the names of the kernels whose copies it saves; None if it saves none.
     """
     ops = [o.operation for o in main.regions[0].blocks[0].operations]
     calls = {op: found for op in ops if op.name == "func.call" and (found := KernelInfo(kernels[callee(op)]).concat) is not None}
@@ -36,15 +37,14 @@ def join(
 
 
 class _Joiner:
-    """Puts buffers into others where a size is 1; what it moves are copies."""
+    """Moves the operands of concatenations into the results. It works on copies of the buffers, which the usual layout keeps as they are."""
 
     def __init__(self, plan: Assignment, ops: list[ir.Operation], one: str, shapes: SymbolicShapes) -> None:
         self.plan, self.one, self.shapes = plan, one, shapes
         self.position = {op: i for i, op in enumerate(ops)}
         self.numbers = {root: number for number, root in enumerate(plan.laid_out)}
         self.moved = [Buffer(self._size(root.size), first=root.first, last=root.last) for root in plan.laid_out]
-        self.writes: dict[Buffer, set[int]] = {root: set() for root in plan.laid_out}
-        """For each buffer of the layout, the launches that write to it."""
+        self.writes: dict[Buffer, set[int]] = {root: set() for root in plan.laid_out}  # the launches that write to each
         for op in ops:
             for value in op.results:
                 if value in plan.values:
@@ -61,7 +61,7 @@ class _Joiner:
         return evaluated_if_known(size, {self.one: 1}) if isinstance(size, Size) else size
 
     def join(self, op: ir.Operation, concat: Concat) -> bool:
-        """Put the operands of a concatenation into its result, if all may be there."""
+        """Move the operands of a concatenation into its result, if all of them may be there."""
         launch, (result, _) = self.position[op], self.plan.values[op.results[0]].root()
         operands = [op.operands[number] for number in concat.arguments]
         parts = [self.plan.values[value].root() for value in operands]
@@ -78,7 +78,7 @@ class _Joiner:
         return True
 
     def layout(self) -> Joined:
-        """Where the buffers lie then."""
+        """The layout with what was moved."""
         whole = [number for number, buffer in enumerate(self.moved) if buffer.parent is None]
         buffers = [self.moved[number] for number in whole]
         lifetimes = [Lifetime(self.shapes.likely(b.size), b.first, b.last) for b in buffers]

@@ -1,4 +1,4 @@
-"""Kernels whose code depends on a condition."""
+"""Moving the code of kernels into branches."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,10 @@ _PLACES = frozenset({*VIEWS, "memref.dim", "memref.get_global", "affine.apply", 
 
 
 def move_into(block: ir.Block, branch: ir.Operation, ops: Sequence[ir.Operation]) -> None:
-    """Move ops into an empty block of a branch, and end it. What only computes places and sizes comes before the branch: bounds of affine loops
-    must be computed at the top of a function."""
+    """Move ops into an empty block of a branch, and end it.
+
+    Ops that only compute places and sizes move in front of the branch instead: bounds of affine loops must be computed at the top of a function.
+    """
     with ir.InsertionPoint(block), branch.location:
         end = scf.YieldOp([])
     inside: set[ir.Value] = set()
@@ -24,5 +26,5 @@ def move_into(block: ir.Block, branch: ir.Operation, ops: Sequence[ir.Operation]
 
 
 def body(function: ir.Operation) -> list[ir.Operation]:
-    """The ops of a function but the return."""
+    """The ops of a function without its return."""
     return [o.operation for o in function.regions[0].blocks[0].operations][:-1]

@@ -1,4 +1,4 @@
-"""The pass that makes one function of the versions of a kernel."""
+"""The pass that merges the two versions of a kernel into one function."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ from stepwell.passes.linalg_to_affine.loops import value_of
 @register_pass("merge-versions", level="affine")
 @dataclass
 class MergeVersions(Pass):
-    """Make one function of a kernel and its version for smaller sizes (see `version-kernels`).
+    """Merge a kernel and its version for small sizes into one function, which chooses between them (see `version-kernels`).
 
     rewrite: @k {A}, @k.few {B} {stepwell.version = {of = "k", size = "n", most = 2}}  ->  @k { if n <= 2 {B} else {A} }
     """

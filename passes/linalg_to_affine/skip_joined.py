@@ -1,4 +1,4 @@
-"""The pass that has kernels copy nothing that lies where it is to be copied."""
+"""The pass that skips the copies of a concatenation whose operands already lie in its result."""
 
 from dataclasses import dataclass
 from functools import reduce
@@ -16,12 +16,12 @@ from stepwell.passes.linalg_to_affine.loops import value_of
 @register_pass("skip-joined", level="affine")
 @dataclass
 class SkipJoined(Pass):
-    """Have concatenations copy nothing in runs in which all of their operands lie in the result already.
+    """Skip the copies of a concatenation if all of its operands already lie in the result.
 
     rewrite: @concat(%0, %1, %out) {A} {stepwell.concat = {one = "n", arguments = [0, 1]}}
              ->  @concat { if not (n == 1 and %0 is at %out and %1 is at %out + size of %0) {A} }
 
-    `bufferize` has them lie so for a single image, say, as far as it can (`stepwell.joined`).
+    `bufferize` places them there for a single image, say, where it can (`stepwell.joined`).
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:

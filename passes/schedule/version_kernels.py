@@ -1,4 +1,4 @@
-"""The pass that gives kernels a second version, for sizes that are much smaller than is likely."""
+"""The pass that gives kernels a second version for small sizes."""
 
 from dataclasses import dataclass
 from math import isqrt
@@ -19,15 +19,15 @@ from stepwell.passes.schedule.parallel import QUICK
 @register_pass("version-kernels", level="linalg", optional=True)
 @dataclass
 class VersionKernels(Pass):
-    """Make a second version of kernels that `fuse-loops` is to treat otherwise where sizes are much smaller than is likely.
+    """Give a kernel a second version for small sizes, if `fuse-loops` would choose another plan for these.
 
     rewrite: @k  ->  @k and a copy @k.few {stepwell.version = {of = "k", size = "n", most = 2}, stepwell.kernel_hints = {n = 1}}
 
-    Both compute the same for any sizes. Which loops are fused is chosen by likely sizes (four images, say); a quarter of these may call for another
-    plan: of a convolution whose transformed filters are many, all at once for four images, a few filters at a time for one. If the
-    plan for likely sizes costs more than a part `slack` of the kernel's time there, the copy gets that other plan, and `merge-versions` makes the
-    choice between both part of the kernel. It is made by the work of the leader as far as that depends on sizes, in the middle (the geometric mean)
-    of both.
+    Both versions compute the same for any size. `fuse-loops` weighs plans by likely sizes, such as four images. For a quarter of these another plan
+    may be better: a convolution that transforms many filters does so all at once for four images, and a few filters at a time for one image.
+    If the plan for likely sizes costs more than `slack` of the kernel's time at the small sizes, the kernel gets a copy with hints for those.
+    `merge-versions` later makes one function of both, which compares `size`, the product of the leader's loop bounds that are symbols, with `most`,
+    the geometric mean of that product at small and at likely sizes.
 
     `flops_per_byte` is the arithmetic that a core does in the time that a byte takes from memory (see `use-winograd`).
     """
@@ -39,8 +39,11 @@ class VersionKernels(Pass):
         if state.target is None:
             state.decline(self.name, op, NoMatch("there is no target whose caches could hold slices"))
             return
-        for kernel in [f for f in functions(op) if KernelInfo(f).is_kernel and any(KernelInfo(f).sizes)]:
-            state.count(self.name, int(self._version(kernel, state)))
+        kernels = [f for f in functions(op) if KernelInfo(f).is_kernel and any(KernelInfo(f).sizes)]
+        done = {version.of for kernel in kernels if (version := KernelInfo(kernel).version) is not None}
+        for kernel in kernels:
+            if KernelInfo(kernel).version is None and kernel.sym_name.value not in done:
+                state.count(self.name, int(self._version(kernel, state)))
 
     def _version(self, kernel: Any, state: PassState) -> bool:
         usual = FusionGroup.of(kernel.operation)
@@ -62,11 +65,11 @@ class VersionKernels(Pass):
         name = kernel.sym_name.value
         copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
         info.version = Version(name, size, most)
-        state.did(self.name, kernel.operation, f"has a version of its own where {size} is at most {most}: its plan costs {more:.0%} more there")
+        state.did(self.name, kernel.operation, f"gets a version for {size} up to {most}, where its plan would take {more:.0%} longer")
         return True
 
     def _loss(self, copy: Any, usual: Choice, state: PassState) -> float:
-        """How much longer a kernel of few elements takes with the plan for likely sizes than with its own, as a part of its time."""
+        """How much longer the copy would take with the plan for likely sizes than with its own, as a part of its time."""
         group = FusionGroup.of(copy.operation)
         leader = leader_of(group)
         choice = None if leader is None else FuseLoops().choose(group, leader, state.machine)

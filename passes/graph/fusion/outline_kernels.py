@@ -227,7 +227,7 @@ def _make_function(fused: ir.Operation, name: str, module_body: ir.Block) -> Non
 
 
 def _concat(op: Any, arguments: list[ir.Value]) -> Concat | None:
-    """What a kernel of these arguments is that consists of `op` alone."""
+    """What the kernel concatenates, if it consists of `op` alone, `op` takes each argument once, and the axis is behind a free dimension."""
     if not isinstance(op, ConcatOp):
         return None
     before = product(type_of(op.result).shape[: op.attribute_values()["axis"]])
