@@ -16,6 +16,7 @@ from stepwell.cli.common import UsageError
 from stepwell.cli.display import Progress, plural, print_table, seconds
 from stepwell.cli.session import Session
 from stepwell.cli.shapes import free_sizes, parse_given, sized, sweep_points, usual_ranges
+from stepwell.dialects.support.errors import ModelError
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.dynamic import DynamicModel
 from stepwell.options import CompileOptions
@@ -36,7 +37,7 @@ Run = Callable[[Mapping[str, np.ndarray]], object]
 class Timed:
     """The median time of each engine over combinations of sizes."""
 
-    points: list[dict[str, int]]
+    points: list[dict[str, int]] = field(default_factory=list)
     times: dict[str, list[float]] = field(default_factory=dict)
     compiled: list[float] = field(default_factory=list)
     """What it took to make code for each combination."""
@@ -53,16 +54,25 @@ def sweep(session: Session) -> None:
         raise UsageError(f"--sweep is for a model with free sizes: {options.model} has none left")
     own = _compiled(session, replace(session.how, specialise="always"))
     ranges = usual_ranges(parse_given(options.shape), general.inputs, free_sizes(general.inputs))
-    timed = Timed(sweep_points(ranges, options.sweep))
+    points = sweep_points(ranges, options.sweep)
+    timed = Timed()
     threads = thread_count(options.threads)
     peer = _onnxruntime(options.model, threads)
     with Progress() as progress:
-        for point in timed.points:
-            progress.say(", ".join(f"{name} {size}" for name, size in point.items()))
+        for point in points:
+            said = ", ".join(f"{name} {size}" for name, size in point.items())
+            progress.say(said)
             infos = [sized(info, point) for info in general.inputs]
             feed = {info.name: random_array(info, 0, i) for i, info in enumerate(infos)}
             begin = time.perf_counter()
-            made = own.specialise({info.name: info.shape for info in infos})
+            try:
+                made = own.specialise({info.name: info.shape for info in infos})
+            except ModelError as error:  # an image that is too small for a window, say
+                if point is points[-1] and not timed.points:
+                    raise
+                print(f"stepwell run: left out: {said}: {str(error.args[0]).strip().splitlines()[-1].strip()}", file=sys.stderr)
+                continue
+            timed.points.append(point)
             timed.compiled.append(time.perf_counter() - begin)
             peer = _able(peer, feed)
             engines: dict[str, Run] = {"general": general.run, "for the size": made.run, **({} if peer is None else {PEER: peer})}

@@ -42,6 +42,27 @@ def test_sizes_that_are_given_stay(commands: Commands, rows: Path) -> None:
     assert re.search(r"^ *m +general", ended.out, re.MULTILINE)
 
 
+@pytest.fixture
+def images(tmp_path: Path) -> Path:
+    """The largest of each 3x3 window of images that are as high as wide: x[1,1,h,h] -> y[1,1,h - 2,h - 2]."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in (("x", [1, 1, "h", "h"]), ("y", None)))
+    graph = helper.make_graph([helper.make_node("MaxPool", ["x"], ["y"], name="pool", kernel_shape=[3, 3])], "images", [x], [y])
+    file = tmp_path / "images.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
+    return file
+
+
+def test_sizes_that_the_model_cannot_take_are_left_out(commands: Commands, images: Path) -> None:
+    ended = commands.stepwell("run", images, "--shape", "x=1x1x{1..9}x?", "--sweep", "3", "--repeat", "1", "--threads", "1")
+    assert ended.status == 0
+    assert re.fullmatch(r'stepwell run: left out: h 1: .*MaxPool "pool" .* a window of 3 does not fit .*\n', ended.err)
+    assert re.findall(r"^ *(\d+) +[\d.]+ ", ended.out, re.MULTILINE) == ["3", "9"]
+
+
+def test_a_model_that_can_take_none_of_the_sizes_is_an_error(commands: Commands, images: Path) -> None:
+    commands.stepwell("run", images, "--shape", "x=1x1x{1..1}x?", "--sweep", "2", "--repeat", "1").refused(1, "a window of 3 does not fit")
+
+
 def test_engines_take_turns_and_the_first_run_of_each_does_not_count() -> None:
     order: list[str] = []
     engines = {name: (lambda _, name=name: order.append(name)) for name in "abc"}
