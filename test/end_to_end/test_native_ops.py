@@ -75,7 +75,8 @@ def test_an_op_of_a_plugin_is_tested_too() -> None:
 
 
 def test_one_wrong_element_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = next(single for single in instances("sub", NAMED) if single.case.operands[0].size > 100 and single.expected[0].dtype == np.float32)
+    every = (single for seed in range(100) for single in instances("sub", NAMED, seed))  # a machine that runs few targets has few of each seed
+    tried = next(single for single in every if single.case.operands[0].size > 100 and single.expected[0].dtype == np.float32)
     right = tried.expected[0].copy()
     assert problems([tried]) == {}
     wrong = np.nextafter(right, np.float32(0))
