@@ -148,8 +148,8 @@ class Choice:
     room: Room
 
     def cost_of(self, steps: Steps) -> Cost:
-        """The cost of other steps of the same plan."""
-        return self.plan.cost(steps, self.room)
+        """The cost of other steps of the same plan; of none, that of computing all at once."""
+        return self.plan.cost(steps, self.room) if steps else min(self.plan.cost({}, self.room), self.plan.cost_at_once(self.room))
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
@@ -240,7 +240,7 @@ class Plan:
         tries = ((few, orders) for few in (True, False) for orders in ([self.axes], permutations(self.axes)))
         found_in = ([s for order in orders for s in self._options(order) if self._even(s, room, few)] for few, orders in tries)
         options = next((options for options in found_in if options), [])
-        at_once: tuple[Steps, Cost] = ({}, self.cost({}, room))
+        at_once: tuple[Steps, Cost] = ({}, self.cost_at_once(room))
         found = [(steps, self.cost(steps, room)) for steps in options]
         fitting = [(steps, cost) for steps, cost in found if cost[1] <= room.cache * ROOM]
         if fitting:
@@ -303,12 +303,14 @@ class Plan:
     def _rounds(self, steps: Steps, axis: Axis) -> int:
         return self.leader.root.extents[axis.leader] // steps[axis]
 
+    def cost_at_once(self, room: Room) -> Cost:
+        """The cost of computing each stage as a whole, one after the other."""
+        whole = sum(self._handed_on.values())
+        apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(whole) + room.far(self._elsewhere))
+        return apart + room.far(self._shared), float(whole), 0, 1
+
     def cost(self, steps: Steps, room: Room) -> Cost:
         """The cost of going through all that is not kept in the core's own cache, and what decides where it is the same (see `Cost`)."""
-        if not steps:
-            handed_on = sum(self._handed_on.values())
-            apart = room.far(sum(read.bytes for *_, read in self._still)) + 2 * (room.far(handed_on) + room.far(self._elsewhere))
-            return apart + room.far(self._shared), float(handed_on), 0, 1
         rounds = prod(self._rounds(steps, axis) for axis in steps)
         whole = sum(self._handed_on.values())
         slices, kept, again = (whole + self._shared) // rounds, 0, 0
