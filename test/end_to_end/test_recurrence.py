@@ -358,7 +358,7 @@ def test_the_steps_are_a_loop_of_one_kernel() -> None:
     for steps in (10, 100_000):
         lowered = stepwell.lower(layer("LSTM", (steps, 1, 4, 16)).proto(14, ["Y_h"], ["W", "R", "B"]), "affine")
         sizes[steps] = str(lowered.module).count("\n")
-    assert sizes[10] == sizes[100_000]
+    assert sizes[100_000] <= sizes[10]  # which ends in part of a tile, where tiles are of another number of steps
     check(layer("LSTM", (2000, 1, 4, 16), initial=True), outputs=["Y_h", "Y_c"])
 
 

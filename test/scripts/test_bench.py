@@ -282,8 +282,8 @@ def test_profile_end_to_end(tiny, tmp_path, capsys):
     multiply_adds = 2 * (2 * 9 * 7) * (3 * 3 * 3)  # for each channel: two images of 9x7, each from 3 channels of 3x3
     # The bias and the ReLU are a few operations for each element of the result.
     assert 8 * multiply_adds <= sum(call["flops"] for call in convolutions) <= filled * (multiply_adds + 8 * (2 * 9 * 7))
-    [last] = [call for call in found["calls"] if "last" in call["nodes"]]
-    assert last["flops"] == 2 * (2 * 5) * 8
+    last = [call["flops"] for call in found["calls"] if "last" in call["nodes"]]  # its operand may have to be brought into another layout
+    assert 2 * (2 * 5) * 8 <= sum(filter(None, last)) <= 2 * (2 * -(-5 // lanes) * lanes) * 8
 
 
 def test_profile_refuses_a_replay_that_does_something_else(tiny):
