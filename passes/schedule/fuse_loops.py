@@ -109,12 +109,6 @@ REUSE = 4  # iterations in a round, if there are as many, for which the leader's
 SEVERAL = (2, 4, 8)  # smallest steps in a round of what only a run counts
 UNEVEN = 1.2  # how many times the average work the busiest chunk may have
 
-def likely_work(group: FusionGroup) -> int:
-    """How many iterations a kernel is likely to do, in terms of `THREADED_WORK`."""
-    roots = [stage.root for stage in group.stages]
-    return sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
-
-
 Steps = dict[Axis, int]  # the leader's iterations in a round of each fused loop, outermost first
 Cost = tuple[float, float, int, int]
 """What moves beyond a core's own cache; the size of the slices; minus the iterations in a round that a register tile is best made of, if there are
@@ -150,6 +144,12 @@ class Choice:
     def cost_of(self, steps: Steps) -> Cost:
         """The cost of other steps of the same plan; of none, that of computing all at once."""
         return self.plan.cost(steps, self.room) if steps else min(self.plan.cost({}, self.room), self.plan.cost_at_once(self.room))
+
+
+def likely_work(group: FusionGroup) -> int:
+    """How many iterations a kernel is likely to do, in terms of `THREADED_WORK`."""
+    roots = [stage.root for stage in group.stages]
+    return sum(prod(root.extents) * root.inner_rounds // (QUICK if root.kind == "contraction" else 1) for root in roots)
 
 
 def leader_of(group: FusionGroup) -> Stage | None:
