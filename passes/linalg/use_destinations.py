@@ -15,6 +15,8 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into
 from stepwell.passes.linalg.structured import Structured
 
+_MADE_FIRST = ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "tensor.dim", "linalg.fill")
+
 
 @register_pass("use-destinations", level="linalg", anchor="func.func")
 @dataclass
@@ -25,12 +27,17 @@ class UseDestinations(Pass):
     rewrite: insert_slice(ops from empty) into %d      -> insert_slice(ops from extract_slice(%d)) into %d
     rewrite: return (ops from empty), …                -> return (ops from the argument that is this result's destination), …
     rewrite: for (…, %a = …) { yield …, ops from empty } -> for (…, %a = …) { yield …, ops from %a }
+    rewrite: dim %computed                             -> dim %argument                       (of the same size)
+
+    What initialises a destination, as the zeros around an image, comes first, so that the stages behind it stay neighbours, whose loops may be fused.
+    Sizes are asked of arguments, since one that is asked of what a stage computes would have to come after that.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
         if not KernelInfo(op).is_kernel:
             return
         block = op.regions[0].blocks[0]
+        _ask_arguments(op)
         for operation in ops_below(op, "linalg.generic"):
             refused = _write_in_place(operation)
             if refused is not None:
@@ -54,6 +61,17 @@ class UseDestinations(Pass):
             refused = _write_slice_in_place(insert)
             if refused is not None:
                 state.decline(self.name, insert, refused)
+
+
+def _ask_arguments(kernel: ir.Operation) -> None:
+    """rewrite: dim %computed -> dim %argument, at the top, where an argument has a dimension of the same size."""
+    shapes = shapes_around(kernel)
+    for dim in ops_below(kernel, "tensor.dim"):
+        size = None if dim.operands[0] in shapes.arguments else shapes.index(dim.results[0])
+        if isinstance(size, Size) and (size in shapes.places or size in shapes.symbols):
+            with ir.InsertionPoint.at_block_begin(shapes.block), dim.location:
+                dim.results[0].replace_all_uses_with(shapes.value(size))
+            dim.erase()
 
 
 def destinations(kernel: ir.Operation) -> list[ir.Value]:
@@ -214,7 +232,7 @@ def _in_place(value: ir.Value) -> list[ir.Operation] | None:
 
 
 def _hoist(values: Sequence[ir.Value], block: ir.Block) -> list[ir.Operation] | None:
-    """Move the ops of a block that make a slice's destination and offsets (constants, views of arguments, a fill, arithmetic) to its top.
+    """Move the ops of a block that make a slice's destination and offsets (constants, views and sizes of arguments, a fill, arithmetic) to its top.
 
     Gives them in order; None if the values depend on other ops of the block, and then the slice keeps its own buffer.
     """
@@ -224,7 +242,7 @@ def _hoist(values: Sequence[ir.Value], block: ir.Block) -> list[ir.Operation] | 
         op = defining_op(pending.pop())
         if op is None or op in moved or op.block != block:
             continue
-        if op.name not in ("tensor.empty", "tensor.expand_shape", "tensor.collapse_shape", "linalg.fill") and not op.name.startswith("arith."):
+        if op.name not in _MADE_FIRST and not op.name.startswith("arith."):
             return None
         moved.append(op)
         pending.extend(op.operands)

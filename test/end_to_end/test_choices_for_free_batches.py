@@ -84,6 +84,34 @@ def test_few_images_have_a_version_of_their_own() -> None:
         np.testing.assert_allclose(found, expected[:count], rtol=0, atol=2e-5 * np.abs(expected).max())
 
 
+@pytest.mark.parametrize(("operator", "inside"), [("MaxPool", 14), ("AveragePool", 14), (None, 28)])
+def test_what_is_fused_for_four_images_is_fused_for_any_number(operator: str | None, inside: int) -> None:
+    """A convolution whose result, or what is pooled of it, goes into a border of zeros is one loop over slices, for each kernel of either program."""
+    counts = [nests(convolutions(batch, operator, inside)) for batch in (4, "n")]
+    assert counts[0] == counts[1] == [1] * len(counts[0])
+
+
+def convolutions(batch: str | int, operator: str | None, inside: int) -> onnx.ModelProto:
+    """Two 3x3 convolutions of 64 channels with a pooling between them."""
+    random = np.random.default_rng(inside)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["a"], ["b"])]
+    if operator is not None:
+        nodes.append(helper.make_node(operator, ["b"], ["p"], kernel_shape=[2, 2], strides=[2, 2]))
+    nodes.append(helper.make_node("Conv", ["p" if operator else "b", "v"], ["y"], pads=[1, 1, 1, 1]))
+    weights = [numpy_helper.from_array((random.standard_normal((64, 64, 3, 3)) / 24).astype(np.float32), name) for name in "wv"]
+    shapes = {"x": [batch, 64, 28, 28], "y": [batch, 64, inside, inside]}
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes.items())
+    return helper.make_model(helper.make_graph(nodes, "g", [x], [y], weights), opset_imports=[helper.make_opsetid("", 17)])
+
+
+def nests(source: onnx.ModelProto) -> list[int]:
+    """How many parallel loops each kernel has that has some."""
+    lowered = stepwell.lower(source, "affine", target="x86-64-v3", specialise="never", disable=["version-kernels"])
+    with lowered.module.context:
+        kernels = [len(ops_below(kernel, "affine.parallel")) for kernel in ops_below(lowered.module.operation, "func.func")]
+    return [count for count in kernels if count]
+
+
 def test_what_is_likely() -> None:
     def usual(*shapes: tuple[int | str, ...]) -> dict[str, int]:
         types = [TensorType("f32", tuple(symbol(size) if isinstance(size, str) else size for size in shape)) for shape in shapes]

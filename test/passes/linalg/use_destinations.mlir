@@ -201,3 +201,42 @@ func.func private @merged(%x: tensor<?x4xf32>, %out: tensor<?xf32>) -> tensor<?x
   %r = tensor.collapse_shape %y [[0, 1]] : tensor<?x4xf32> into tensor<?xf32>
   return %r : tensor<?xf32>
 }
+
+// -----
+
+#id = affine_map<(i, j) -> (i, j)>
+
+// The zeros around an image come first, although their size is asked of what goes inside: what computes that stays beside its reader.
+// CHECK-LABEL: func.func private @around
+// CHECK: %[[N:[a-z_0-9]+]] = tensor.dim %arg0
+// CHECK-NOT: linalg.generic
+// CHECK: %[[ZEROS:[a-z_0-9]+]] = linalg.fill {{.*}} outs(%arg1 : tensor<?x10xf32>)
+// CHECK: tensor.extract_slice %[[ZEROS]][0, 1] [%[[N]], 8] [1, 1]
+// CHECK: %[[A:[a-z_0-9]+]] = linalg.generic
+// CHECK-NOT: linalg.fill
+// CHECK: linalg.generic {{.*}} ins(%[[A]] :
+// CHECK: tensor.insert_slice %{{[a-z_0-9]+}} into %[[ZEROS]][0, 1] [%[[N]], 8] [1, 1]
+func.func private @around(%x: tensor<?x8xf32>, %out: tensor<?x10xf32>) -> tensor<?x10xf32> attributes {stepwell.kernel, stepwell.sizes = ["n", "n"]} {
+  %zero = arith.constant 0.0 : f32
+  %c0 = arith.constant 0 : index
+  %n = tensor.dim %x, %c0 : tensor<?x8xf32>
+  %e = tensor.empty(%n) : tensor<?x8xf32>
+  %a = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, 7 - j)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%x : tensor<?x8xf32>) outs(%e : tensor<?x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %t = math.absf %v : f32
+    linalg.yield %t : f32
+  } -> tensor<?x8xf32>
+  %m = tensor.dim %a, %c0 : tensor<?x8xf32>
+  %e1 = tensor.empty(%m) : tensor<?x8xf32>
+  %b = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, 7 - j)>, #id], iterator_types = ["parallel", "parallel"]}
+      ins(%a : tensor<?x8xf32>) outs(%e1 : tensor<?x8xf32>) {
+  ^bb0(%v: f32, %o: f32):
+    %t = arith.negf %v : f32
+    linalg.yield %t : f32
+  } -> tensor<?x8xf32>
+  %e2 = tensor.empty(%m) : tensor<?x10xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%e2 : tensor<?x10xf32>) -> tensor<?x10xf32>
+  %r = tensor.insert_slice %b into %zeros[0, 1] [%m, 8] [1, 1] : tensor<?x8xf32> into tensor<?x10xf32>
+  return %r : tensor<?x10xf32>
+}
