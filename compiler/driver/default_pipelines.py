@@ -9,7 +9,7 @@ graph-opt(
   attach-target, convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, unfold-convolutions, separate-zero-points, narrow-products,
   pack-integer-products,
-  check-lowerable, limit-concats, fuse-operators, outline-kernels
+  check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),

@@ -124,7 +124,7 @@ from stepwell.dialects.graph.transcendental import (
     TanOp,
 )
 from stepwell.dialects.graph.trees import TreeEnsembleOp
-from stepwell.dialects.graph.winograd import WinogradConvOp
+from stepwell.dialects.graph.winograd import VersionedWinogradConvOp, WinogradConvOp
 
 __all__ = [  # noqa: RUF022 (by family)
     "Graph", "GraphBuilder", "GraphOp", "constant_value", "op_class", "op_classes",
@@ -147,6 +147,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
-    "PackedMatmulOp", "YieldOp", "FusedOp",
+    "VersionedWinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.types import to_numpy
-from stepwell.dialects.graph.winograd import TAPS, WinogradConvOp, block_axes, matrices
+from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.graph.winograd import TAPS, VersionedWinogradConvOp, WinogradConvOp, block_axes, matrices
 from stepwell.passes.framework.rewriting import NoMatch
 from stepwell.passes.graph_to_linalg.contraction import contract
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
@@ -21,8 +21,24 @@ def lower_winograd_conv(op: WinogradConvOp, operands: Operands, b: LinalgBuilder
     there are several; before and after them the blocks of all groups are in a row.
     """
     x_type, u_type = op.operand_types()
-    tile, group, transformed = (op.attribute_values()[name] for name in ("tile", "group", "transformed"))
-    shape = op.result_types()[0].shape
+    values = op.attribute_values()
+    return _lowered(x_type, u_type, op.result_types()[0], operands, b, values["tile"], values["group"], values["transformed"])
+
+
+@lowering(VersionedWinogradConvOp)
+def lower_versioned_winograd_conv(op: VersionedWinogradConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
+    """By the usual filters where only a run tells the number of images: `version-winograd` makes a kernel for few of them before."""
+    (x_type, *filter_types), (x, *filters), values = op.operand_types(), operands, op.attribute_values()
+    images = x_type.shape[0]
+    few = isinstance(images, int) and images <= values["most"]
+    tile = values["few_tile" if few else "tile"]
+    return _lowered(x_type, filter_types[few], op.result_types()[0], (x, filters[few]), b, tile, values["group"], transformed=True)
+
+
+def _lowered(
+    x_type: TensorType, u_type: TensorType, result_type: TensorType, operands: Operands, b: LinalgBuilder, tile: int, group: int, transformed: bool
+) -> ir.Value | NoMatch:  # fmt: skip
+    shape = result_type.shape
     whole, tiles = (b.given_all(sizes) for sizes in (shape, [None if size is None else size // tile for size in shape[2:4]]))
     channels, inner = x_type.shape[1], x_type.shape[4]
     if whole is None or tiles is None or not isinstance(channels, int) or not isinstance(inner, int) or not u_type.is_static:

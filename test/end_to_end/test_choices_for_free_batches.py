@@ -67,6 +67,25 @@ def test_results_are_right(image: int) -> None:
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5 * np.abs(expected).max(initial=1.0))
 
 
+def test_few_images_have_filters_of_their_own() -> None:
+    """One image of 7x7 positions reads filters of F(2, 3), which are less than half as many as those of F(4, 3); more images read these."""
+    source = convolution("n", 128, 192, 7)
+    text = stepwell.lower(source, "graph-opt", target="x86-64-v3", specialise="never").text()
+    assert 'stepwell.version = {most = 1 : i64, of = "versioned_winograd_conv_' in text
+    assert "tile = 2 : i64" in text
+    assert "tile = 4 : i64" in text
+    general = stepwell.compile(source, target="x86-64-v3", specialise="never")
+    usual = stepwell.compile(source, target="x86-64-v3", specialise="never", disable=["version-winograd"])
+    right = ReferenceEvaluator(source)
+    x = np.random.default_rng(7).standard_normal((5, 128, 7, 7)).astype(np.float32)
+    [expected] = right.run(None, {"x": x})
+    for count in (1, 5, 2, 0, 1, 4):
+        for program in (general, usual):
+            [found] = program(x[:count])
+            np.testing.assert_allclose(found, expected[:count], rtol=0, atol=2e-5 * np.abs(expected).max())
+        assert np.array_equal(*(program(x[:count])[0] for program in (general, usual))) == (count != 1)  # F(2, 3) rounds in another way
+
+
 def test_few_images_have_a_version_of_their_own() -> None:
     """5 MB of filters are transformed all at once for many images, and a few at a time for one or two: a kernel has both, and takes the one or the
     other. Whichever it is, memory is enough, also where it was made for the other one."""

@@ -20,7 +20,7 @@ SUMS = (
 )  # fmt: skip
 RECURRENT = ("gru", "lstm", "rnn")
 ADDS_UP = (
-    *SUMS, *RECURRENT, "winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
+    *SUMS, *RECURRENT, "winograd_conv", "versioned_winograd_conv", "batch_norm", "scatter_elements", "scatter_nd", "reduce_prod",
     "cumprod", "det", "resize", "interpolate", "roi_align",
 )  # fmt: skip
 """Ops whose intermediate results may overflow in one order and not in another."""
@@ -58,12 +58,12 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         return Bound(0, 0, signs=cls.flops is no_arithmetic or mnemonic in KEEPS_SIGNS)
     if mnemonic in SUMS:
         return Bound(terms_of(mnemonic, operands, attributes, result), 1, magnitude(mnemonic, operands, attributes))
-    if mnemonic == "winograd_conv":
+    if mnemonic in ("winograd_conv", "versioned_winograd_conv"):
         # Its transforms subtract: what is summed is what comes out where every number is positive.
-        positive = [np.abs(m) for m in winograd.matrices(attributes["tile"])]
-        with mock.patch.object(winograd, "matrices", return_value=positive):
+        positive = {tile: tuple(np.abs(m) for m in winograd.matrices(tile)) for tile in winograd.POINTS}
+        with mock.patch.object(winograd, "matrices", side_effect=positive.__getitem__):
             scale = magnitude(mnemonic, operands, attributes)
-        return Bound(math.prod(operands[0].shape[1::3]) + 6 * len(positive[0][0]), 1, scale, stored=1)
+        return Bound(math.prod(operands[0].shape[1::3]) + 6 * len(positive[attributes["tile"]][0][0]), 1, scale, stored=1)
     if mnemonic in ("scatter_elements", "scatter_nd"):
         ordered = attributes["reduction"] in ("none", "max", "min")
         return Bound(0, 0) if ordered else Bound(operands[2].size + 1, 1, magnitude(mnemonic, operands, attributes))

@@ -1,8 +1,10 @@
 """The pass that computes 3x3 convolutions by Winograd's minimal filtering if that costs less."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
 from stepwell.dialects.core.symbolic_shapes import FEWER, hints_around, likely_size
@@ -34,6 +36,7 @@ class UseWinograd(Pass):
 
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), G w G^T computed now))
     rewrite: blocked_conv(x, w)  ->  slice(winograd_conv(pad(x), w))      where G w G^T would be large
+    rewrite: blocked_conv(x, w)  ->  slice(versioned_winograd_conv(pad(x), G w G^T, G' w G'^T))  where few images want a smaller tile
 
     F(4, 3) along both axes takes 36 products instead of 144 for 16 results, F(2, 3) takes 16 instead of 36 for four. The relative cost of the
     transforms falls with the number of channels, and F(2, 3) pads a small image less. Transformed filters take 4 and 1.78 times the
@@ -41,7 +44,9 @@ class UseWinograd(Pass):
 
     The candidates are the direct method and the tiles whose stated error is at most `error` of the result's scale (the direct method's
     is 1e-6). Of those that cost at most `slack` more than the best, the pass chooses the one with the smallest filters. Where only a run tells the
-    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few.
+    number of images, what counts is how much more a candidate costs than the best one at worst: for as many as are likely, or a few. If it still
+    costs over `slack` more than a smaller tile for a few, whose filters take at most `most_bytes`, few images get that one as well: F(4, 3) reads
+    36 numbers for each filter of a channel where F(2, 3) reads 16, and one image of 7x7 positions has little else to do.
 
     `flops_per_byte` is the arithmetic that one core does in the time that a byte of filters, read from memory once, adds to a
     convolution. A core that does 105 GFLOP/s and reads 20 GB/s would have 5, but some of the reading overlaps with
@@ -100,10 +105,19 @@ class UseWinograd(Pass):
         data, cut = conv.x, any(n != 0 for n in filling)
         if cut:
             data = b.pad(data, low=[0] * 5, high=[0, 0, *filling, 0], mode="constant", value=0.0)
-        size, (blocks, inputs, _, _, inner, outer) = variant.tile + TAPS - 1, w.static_shape
-        shape = (size, size, blocks, inputs, inner, outer)
-        u = deferred_weight(b, conv.w, shape, lambda: [transformed_filters(array(), variant.tile)]) if variant.transformed else conv.w
-        result: ir.Value = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
+
+        def transformed(tile: int, given: Callable[[], np.ndarray] = array) -> ir.Value:
+            size, (blocks, inputs, _, _, inner, outer) = tile + TAPS - 1, w.static_shape
+            return deferred_weight(b, conv.w, (size, size, blocks, inputs, inner, outer), lambda: [transformed_filters(given(), tile)])
+
+        u = transformed(variant.tile) if variant.transformed else conv.w
+        few = None if isinstance(whole[0], int) else self._few(variant, found[0], images, sizes)
+        result: ir.Value
+        if few is None:
+            result = b.winograd_conv(data, u, tile=variant.tile, group=values["group"], transformed=variant.transformed)
+        else:
+            small, most = few
+            result = b.versioned_winograd_conv(data, u, transformed(small), tile=variant.tile, few_tile=small, most=most, group=values["group"])
         if cut:
             result = b.slice(result, starts=[0] * 5, sizes=whole, steps=[1] * 5)
         return result
@@ -113,6 +127,26 @@ class UseWinograd(Pass):
         least = [min(variant.cost for variant in variants) for variants in found]
         worst = [max(variant.cost / best for variant, best in zip(same, least, strict=True)) for same in zip(*found, strict=True)]
         return min(variant for variant, cost in zip(found[-1], worst, strict=True) if cost <= (1 + self.slack) * min(worst))
+
+    def _few(self, usual: Variant, found: Sequence[Variant], images: int, sizes: Sequence[int]) -> tuple[int, int] | None:
+        """A smaller tile that is better for a few of the `images` that are likely, and for how many at most; None if there is none.
+
+        `found` are the variants for these few. The image is filled up for the usual tile, so that the smaller one computes no less of it.
+        """
+        if not usual.transformed:
+            return None
+        rows, columns, *rest = sizes
+        filled = [-(-size // usual.tile) * usual.tile for size in (rows, columns)]
+
+        def better(tile: int, count: int) -> bool:
+            return self.cost(usual.tile, count, *filled, *rest) > (1 + self.slack) * self.cost(tile, count, *filled, *rest)
+
+        small = [one.tile for one in sorted(found) if one.transformed and one.tile < usual.tile and 4 * one.stored <= self.most_bytes]
+        for tile in (tile for tile in small if usual.tile % tile == 0):
+            most = max((count for count in range(1, images) if better(tile, count)), default=0)
+            if most:
+                return tile, most
+        return None
 
     def variants(self, images: int, rows: int, columns: int, channels: int, filters: int, group: int) -> "list[Variant]":
         """Winograd's variants whose error is small enough; each filter reads `channels`.
@@ -174,7 +208,10 @@ def sink(cut: ir.Value, b: GraphBuilder) -> None:
 def _told(result: ir.Value) -> str:
     """What became of a convolution, for `--explain`."""
     cut = producer(result, "slice")
-    made = producer(result if cut is None else cut.x, "winograd_conv")
+    made = producer(result if cut is None else cut.x, "winograd_conv", "versioned_winograd_conv")
     values = made.attribute_values()
+    if "most" in values:
+        few = f"up to {values['most']} image{'s' * (values['most'] > 1)} by F({values['few_tile']}, {TAPS})"
+        return f"computed by F({values['tile']}, {TAPS}), {few}, with filters for both transformed now"
     when = "transformed now" if values["transformed"] else "transformed each time, a block at a time"
     return f"computed by F({values['tile']}, {TAPS}), with filters {when}"

@@ -63,7 +63,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "separate-zero-points": "separate-zero-points", "unfold-convolutions": "unfold-convolutions",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
-        "version-kernels": "version-kernels", "fuse-loops": "fuse-loops",
+        "version-winograd": "version-winograd", "version-kernels": "version-kernels", "fuse-loops": "fuse-loops",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
     }  # fmt: skip
     assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")

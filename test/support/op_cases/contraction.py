@@ -8,6 +8,7 @@ from op_random import Case, Random
 
 from op_cases.table import case
 from stepwell.dialects.graph.windows import window_counts
+from stepwell.dialects.graph.winograd import transformed_filters
 
 
 @case("matmul")
@@ -126,6 +127,16 @@ def winograd_conv(r: Random) -> Case:
     taps, dealt = (tile + 2, tile + 2) if transformed else (3, 3), (filters * group, blocks)
     u = r.within(dtype, (*taps, *dealt, inner, outer) if transformed else (*dealt, *taps, inner, outer), -1, 1)
     return Case([x, u], {"tile": tile, "group": group, "transformed": transformed})
+
+
+@case("versioned_winograd_conv")
+def versioned_winograd_conv(r: Random) -> Case:
+    dtype, most = r.dtype(), r.integer(1, 2)
+    images, blocks, inner, filters, outer = r.sizes(5, 1, 3)
+    rows, columns, group = *r.sizes(2, 1, 2), r.integer(1, 2)
+    x = r.within(dtype, (images, blocks * group, rows * 4 + 2, columns * 4 + 2, inner))
+    w = r.within(dtype, (filters * group, blocks, 3, 3, inner, outer), -1, 1)
+    return Case([x, transformed_filters(w, 4), transformed_filters(w, 2)], {"tile": 4, "few_tile": 2, "most": most, "group": group})
 
 
 @case("packed_matmul")
