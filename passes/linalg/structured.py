@@ -6,7 +6,7 @@ from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, ops_below, use_count
 from stepwell.dialects.core.sizes import Dim, Size, always, product, sizes_text
-from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, shapes_around
+from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, fewer, likely, shapes_around
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
@@ -122,6 +122,11 @@ class Structured:
         Raises PassError if one is not determined.
         """
         return [size if isinstance(size, int) else self.shapes.likely(size) for size in self.bounds]
+
+    @cached_property
+    def small_extents(self) -> list[int]:
+        """As `extents`, but those that are known only at run time where their symbols are a few times smaller than is likely (`fewer`)."""
+        return [size if isinstance(size, int) else likely(size, fewer(size.symbols, self.shapes.hints)) for size in self.bounds]
 
     @cached_property
     def bounds(self) -> list[int | Size]:

@@ -7,8 +7,6 @@ from itertools import permutations
 from math import prod
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import Size
-from stepwell.dialects.core.symbolic_shapes import fewer, likely
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.target.description import Target
@@ -293,12 +291,8 @@ class Plan:
         outermost = next(iter(steps), None)
         if outermost is None:
             return room.even(1)
-        root = self.leader.root
-        bound = root.bounds[outermost.leader]
-        if isinstance(bound, Size):
-            hints = fewer(bound.symbols, root.shapes.hints) if few else root.shapes.hints
-            return room.even(max(1, likely(bound, hints) // steps[outermost]))
-        return room.even(self._rounds(steps, outermost))
+        extents = self.leader.root.small_extents if few else self.leader.root.extents
+        return room.even(max(1, extents[outermost.leader] // steps[outermost]))
 
     def _rounds(self, steps: Steps, axis: Axis) -> int:
         return self.leader.root.extents[axis.leader] // steps[axis]

@@ -62,8 +62,10 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
     op, sizes = model.op, model.sizes
     free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
     for dim in free:
+        # A tile of more images than there may be would often be full in part: known loops are better ones, and a tile without them was there before.
+        most = max(nest.unroll[dim], op.small_extents[dim]) if dim in op.open else sizes[dim]
         for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
-            if step != nest.unroll[dim]:
+            if step <= most and step != nest.unroll[dim]:
                 yield from fitting(model, nest, (*nest.unroll[:dim], step, *nest.unroll[dim + 1 :]), nest.width, dim)
     for dim in (nest.vector, *vectorisable(op, nest.vector)):
         unroll = tuple(1 if d == dim else u for d, u in enumerate(nest.unroll))
