@@ -62,7 +62,7 @@ def neighbours(model: CostModel, nest: Nest, *, orders: bool) -> Iterator[Nest]:
     op, sizes = model.op, model.sizes
     free = [d for d in op.parallel_dims if d != nest.vector and sizes[d] > 1]
     for dim in free:
-        # A tile of more images than there may be would often be full in part: known loops are better ones, and a tile without them was there before.
+        # A tile over more images than there may be is full in part only: one that the search begins with stays, but it makes none of another.
         most = max(nest.unroll[dim], op.small_extents[dim]) if dim in op.open else sizes[dim]
         for step in steps(sizes[dim], model.target.vector_registers // model.vectors(nest.width, model.bytes)):
             if step <= most and step != nest.unroll[dim]:
