@@ -113,4 +113,5 @@ class TestCommands:
         assert re.search(r"^ +1 use-winograd$", ended.err, re.MULTILINE)
         assert re.findall(r"IR Difference After ([\w-]+) \(graph-opt\)", ended.err) == ["use-winograd"]
         assert re.search(r"^\+ .*graph\.winograd_conv", ended.err, re.MULTILINE)
-        commands.stepwell("compile", DIGITS, "--emit", "graph", "--print-ir-after", "use-winogard").refused(2, "did you mean use-winograd or version-winograd?")
+        misspelt = commands.stepwell("compile", DIGITS, "--emit", "graph", "--print-ir-after", "use-winogard")
+        misspelt.refused(2, "did you mean use-winograd or version-winograd?")
