@@ -40,6 +40,13 @@ def enter(run: Run, segment: int, *numbers: int) -> None:
     run.enter(segment)
 
 
+def hold_the_clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """What a loop is answered depends on the time since it asked last. The time, in seconds, which only the test changes."""
+    now = [1000.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
 def test_memory_is_given_when_a_size_is_known() -> None:
     run = run_of(late())
     enter(run, 0, 3)
@@ -120,8 +127,7 @@ def test_a_program_is_the_same_when_it_is_read_again() -> None:
 
 
 def test_a_loop_asks_again_about_every_twentieth_of_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [1000.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    now = hold_the_clock(monkeypatch)
     run = run_of(late(most=(1, 1 << 40)))
     now[0] += 2**-10
     assert run.poll(1) == 1 + 51  # a round has taken about a millisecond
@@ -135,7 +141,8 @@ def test_a_loop_asks_again_about_every_twentieth_of_a_second(monkeypatch: pytest
     assert run.poll(1 << 30) == (1 << 30) + (1 << 20)  # never more than so many at once
 
 
-def test_a_loop_ends_after_too_many_rounds() -> None:
+def test_a_loop_ends_after_too_many_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_the_clock(monkeypatch)
     run = run_of(late())
     assert run.poll(1) == 100  # at the latest
     assert run.poll(99) == 100
@@ -151,7 +158,8 @@ def called(name: str, table: np.ndarray, number: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(CALLBACKS[name])(address(table), number)
 
 
-def test_compiled_code_reaches_the_run_by_its_table() -> None:
+def test_compiled_code_reaches_the_run_by_its_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold_the_clock(monkeypatch)
     one, two = run_of(late()), run_of(late(), n=6)
     with Running(one), Running(two):
         for run, m in ((one, 3), (two, 4)):
