@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import KernelInfo, Version
 from stepwell.dialects.core.mlir import ir, ops_below, rewrite
 from stepwell.dialects.core.module_info import ModuleInfo
-from stepwell.dialects.core.sizes import UndecidedError
+from stepwell.dialects.core.sizes import Size, UndecidedError
+from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.flow.control import CONTROL, called_by
@@ -314,6 +315,16 @@ def find_function(module: ir.Operation, name: str) -> Any:
         if function.sym_name.value == name:
             return function
     raise PassError(f"the module has no function @{name}")
+
+
+def version_for_few(kernel: Any, size: Size, most: int) -> Any:
+    """A copy of a kernel, put before it, that is to run instead of it where `size` is at most `most`, with hints for such sizes."""
+    name = kernel.sym_name.value
+    copy = kernel.operation.clone(ir.InsertionPoint(kernel)).opview
+    copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
+    info = KernelInfo(copy)
+    info.hints, info.version = fewer(size.symbols, hints_around(kernel.operation)), Version(name, size, most)
+    return copy
 
 
 def clone_into(op: ir.Operation, mapping: dict[ir.Value, ir.Value], ip: ir.InsertionPoint) -> ir.Operation:

@@ -4,13 +4,13 @@ from dataclasses import dataclass
 from math import isqrt
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import KernelInfo, Version
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Size, product
 from stepwell.dialects.core.symbolic_shapes import fewer, hints_around, likely
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.framework.rewriting import functions, version_for_few
 from stepwell.passes.linalg.fusion_group import FusionGroup
 from stepwell.passes.schedule.fuse_loops import Choice, FuseLoops, Steps, leader_of, likely_work
 from stepwell.passes.schedule.parallel import QUICK
@@ -54,17 +54,15 @@ class VersionKernels(Pass):
         size = product([bound for bound in leader.root.bounds if isinstance(bound, Size)])
         if not isinstance(size, Size):
             return False
-        copy: Any = kernel.operation.clone(ir.InsertionPoint(kernel))
-        info, hints = KernelInfo(copy), hints_around(kernel.operation)
-        info.hints = fewer(size.symbols, hints)
-        most = isqrt(likely(size, info.hints) * likely(size, hints))
+        hints = hints_around(kernel.operation)
+        most = isqrt(likely(size, fewer(size.symbols, hints)) * likely(size, hints))
+        if most == 0:
+            return False
+        copy = version_for_few(kernel, size, most)
         more = self._loss(copy, choice, state)
-        if more <= self.slack or most == 0:
+        if more <= self.slack:
             copy.operation.erase()
             return False
-        name = kernel.sym_name.value
-        copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
-        info.version = Version(name, size, most)
         state.did(self.name, kernel.operation, f"gets a version for {size} up to {most}, where its plan would take {more:.0%} longer")
         return True
 

@@ -3,14 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import KernelInfo, Version
+from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.sizes import Size
-from stepwell.dialects.core.symbolic_shapes import fewer, hints_around
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
-from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.framework.rewriting import functions, version_for_few
 
 VERSIONED = "graph.versioned_winograd_conv"
 
@@ -37,12 +36,7 @@ class VersionWinograd(Pass):
 
 
 def _split(kernel: Any, images: Size, most: int, builder: GraphBuilder) -> None:
-    name = kernel.sym_name.value
-    copy: Any = kernel.operation.clone(ir.InsertionPoint(kernel)).opview
-    copy.operation.attributes["sym_name"] = ir.StringAttr.get(f"{name}.few")
-    info = KernelInfo(copy)
-    info.hints, info.version = fewer(images.symbols, hints_around(kernel.operation)), Version(name, images, most)
-    for function, few in ((kernel, False), (copy, True)):
+    for function, few in ((version_for_few(kernel, images, most), True), (kernel, False)):
         [conv] = ops_below(function.operation, VERSIONED)
         view = conv.opview
         values = view.attribute_values()
