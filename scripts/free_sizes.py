@@ -36,6 +36,19 @@ DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if all went well, 1 if results lie too far apart, 2 for wrong usage (argparse)."""
+    parser = make_parser()
+    options = parser.parse_args(arguments)
+    if options.cpu and options.threads != 1:
+        parser.error("--cpu counts the time of one thread: it needs --threads 1")
+    if options.first is not None:
+        as_quick = [first_calls(name, options) for name in options.networks]
+        return 0 if all(as_quick) else 1
+    right = [compare(name, options) for name in options.networks]
+    return 0 if all(right) else 1
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options."""
     parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
     add = parser.add_argument
     names = f"of the zoo, an ONNX file, or {' or '.join(OPERATORS)} (default: mobilenetv2)"
@@ -48,14 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--fresh", action="store_true", help="compile anew even where the cache has it, and say how long that takes")
     add("--seconds", type=float, default=20, help="after which a size is left, even if there were fewer rounds (default: 20)")
     add("--first", type=int, metavar="COUNT", help="time first calls with unseen sizes instead")
-    options = parser.parse_args(arguments)
-    if options.cpu and options.threads != 1:
-        parser.error("--cpu counts the time of one thread: it needs --threads 1")
-    if options.first is not None:
-        as_quick = [first_calls(name, options) for name in options.networks]
-        return 0 if all(as_quick) else 1
-    right = [compare(name, options) for name in options.networks]
-    return 0 if all(right) else 1
+    return parser
 
 
 def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:

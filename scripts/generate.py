@@ -42,14 +42,7 @@ class Engine(Protocol):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the arguments say; 0 if the engines agree, 1 if not, 2 for wrong usage (argparse)."""
-    parser = argparse.ArgumentParser(description="Compare how fast decoders generate: Stepwell, ONNX Runtime and OpenVINO.")
-    add = parser.add_argument
-    add("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)} (default: all)")
-    add("--prompt", type=_numbers, default=[32, 512], metavar="N,M", help="lengths of prompts (default: 32,512)")
-    add("--tokens", type=int, default=128, help="how many tokens are generated (default: 128)")
-    add("--threads", type=_numbers, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
-    add("--rounds", type=int, default=5, help="how often each engine has its turn (default: 5)")
-    add("--cpu", action="store_true", help="count processor time: for one thread only")
+    parser = make_parser()
     options = parser.parse_args(arguments)
     unknown = set(options.networks) - set(NETWORKS)
     if unknown:
@@ -65,6 +58,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             agree &= compare(name, Path(folder), options, ratios)
     print(f"geometric mean of all ratios: {math.exp(statistics.fmean(map(math.log, ratios))):.2f}")
     return int(not agree)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The options."""
+    parser = argparse.ArgumentParser(description="Compare how fast decoders generate: Stepwell, ONNX Runtime and OpenVINO.")
+    add = parser.add_argument
+    add("networks", nargs="*", metavar="NETWORK", help=f"of {', '.join(NETWORKS)} (default: all)")
+    add("--prompt", type=_numbers, default=[32, 512], metavar="N,M", help="lengths of prompts (default: 32,512)")
+    add("--tokens", type=int, default=128, help="how many tokens are generated (default: 128)")
+    add("--threads", type=_numbers, default=[1, 2], metavar="N,M", help="numbers of threads (default: 1,2)")
+    add("--rounds", type=int, default=5, help="how often each engine has its turn (default: 5)")
+    add("--cpu", action="store_true", help="count processor time: for one thread only")
+    return parser
 
 
 def _numbers(text: str) -> list[int]:

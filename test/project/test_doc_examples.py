@@ -8,6 +8,8 @@ from pathlib import Path
 
 import bench
 import doc_examples
+import free_sizes
+import generate
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -19,9 +21,9 @@ INSTEAD = {
     "scripts/demo": "test -x scripts/demo",  # makes an environment; test_digits.py runs what it runs
     "scripts/test": "test -x scripts/test",  # this is part of what it runs
     ".venv/bin/pytest": "{} --collect-only -q",  # so are these tests
-    ".venv/bin/python scripts/generate.py": "{} --help",  # takes minutes; test_generate.py runs it
-    ".venv/bin/python scripts/bench.py": None,  # takes minutes, and an idle machine: its options are checked
 }
+# Those that take minutes, and an idle machine: their options are checked.
+LONG = {f".venv/bin/python scripts/{script.__name__}.py": script for script in (bench, free_sizes, generate)}
 # What these print was measured: the words are compared, and not the numbers.
 MEASURED = (".venv/bin/python examples/schedules/steps.py",)
 # Snippets of Python that quote a file; the others are run.
@@ -61,10 +63,11 @@ def test_a_page(folder: Path, page: Path) -> None:
     for command in commands:
         where = f"{page.name}:{command.line}: {command.text}"
         text = command.text
-        instead = next((INSTEAD[start] for start in INSTEAD if text.startswith(start)), "{}")
-        if instead is None:
-            bench.make_parser().parse_args(text.partition("#")[0].split()[2:])
+        long = next((script for start, script in LONG.items() if text.startswith(start)), None)
+        if long is not None:
+            long.make_parser().parse_args(text.partition("#")[0].split()[2:])
             continue
+        instead = next((INSTEAD[start] for start in INSTEAD if text.startswith(start)), "{}")
         ended = run("bash", "-c", instead.format(text.partition("  #")[0]))
         if ended.returncode != 0:
             wrong.append(f"{where}\n{ended.stdout}{ended.stderr}")
