@@ -20,7 +20,7 @@ class NestKnobs:
       sums in memory for the next.
     - `prefetch`: how many rounds of a loop ahead its vectors are asked for; 0 leaves that to the hardware.
     - `along`: the dimension of this loop; -1 for the innermost summed one. Along another one, whose next round is further away, whole tiles
-      ask, for the second cache.
+      ask, for the second cache: if only the run knows how many there are, those in the first 16 iterations.
     - `vector`: the dimension along which vectors lie, or -1 for none. A reduction dimension gives vector accumulators that are
       added up at the end.
     - `width`: elements of one vector.

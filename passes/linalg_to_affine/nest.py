@@ -1,6 +1,7 @@
 """Emission of one scheduled loop nest: affine loops outside, a register tile of `vector` ops inside."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
 from math import prod
 from typing import Any
@@ -27,6 +28,7 @@ from stepwell.passes.schedule.nest import Nest, turned_dim
 from stepwell.passes.schedule.segments import Segment, vector_segments
 
 LINE = 64  # bytes that a cache fetches at a time
+EARLY = 16  # iterations of a dimension in which tiles ask along an outer loop, if only the run knows how many there are
 NEAR, FAR = 3, 2  # the localities of a prefetch into the first cache, and into the second
 
 
@@ -363,9 +365,27 @@ class NestEmitter(LoopNest):
             return
         for dim, ahead, locality in self._ahead(access):
             later = {**point, dim: point.get(dim, 0) + ahead}
-            for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
-                where = ir.AffineMapAttr.get(self.address(access, later, lane))
-                affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
+            with self._early() if dim == self.nest.along else nullcontext():
+                for lane in range(0, width, LINE * 8 // element_bits(access.element_type)):
+                    where = ir.AffineMapAttr.get(self.address(access, later, lane))
+                    affine.AffinePrefetchOp(self.memory(access), self.ivs, False, locality, True, where)
+
+    @contextmanager
+    def _early(self) -> Iterator[None]:
+        """Inside, ops are for the first tiles alone, where only the run knows how many there are: what these have asked for is there for the others.
+
+        With many rows a panel is read from the second cache again and again, and asking in each tile for what is there would take as much of it.
+        """
+        exprs = self.point_exprs({})
+        early = [EARLY - 1 - exprs[d] for d in self.root.parallel_dims if d in self.root.open and self.nest.unroll[d] > 1]
+        if not early:
+            yield
+            return
+        tiles = ir.IntegerSet.get(len(self.ivs), 0, early, [False] * len(early))
+        choice = affine.AffineIfOp(tiles, cond_operands=self.ivs)
+        with ir.InsertionPoint(choice.then_block):
+            yield
+            affine.AffineYieldOp([])
 
     def _ahead(self, access: Access) -> list[tuple[int, int, int]]:
         """Along which dimensions vectors are asked for, how many iterations before they are loaded, and for which cache.

@@ -51,6 +51,33 @@ func.func private @panels(%x: memref<7x100xf32>, %w: memref<4x100x32xf32>, %o: m
 
 // -----
 
+// Of rows that only the run counts, the tiles in the first 16 ask.
+// CHECK: #[[EARLY:.+]] = affine_set<(d0) : (-d0 + 15 >= 0)>
+// CHECK-LABEL: func.func private @panels_of_many
+// CHECK: affine.for %[[P:arg[0-9]+]] = 0 to 4
+// CHECK: affine.for %[[I:arg[0-9]+]] = 0 to {{.*}} step 3
+// CHECK: affine.for %[[K:arg[0-9]+]] = 0 to 100
+// CHECK: affine.vector_load %arg1[%[[P]], %[[K]], 0] : memref<4x100x32xf32>, vector<32xf32>
+// CHECK-NEXT: affine.if #[[EARLY]](%[[I]]) {
+// CHECK-NEXT: affine.prefetch %arg1[%[[P]] + 1, %[[K]], 0], read, locality<2>, data
+// CHECK-NEXT: affine.prefetch %arg1[%[[P]] + 1, %[[K]], 16], read, locality<2>, data
+// CHECK-NEXT: }
+// CHECK-NOT: affine.prefetch
+func.func private @panels_of_many(%x: memref<?x100xf32>, %w: memref<4x100x32xf32>, %o: memref<?x4x32xf32>) attributes {stepwell.kernel, stepwell.sizes = ["n", "", "n"]} {
+  linalg.generic {indexing_maps = [affine_map<(i, p, j, k) -> (i, k)>, affine_map<(i, p, j, k) -> (p, k, j)>, affine_map<(i, p, j, k) -> (i, p, j)>],
+    iterator_types = ["parallel", "parallel", "parallel", "reduction"],
+    sched.nest = #sched.nest<{order = array<i64: 1, 0, 2>, parallel = 0 : i64, unroll = array<i64: 3, 1, 1, 1>, vector = 2 : i64, width = 32 : i64, prefetch = 1 : i64, along = 1 : i64}>}
+    ins(%x, %w : memref<?x100xf32>, memref<4x100x32xf32>) outs(%o : memref<?x4x32xf32>) {
+  ^bb0(%a: f32, %c: f32, %acc: f32):
+    %p = arith.mulf %a, %c : f32
+    %s = arith.addf %acc, %p : f32
+    linalg.yield %s : f32
+  }
+  return
+}
+
+// -----
+
 // The second op asks for what both read in the round to come, and not for the slice that the first hands on.
 // CHECK-LABEL: func.func private @rows
 // CHECK: affine.for %[[ROUND:arg[0-9]+]] = 0 to 7
