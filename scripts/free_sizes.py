@@ -4,6 +4,7 @@
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
     .venv/bin/python scripts/free_sizes.py bert_layer --free sequence [--sizes 16,100 ...]
     .venv/bin/python scripts/free_sizes.py softmax layer_norm --free sequence --rounds 1000
+    .venv/bin/python scripts/free_sizes.py matmul --free sequence --sizes 16,64,384,512,1024
     .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
@@ -27,9 +28,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx
 
-OPERATORS = {  # by themselves, over short rows
-    "softmax": "y = Softmax <axis = -1> (x)",
-    "layer_norm": "s = ConstantOfShape <value = float[1] {2.0}> (width) y = LayerNormalization (x, s)",
+OPERATORS = {  # by themselves: the elements of a row, of one of the result, and the nodes
+    "softmax": (128, 128, "y = Softmax <axis = -1> (x)"),
+    "layer_norm": (128, 128, "s = ConstantOfShape <value = float[1] {2.0}> (width) y = LayerNormalization (x, s)"),
+    "matmul": (2048, 5632, "y = MatMul (x, w)"),
 }
 DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160", "sequence": "16,64,100,128,384"}
 
@@ -180,14 +182,21 @@ def first_calls(name: str, options: argparse.Namespace) -> bool:
 
 
 def network(name: str) -> "onnx.ModelProto":
-    """A network of the zoo, that of a file, or one operator over rows of 128 elements."""
+    """A network of the zoo, that of a file, or one operator over rows."""
+    import numpy as np
     import onnx
+    from onnx import numpy_helper
 
     from networks import build
 
     if name in OPERATORS:
-        types = "(float[1, 512, 128] x) => (float[1, 512, 128] y)"
-        return onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> rows {types} <int64[1] width = {{128}}> {{ {OPERATORS[name]} }}')
+        taken, given, nodes = OPERATORS[name]
+        types = f"(float[1, 512, {taken}] x) => (float[1, 512, {given}] y) <int64[1] width = {{{taken}}}>"
+        model = onnx.parser.parse_model(f'<ir_version: 9, opset_import: ["" : 18]> rows {types} {{ {nodes} }}')
+        if any("w" in node.input for node in model.graph.node):
+            weights = np.random.default_rng(0).standard_normal((taken, given), np.float32) / np.float32(taken**0.5)
+            model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+        return model
     return onnx.load(name) if Path(name).suffix == ".onnx" else build(name, 0)
 
 
