@@ -3,7 +3,6 @@
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, TypeAlias, Unpack, cast
 
 import numpy as np
@@ -23,6 +22,7 @@ from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.sched.schedule_file import Entry, ScheduleFile
 from stepwell.dialects.sched.schedule_info import ScheduleInfo
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
+from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.cores import thread_count
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT

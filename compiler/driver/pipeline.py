@@ -4,12 +4,13 @@ import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
 from stepwell.dialects.support.errors import InputError, PipelineError, shown
 from stepwell.dialects.support.files import read_utf8, write_atomically
+from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
 from stepwell.driver.arguments import checked
 from stepwell.driver.backends import DEFAULT, find_backend

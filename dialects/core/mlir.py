@@ -157,8 +157,15 @@ def _repair_ext() -> None:
     ir.DenseElementsAttr.attr_name = "builtin.dense_typed_elements"
 
 
+def _provide_module(dialect: str) -> None:
+    """For each view of an op the bindings try to import a module with its dialect's name, again and again if there is none."""
+    module = f"{_ext.__package__}.{dialect}"
+    sys.modules.setdefault(module, types.ModuleType(module))
+
+
 with uninterrupted():
     _repair_ext()
+    _provide_module("omp")  # the dialect of upstream's that the wheel has no module for, and we use
 _loading = Lock()
 """Held while a context is made: a dialect being loaded is stored in its class, and registered in tables of the whole process."""
 _BUILT_IN = (  # importing them registers our dialects and what operations carry
@@ -184,9 +191,7 @@ def register_dialect(dialect: Any) -> Any:
         raise StepwellError(f"dialect '{name}' is one of MLIR's; choose another name")
     _dialects.append(dialect)
     extension(dialect)
-    # For each view of an op the bindings try to import a module with its dialect's name, again and again: so provide one.
-    module = f"{_ext.__package__}.{name}"
-    sys.modules.setdefault(module, types.ModuleType(module))
+    _provide_module(name)
     return dialect
 
 

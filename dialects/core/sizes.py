@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
+from functools import cache, reduce
 from keyword import iskeyword
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
 from stepwell.dialects.support.errors import InferenceError, UnsupportedError
+from stepwell.dialects.support.properties import cached_property
 
 T = TypeVar("T")
 

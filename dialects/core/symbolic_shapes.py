@@ -1,7 +1,6 @@
 """Sizes of tensors and memrefs that are known only at run time, read off the IR as expressions of symbols, and made values of it again."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -12,6 +11,7 @@ from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
 from stepwell.dialects.core.slices import SlicePlace, operands_of
 from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.properties import cached_property
 
 LIKELY = 127
 """About how many elements a dimension has that is known only at run time: a prime, which nothing seems to divide."""

@@ -4,12 +4,12 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from stepwell.dialects.support.errors import InputError, ScheduleError, shown
 from stepwell.dialects.support.files import read_utf8, write_atomically
+from stepwell.dialects.support.properties import cached_property
 
 VERSION = 2
 Source: TypeAlias = "str | os.PathLike[str] | ScheduleFile"

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import Dim, known
 from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.views import exact_shape, row_major, shapes_of, strides
 
 CLOSE = 4  # elements apart in a row: so many vectors of the row, shuffled, are quicker than single elements

@@ -1,7 +1,6 @@
 """A view of a linalg op (on tensors or memrefs) as an iteration space with accesses: what scheduling and lowering need to know."""
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from stepwell.dialects.core.mlir import defining_op, ir, known_index, ops_below, use_count
@@ -10,6 +9,7 @@ from stepwell.dialects.core.symbolic_shapes import SymbolicShapes, fewer, likely
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
 from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.properties import cached_property
 from stepwell.passes.linalg.accesses import Access, last_stride
 
 STRUCTURED = ("linalg.generic", "linalg.fill")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from functools import cached_property, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -11,6 +11,7 @@ from stepwell.dialects.core.mlir import affine, arith, ir, memref, vector
 from stepwell.dialects.core.sizes import Size, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
 from stepwell.dialects.support.errors import PassError
+from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import GENERIC, Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch

@@ -16,11 +16,11 @@ The constants are rough on purpose: they fit any core of the last ten years; the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from math import ceil, inf, prod
 
 from stepwell.dialects.core.sizes import known_sizes
 from stepwell.dialects.core.symbolic_shapes import element_bits
+from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import permutations
 from math import prod
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.sched.fused_loops import FusedLoop
 from stepwell.dialects.sched.schedule_info import LoopInfo, ScheduleInfo
+from stepwell.dialects.support.properties import cached_property
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass

@@ -19,6 +19,13 @@ def test_forks_beside_threads_that_compile_and_run() -> None:
     assert outcome.value == [0] * 4, str(outcome)
 
 
+def test_nothing_is_looked_for_in_each_compilation() -> None:
+    """A process that is forked while another thread looks for a module waits for it, for good."""
+    with Watchdog() as dog:
+        outcome = dog.call("robustness_programs:modules_looked_for_again", seconds=100)
+    assert outcome.value == {}, str(outcome)
+
+
 def test_a_runtime_that_was_started_before_runs_on_one_thread() -> None:
     with Watchdog() as dog:
         outcome = dog.call("robustness_programs:forked_where_openmp_was_started_before", seconds=100)

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from stepwell.dialects.core.mlir import func, ir, make_context, operand_fields
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.graph import GraphBuilder, op_class
 from stepwell.dialects.support.errors import StepwellError
+from stepwell.dialects.support.properties import cached_property
 from stepwell.driver import build, lowering
 from stepwell.driver.artifact import assemble
 from stepwell.driver.lowered import Lowered

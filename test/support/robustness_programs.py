@@ -1,7 +1,9 @@
 """What the tests of robustness run in child processes: small models whose right answers are known, threads that compile and run them."""
 
+import collections
 import concurrent.futures
 import ctypes
+import faulthandler
 import importlib
 import multiprocessing
 import os
@@ -199,6 +201,7 @@ def need_no_compiler_processes() -> None:
 
 def run_child(model: "stepwell.CompiledModel", seed: int) -> int:
     """In a forked process: run a model of the parent's, compile another one, run that; returns how many threads the first was run on."""
+    faulthandler.register(signal.SIGALRM, chain=True)  # says where it hangs
     signal.alarm(30)
     check(model(X)[0], seed)
     compile_and_check(seed + 1)
@@ -270,6 +273,22 @@ def forks_beside_compiling(count: int) -> list[int]:
     for thread in others:
         thread.join()
     return statuses
+
+
+def modules_looked_for_again() -> dict[str, int]:
+    """The modules that a compilation has Python look for when one before it has loaded all there are, and how often."""
+    need_no_compiler_processes()
+    found: collections.Counter[str] = collections.Counter()
+
+    class Finder:
+        @staticmethod
+        def find_spec(name: str, path: object = None, target: object = None) -> None:
+            found[name] += 1
+
+    compile_and_check(1)
+    sys.meta_path.insert(0, Finder)
+    compile_and_check(2)
+    return dict(found)
 
 
 def forked_where_openmp_was_started_before() -> list[str]:
