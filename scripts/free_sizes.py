@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch, image or sequence is free.
+"""Compare one program for all sizes with code made for each size: of a network of the zoo, whose batch, image or sequence is free, or of any size.
 
     .venv/bin/python scripts/free_sizes.py [NETWORK | FILE.onnx ...] [--free batch|image|both] [--sizes 1,2,4 | 224,160x96 | 2x224x160 ...]
     .venv/bin/python scripts/free_sizes.py bert_layer --free sequence [--sizes 16,100 ...]
     .venv/bin/python scripts/free_sizes.py softmax layer_norm --free sequence --rounds 1000
     .venv/bin/python scripts/free_sizes.py matmul --free sequence --sizes 16,64,384,512,1024
+    .venv/bin/python scripts/free_sizes.py encoder gpt llama [--sizes batch=1/sequence=64/past=0,... ...]
     .venv/bin/python scripts/free_sizes.py mobilenetv2 bert_layer gpt --first 40
 
 Both run in one process and take turns, with the same inputs. A line for each size has the minimum and the median of each, how these compare (above
@@ -26,12 +27,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
 
 OPERATORS = {  # by themselves: the elements of a row, of one of the result, and the nodes
     "softmax": (128, 128, "y = Softmax <axis = -1> (x)"),
     "layer_norm": (128, 128, "s = ConstantOfShape <value = float[1] {2.0}> (width) y = LayerNormalization (x, s)"),
     "matmul": (2048, 5632, "y = MatMul (x, w)"),
+}
+USUAL = {  # sizes of networks of any size
+    "ocr": "batch=1/height=32/width=100,batch=1/height=48/width=320,batch=4/height=32/width=160",
+    "encoder": "batch=1/sequence=16,batch=1/sequence=100,batch=1/sequence=128,batch=4/sequence=50",
+    "translator": "batch=1/source_length=20/target_length=20,batch=4/source_length=33/target_length=12",
+    "gpt": "batch=1/sequence=1/past=100,batch=1/sequence=16/past=0,batch=1/sequence=128/past=0,batch=1/sequence=5/past=300",
+    "llama": "batch=1/sequence=1/past=100,batch=1/sequence=16/past=0,batch=1/sequence=128/past=0,batch=1/sequence=5/past=300",
+    "detector": "batch=1/height=320/width=320,batch=1/height=416/width=256,batch=2/height=320/width=320",
 }
 DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160", "sequence": "16,64,100,128,384"}
 
@@ -53,10 +63,10 @@ def make_parser() -> argparse.ArgumentParser:
     """The options."""
     parser = argparse.ArgumentParser(description="Compare one program for all sizes with code made for each size.")
     add = parser.add_argument
-    names = f"of the zoo, an ONNX file, or {' or '.join(OPERATORS)} (default: mobilenetv2)"
+    names = f"of the zoo, of any size ({', '.join(USUAL)}), an ONNX file, or {' or '.join(OPERATORS)} (default: mobilenetv2)"
     add("networks", nargs="*", metavar="NETWORK", default=["mobilenetv2"], help=names)
     add("--free", choices=DEFAULTS, default="batch", help="which dimensions of the images are free, or the second one of sequences (default: batch)")
-    add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), BATCHxHEIGHTxWIDTH, or lengths")
+    add("--sizes", metavar="A,B", help="batches, HEIGHTxWIDTH (or one number for both), BATCHxHEIGHTxWIDTH, or lengths; else SYMBOL=N/SYMBOL=N")
     add("--threads", type=int, default=1)
     add("--rounds", type=int, default=40, help="how often each of the two runs (default: 40)")
     add("--cpu", action="store_true", help="count the time of the thread alone, which other work on the machine disturbs less")
@@ -78,17 +88,39 @@ def parsed(text: str, free: str, own: Sequence[int]) -> tuple[int, ...]:
     return numbers[0], own[1], *numbers[1:]
 
 
+def inputs_of(name: str, source: "onnx.ModelProto", texts: str | None, free: str) -> "list[tuple[str, dict[str, np.ndarray]]]":
+    """Random inputs of each of the sizes, or of those that are usual for the network, which has no free dimensions yet unless it takes any size."""
+    import numpy as np
+
+    from networks import FREE
+
+    value = source.graph.input[0]
+    own = [dim.dim_value for dim in value.type.tensor_type.shape.dim]
+    found: list[tuple[str, dict[str, np.ndarray]]] = []
+    for text in (texts or USUAL.get(name) or DEFAULTS[free]).split(","):
+        if name in FREE:
+            sizes = {symbol: int(size) for symbol, size in (part.split("=") for part in text.split("/"))}
+            found.append((text, FREE[name].inputs(source, sizes, 0)))
+        else:
+            shape = parsed(text, free, own)
+            found.append(("x".join(map(str, shape)), {value.name: np.random.default_rng(0).standard_normal(shape, np.float32)}))
+    return found
+
+
 def compare(name: str, options: argparse.Namespace) -> bool:
     """Print a table for one network; whether all results agree."""
     import numpy as np
 
     import stepwell
+    from networks import FREE
     from stepwell.driver.dynamic import DynamicModel
 
     threads, clock = options.threads, time.thread_time if options.cpu else time.perf_counter
     source = network(name)
-    own = [dim.dim_value for dim in source.graph.input[0].type.tensor_type.shape.dim]
-    source = freed(source, options.free)
+    cases = inputs_of(name, source, options.sizes, options.free)
+    width = max(12, *(len(size) for size, _ in cases))
+    if name not in FREE:
+        source = freed(source, options.free)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.onnx"
         path.write_bytes(source.SerializeToString())
@@ -96,22 +128,20 @@ def compare(name: str, options: argparse.Namespace) -> bool:
         general = stepwell.compile(path, specialise="never", threads=threads, cache=not options.fresh)
         assert isinstance(general, DynamicModel)
         took = time.perf_counter() - start
-        print(f"{name}, free {options.free}, {threads} thread{'s' * (threads != 1)}")
-        print(f"{'size':>12} {'made for it, ms':>18} {'for all, ms':>18} {'ratio':>7} {'medians':>8} {'apart':>8}")
+        print(f"{name}, free {'any' if name in FREE else options.free}, {threads} thread{'s' * (threads != 1)}")
+        print(f"{'size':>{width}} {'made for it, ms':>18} {'for all, ms':>18} {'ratio':>7} {'medians':>8} {'apart':>8}")
         agree, each = True, []
-        for text in (options.sizes or DEFAULTS[options.free]).split(","):
-            shape = parsed(text, options.free, own)
-            input_name = source.graph.input[0].name
+        for size, inputs in cases:
+            shapes = {key: array.shape for key, array in inputs.items()}
             start = time.perf_counter()
             try:
-                exact = stepwell.compile(path, shapes={input_name: shape}, threads=threads, cache=not options.fresh)
+                exact = stepwell.compile(path, shapes=shapes, threads=threads, cache=not options.fresh)
             except stepwell.StepwellError as error:  # a network whose last layers take images of one size only
-                print(f"{'x'.join(map(str, shape)):>12} left out: {str(error.args[0]).strip().splitlines()[-1].strip()}", flush=True)
+                print(f"{size:>{width}} left out: {str(error.args[0]).strip().splitlines()[-1].strip()}", flush=True)
                 continue
             each.append(time.perf_counter() - start)
-            image = np.random.default_rng(0).standard_normal(shape, np.float32)
-            runs = [exact, general.specialise({input_name: shape})]
-            results = [next(iter(run.run({input_name: image}).values())) for run in runs]
+            runs = [exact, general.specialise(shapes)]
+            results = [next(iter(run.run(inputs).values())) for run in runs]
             apart = float(np.abs(results[0] - results[1]).max(initial=0) / max(float(np.abs(results[0]).max(initial=0)), 1e-30))
             agree &= apart < 1e-3
             times: list[list[float]] = [[], []]
@@ -121,12 +151,11 @@ def compare(name: str, options: argparse.Namespace) -> bool:
                     break
                 for which in (0, 1) if turn % 2 else (1, 0):
                     start = clock()
-                    runs[which].run({input_name: image})
+                    runs[which].run(inputs)
                     times[which].append(clock() - start)
             least, middle = [1e3 * min(t) for t in times], [1e3 * statistics.median(t) for t in times]
             shown = [f"{a:.3f} ({b:.3f})" for a, b in zip(least, middle, strict=True)]
-            size = "x".join(map(str, shape))
-            print(f"{size:>12} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
+            print(f"{size:>{width}} {shown[0]:>18} {shown[1]:>18} {least[0] / least[1]:7.3f} {middle[0] / middle[1]:8.3f} {apart:8.1e}", flush=True)
         if options.fresh and each:
             one = statistics.median(each)
             print(f"compiling took {took:.1f} s for all sizes, {one:.1f} s for one (median): {took / one:.1f} times as long", flush=True)
@@ -182,13 +211,15 @@ def first_calls(name: str, options: argparse.Namespace) -> bool:
 
 
 def network(name: str) -> "onnx.ModelProto":
-    """A network of the zoo, that of a file, or one operator over rows."""
+    """A network of the zoo or of any size, that of a file, or one operator over rows."""
     import numpy as np
     import onnx
     from onnx import numpy_helper
 
-    from networks import build
+    from networks import FREE, build
 
+    if name in FREE:
+        return FREE[name].build(0)
     if name in OPERATORS:
         taken, given, nodes = OPERATORS[name]
         types = f"(float[1, 512, {taken}] x) => (float[1, 512, {given}] y) <int64[1] width = {{{taken}}}>"
