@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.dialects.core.mlir import affine, arith, ir, scf
@@ -14,6 +14,7 @@ from stepwell.passes.linalg_to_affine.masks import first_lanes
 from stepwell.passes.schedule.nest import Nest
 from stepwell.passes.schedule.segments import Cut, Segment, halving_segments, masked_segments, overlapping_segments, segments, vector_segments
 
+AT_ONCE = 4  # panels of a product of one row: of two registers each, eight sums in turn hide how long one takes
 Offsets = dict[int, int]  # position inside the register tile, by dimension
 
 
@@ -66,7 +67,42 @@ class LoopNest:
         return False
 
     def emit(self) -> None:
-        """Emit the whole nest at the current insertion point.
+        """Emit the whole nest at the current insertion point: that for few rows of a product, if only the run counts them, and that for all."""
+        few = self._few()
+        if few is None:
+            self._all()
+            return
+        (dim, panel, at_once), nest, extent = few, self.nest, self.extents[few[0]]
+        choice = scf.IndexSwitchOp([], self._value(extent), list(at_once), default_body_builder=lambda _: self._in_switch())
+        for (count, panels), block in zip(at_once.items(), choice.case_blocks, strict=True):
+            unroll = [count if d == dim else panels if d == panel else n for d, n in enumerate(nest.unroll)]
+            self.extents[dim], self.nest = count, replace(nest, unroll=tuple(unroll), prefetch=0, along=-1)
+            with ir.InsertionPoint(block):
+                self._in_switch()
+            self.extents[dim], self.nest = extent, nest
+
+    def _few(self) -> tuple[int, int, dict[int, int]] | None:
+        """The dimensions of a product's rows, which only the run counts, and of its panels; and for few rows how many panels are computed at once.
+
+        A tile of so few rows of one panel would have so few sums that each waited for the one before.
+        """
+        nest = self.nest
+        outer = [d for d in nest.order if d in self.root.parallel_dims and d != nest.vector]
+        rows = [d for d in outer if isinstance(self.extents[d], Size)]
+        if len(rows) != 1 or not self.root.reduction_dims or self.enclosing.ivs or nest.block:
+            return None
+        shared = [a for a in self.root.inputs if a.is_shaped and a.kind(rows[0]) != "scalar"]  # what the panels are multiplied by
+        panels = [d for d in outer if d not in rows and nest.unroll[d] == 1 and any(a.kind(d) == "scalar" for a in shared)]
+        most = 1 << (min(AT_ONCE, nest.unroll[rows[0]]).bit_length() - 1)
+        at_once = {count: most // count for count in range(1, most // 2 + 1) if most % count == 0}
+        return (rows[0], panels[0], at_once) if panels and at_once else None
+
+    def _in_switch(self) -> None:
+        self._all()
+        scf.YieldOp([])
+
+    def _all(self) -> None:
+        """Emit the nest for all iterations.
 
         From outside: the threaded loops, over blocks where their dimensions have them; loops over blocks of the other dimensions, and of
         what is summed; then all loops that are left.

@@ -157,10 +157,10 @@ class _PackedMatmuls(GraphBuilder):
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""
         x, w = type_of(op.projected), type_of(op.weights)
-        if not (x.is_static and w.is_static) or not w.elements:
-            return NoMatch("sizes are unknown, or nothing is multiplied")
+        if x.rank is None or not w.is_static or not w.elements or 0 in x.shape:
+            return NoMatch("sizes of the weights are unknown, or nothing is multiplied")
         directions, gates, panels, depth, columns = w.static_shape
-        rows, lanes = x.static_shape[1], (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
+        rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
         width = self.width or panel_width(rows, depth, lanes, least=1)  # several gates at once: their sums do not wait for each other

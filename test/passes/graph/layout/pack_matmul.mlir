@@ -105,3 +105,15 @@ func.func @main(%x: tensor<3x1x24xf32>, %v: tensor<1x1x1x24x24xf32>) -> (tensor<
     : (tensor<3x1x24xf32>, tensor<1x1x1x24x24xf32>) -> (tensor<3x1x1x24xf32>, tensor<1x1x24xf32>)
   return %1, %3 : tensor<1x1x24xf32>, tensor<1x1x24xf32>
 }
+
+// -----
+
+// So they are for as many steps and rows as come, in panels for several rows.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.rnn"(%arg0, %{{[0-9]+}}) {{.*}} : (tensor<?x?x32xf32, "s, n">, tensor<1x1x2x32x16xf32>)
+func.func @main(%x: tensor<?x?x32xf32, "s, n">) -> tensor<1x?x32xf32, "n"> {
+  %w = "graph.constant"() {value = dense<0.25> : tensor<1x1x1x32x32xf32>} : () -> tensor<1x1x1x32x32xf32>
+  %0, %1 = "graph.rnn"(%x, %w) {activations = ["tanh"], alphas = [0.0], betas = [0.0], clip = 1.0, direction = "forward", operandSegmentSizes = array<i32: 1, 1, 0, 0>}
+    : (tensor<?x?x32xf32, "s, n">, tensor<1x1x1x32x32xf32>) -> (tensor<?x1x?x32xf32, "s, n">, tensor<1x?x32xf32, "n">)
+  return %1 : tensor<1x?x32xf32, "n">
+}
