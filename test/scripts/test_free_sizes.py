@@ -1,6 +1,8 @@
 """scripts/free_sizes.py compares code for all sizes with code made for each."""
 
 import re
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import free_sizes
@@ -8,6 +10,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+
+import networks
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +25,18 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("networks") / "tiny.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), path)
     return path
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("llama", "batch=2/sequence=3/past=5"), ("translator", "batch=1/source_length=9/target_length=4")])
+def test_networks_of_any_size(name: str, sizes: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Small ones here, by the names of all their free sizes."""
+    made = networks.FREE[name]
+    monkeypatch.setitem(networks.FREE, name, replace(made, build=partial(made.build, **made.small)))
+    assert free_sizes.main([name, "--sizes", sizes, "--rounds", "2", "--cpu"]) == 0
+    title, _, line = capsys.readouterr().out.splitlines()
+    assert title == f"{name}, free any, 1 thread"
+    assert line.split()[0] == sizes
+    assert float(line.split()[-1]) < 1e-3
 
 
 CASES = (("batch", "1,3", ("1x2x8x6", "3x2x8x6")), ("image", "9,5x7", ("1x2x9x9", "1x2x5x7")), ("both", "2x5x4", ("2x2x5x4",)))
