@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from stepwell.cli.common import FAULT, OK, Parser, UsageError, add_explain_option
 from stepwell.cli.compile_options import add_compile_options, compile_options, load_plugins
 from stepwell.cli.display import Progress, plural, print_table, quantity
-from stepwell.cli.shapes import free_sizes
+from stepwell.cli.shapes import parse_given, shown_free_sizes
 from stepwell.dialects.support.errors import UnsupportedError
 from stepwell.dialects.support.limits import Limits
 from stepwell.options import CompileOptions
@@ -67,9 +67,10 @@ def run(options: argparse.Namespace) -> int:
         rows = [["input", v.name, _declared(v)] for v in source.model.graph.input if v.name not in source.initializers]
         rows += [["output", v.name, _declared(v)] for v in source.model.graph.output]
     print_table(("", "name", "type"), rows)
-    free = [] if imported is None else free_sizes([TensorInfo.of(name, kind) for name, kind in imported.inputs])
+    inputs = [] if imported is None else [TensorInfo.of(name, kind) for name, kind in imported.inputs]
+    free = shown_free_sizes(parse_given(options.shape), inputs)
     if free:
-        print(f"free sizes: {', '.join(free)} (types of outputs say what follows from them)\n")
+        print(f"free sizes: {free} (types of outputs say what follows from them)\n")
     _show_operators(source.model)
     if imported is not None:
         _show_graph(imported)

@@ -15,7 +15,7 @@ from stepwell.cli.common import FAULT, OK, Parser, UsageError, number
 from stepwell.cli.display import Progress, level_times, plural, print_table, quantity, seconds
 from stepwell.cli.inputs import HELP, as_type, gather, read_npz
 from stepwell.cli.session import Session, add_model_options
-from stepwell.cli.shapes import free_sizes, parse_given, usual_values
+from stepwell.cli.shapes import parse_given, shown_free_sizes, usual_values
 from stepwell.cli.sweep import POINTS, ROUNDS, sweep
 from stepwell.dialects.support.errors import InputError
 from stepwell.dialects.target.cores import MAX_THREADS
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))
     session.explain()
-    _show(model, outputs)
+    _show(model, outputs, shown_free_sizes(parse_given(options.shape), model.inputs))
     status = OK
     if against is not None:
         status = _check(against, session, inputs, outputs)
@@ -107,17 +107,16 @@ def _parse_check(options: argparse.Namespace) -> tuple[str, str | None] | None:
     return kind, model or None
 
 
-def _show(model: "CompiledModel | DynamicModel", outputs: Arrays) -> None:
+def _show(model: "CompiledModel | DynamicModel", outputs: Arrays, free: str) -> None:
     total = sum(model.timings.values())
     print(f"compiled in {seconds(total)}: {level_times(model.timings)}")
     memory = model.memory
     sizes = f"weights {quantity(memory.weights_bytes, 'B')}, workspace {quantity(memory.workspace_bytes, 'B')}"
     print(f"{plural(model.kernels, 'distinct kernel')}, {sizes}")
     print(f"{plural(model.threads, 'thread')}\n", flush=True)
-    free = free_sizes(model.inputs)
     if free:
         rows = [[kind, info.name, _typed(info)] for kind, side in (("input", model.inputs), ("output", model.outputs)) for info in side]
-        print_table((f"free: {', '.join(free)}", "name", "type"), rows)
+        print_table((f"free: {free}", "name", "type"), rows)
     print_table(("output", "type", "min", "max", "mean", "greatest at", "first"), [_summary(name, array) for name, array in outputs.items()])
 
 

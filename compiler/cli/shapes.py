@@ -143,6 +143,12 @@ def sweep_points(ranges: Mapping[str, Range], count: int) -> list[dict[str, int]
     return [point for i, point in enumerate(points) if point not in points[:i]]
 
 
+def shown_free_sizes(given: Given, inputs: "Sequence[TensorInfo]") -> str:
+    """The names of the free sizes of inputs, with the ranges that are given for them. Raises UsageError as `ranges_of` does."""
+    ranges = ranges_of(given, inputs)
+    return ", ".join(f"{name} {_text(ranges[name])}" if name in ranges else name for name in free_sizes(inputs))
+
+
 def free_sizes(inputs: "Sequence[TensorInfo]") -> list[str]:
     """The names of the free sizes of inputs."""
     return list(dict.fromkeys(size for info in inputs for size in info.shape if isinstance(size, str) and size.isidentifier()))

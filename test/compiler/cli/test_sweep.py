@@ -96,7 +96,7 @@ def test_what_does_not_go_together(commands: Commands, rows: Path, tmp_path: Pat
 def test_run_says_what_is_free(commands: Commands, rows: Path, tmp_path: Path) -> None:
     ended = commands.stepwell("run", rows, "--specialise", "never", "--shape", "a={2..8}x5", "--shape", "b=?x{10..40}")
     assert (ended.status, ended.err) == (0, "")
-    assert re.search(r"free: n, m +name +type", ended.out)
+    assert re.search(r"free: n \{2\.\.8\}, m \{10\.\.40\} +name +type", ended.out)
     assert re.search(r"input +b +float32\[n, m\]", ended.out)
     assert re.search(r"output +y +float32\[n, m \+ 5\]", ended.out)
     assert re.search(r"y +float32\[4x25\]", ended.out), "random data have the sizes in the middle of the ranges"
@@ -117,5 +117,6 @@ def test_inspect_says_what_is_free(commands: Commands, rows: Path) -> None:
     assert ended.status == 0
     assert "free sizes: n, m (" in ended.out
     assert 'tensor<?x?xf32, "n, m + 5">' in ended.out
+    assert "free sizes: n {3..9}, m (" in commands.stepwell("inspect", rows, "--shape", "a={3..9}x?").out
     assert "free sizes: m (" in commands.stepwell("inspect", rows, "--shape", "a=3x5").out
     assert "free sizes" not in commands.stepwell("inspect", DIGITS, "--shape", "image=1x1x8x8").out
