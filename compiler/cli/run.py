@@ -71,12 +71,13 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("--plot goes with --sweep")
     against = _parse_check(options)
     model = session.compile(options.threads, cache=not options.no_cache)
-    inputs = gather(options.input, model.inputs, sizes=usual_values(parse_given(options.shape), model.inputs))
+    given = parse_given(options.shape)
+    inputs = gather(options.input, model.inputs, sizes=usual_values(given, model.inputs))
     with Progress() as progress:
         progress.say("run")
         outputs = tensors_of(model.run(inputs))
     session.explain()
-    _show(model, outputs, shown_free_sizes(parse_given(options.shape), model.inputs))
+    _show(model, outputs, shown_free_sizes(given, model.inputs))
     status = OK
     if against is not None:
         status = _check(against, session, inputs, outputs)

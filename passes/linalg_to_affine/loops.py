@@ -67,18 +67,19 @@ class LoopNest:
         return False
 
     def emit(self) -> None:
-        """Emit the whole nest at the current insertion point: that for few rows of a product, if only the run counts them, and that for all."""
+        """Emit the whole nest at the current insertion point. A product of rows that only the run counts gets code of its own for few of them."""
         few = self._few()
         if few is None:
             self._all()
             return
-        (dim, panel, at_once), nest, extent = few, self.nest, self.extents[few[0]]
-        choice = scf.IndexSwitchOp([], self._value(extent), list(at_once), default_body_builder=lambda _: self._in_switch())
-        for (count, panels), block in zip(at_once.items(), choice.case_blocks, strict=True):
+        dim, panel, at_once = few
+        nest, extent = self.nest, self.extents[dim]
+        for (count, panels), block in zip(at_once.items(), switch(self._value(extent), list(at_once), self._all), strict=True):
             unroll = [count if d == dim else panels if d == panel else n for d, n in enumerate(nest.unroll)]
             self.extents[dim], self.nest = count, replace(nest, unroll=tuple(unroll), prefetch=0, along=-1)
             with ir.InsertionPoint(block):
-                self._in_switch()
+                self._all()
+                scf.YieldOp([])
             self.extents[dim], self.nest = extent, nest
 
     def _few(self) -> tuple[int, int, dict[int, int]] | None:
@@ -94,12 +95,8 @@ class LoopNest:
         shared = [a for a in self.root.inputs if a.is_shaped and a.kind(rows[0]) != "scalar"]  # what the panels are multiplied by
         panels = [d for d in outer if d not in rows and nest.unroll[d] == 1 and any(a.kind(d) == "scalar" for a in shared)]
         most = 1 << (min(AT_ONCE, nest.unroll[rows[0]]).bit_length() - 1)
-        at_once = {count: most // count for count in range(1, most // 2 + 1) if most % count == 0}
+        at_once = {count: most // count for count in (1, 2) if count < most}
         return (rows[0], panels[0], at_once) if panels and at_once else None
-
-    def _in_switch(self) -> None:
-        self._all()
-        scf.YieldOp([])
 
     def _all(self) -> None:
         """Emit the nest for all iterations.
@@ -323,9 +320,14 @@ class LoopNest:
         return shrunk.value if shrunk else access.value
 
 
-def switch(value: ir.Value, cases: Sequence[int]) -> list[ir.Block]:
-    """An scf.index_switch of these cases, in any other of which nothing is done; gives their blocks, which want an scf.yield at the end."""
-    op = scf.IndexSwitchOp([], value, cases, default_body_builder=lambda _: scf.YieldOp([]))
+def switch(value: ir.Value, cases: Sequence[int], otherwise: Callable[[], None] = lambda: None) -> list[ir.Block]:
+    """An scf.index_switch of these cases; gives their blocks, which want an scf.yield at the end. `otherwise` emits what is done in any other."""
+
+    def default(_: ir.Block) -> None:
+        otherwise()
+        scf.YieldOp([])
+
+    op = scf.IndexSwitchOp([], value, cases, default_body_builder=default)
     return list(op.case_blocks)
 
 

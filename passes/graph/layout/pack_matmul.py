@@ -157,7 +157,7 @@ class _PackedMatmuls(GraphBuilder):
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""
         x, w = type_of(op.projected), type_of(op.weights)
-        if x.rank is None or not w.is_static or not w.elements or 0 in x.shape:
+        if not w.is_static or not w.elements:
             return NoMatch("sizes of the weights are unknown, or nothing is multiplied")
         directions, gates, panels, depth, columns = w.static_shape
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
