@@ -20,7 +20,7 @@ class Limits:
     fold_operations: int = 1 << 33
     """How many arithmetic operations may be done at compile time, in all."""
     unrolled_operations: int = 1 << 14
-    """How many nodes may come of unrolled loops, in all. Others stay loops, which the levels below graph do not know yet."""
+    """How many nodes may come of unrolled loops, in all. Others stay loops, at every level."""
     operations: int = 1 << 18
     """How many nodes a model may have, with its functions and unrolled loops written out."""
     value_bytes: int = 1 << 34
