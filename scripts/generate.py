@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Compare how fast decoders generate: Stepwell with a state, ONNX Runtime and OpenVINO. Tokens per second, and the time to the first token.
 
-    .venv/bin/python scripts/generate.py [gpt] [llama] [--prompt 32,512] [--tokens 128] [--threads 1,2]
+    .venv/bin/python scripts/generate.py [gpt] [llama] [llama_fused] [--prompt 32,512] [--tokens 128] [--threads 1,2]
 
-GPT is 12 layers, 768 wide, in a greedy loop; of LLaMA it is one layer, 2048 wide, whose output is its next input. Weights are random. All
+GPT is 12 layers, 768 wide, in a greedy loop; of LLaMA it is one layer, 2048 wide, whose output is its next input, spelled out or with attention
+as one operator of ONNX Runtime's (`llama_fused`). Weights are random. All
 engines run in one process and take turns, each keeps its cache the best way that it has: Stepwell by `bind`, ONNX Runtime by IO binding,
 OpenVINO as a stateful model. Medians of the rounds; ratios are to the faster peer, above 1 where Stepwell is faster. The bound is what it
 would take numpy to read all weights once that a token needs; who reads from more places at once may be faster. With --cpu, the processor time
@@ -17,7 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-NETWORKS = ("gpt", "llama")
+NETWORKS = ("gpt", "llama", "llama_fused")
+MASK = "attention_mask"  # an input of ones for all tokens so far
 PAUSE = 0.3  # seconds before a turn, after which workers of another engine no longer wait actively
 BLOCK = 1 << 28  # bytes that are read to measure bandwidth: more than any cache holds
 
@@ -177,10 +179,27 @@ def bandwidth(threads: int, clock: Callable[[], float]) -> float:
 
 def load(path: Path, source: "onnx.ModelProto", threads: int) -> dict[str, Engine]:
     """The engines that are installed."""
-    cached = [(value.name, [dim.dim_value for dim in value.type.tensor_type.shape.dim]) for value in source.graph.input[1:]]
-    shapes = {name: (1, *sizes[1:]) for name, sizes in cached}
+    given = {value.name: [dim.dim_value for dim in value.type.tensor_type.shape.dim] for value in source.graph.input}
+    shapes = {name: (1, *sizes[1:]) for name, sizes in given.items() if name.startswith("past")}
     makers: dict[str, Callable[..., Engine]] = {"stepwell": Stepwell, "onnxruntime": OnnxRuntime, "openvino": OpenVINO}
     return {name: make(path, shapes, threads) for name, make in makers.items() if importlib.util.find_spec(name) is not None}
+
+
+class Feed:
+    """What a call is given besides the cache: the tokens, and a mask if the model takes one."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """`names` are those of the model's inputs, that of the tokens first."""
+        self.tokens, *others = names
+        self.masked = MASK in others
+        self.length = 0
+
+    def __call__(self, given: "np.ndarray") -> "dict[str, np.ndarray]":
+        """The arrays for tokens behind those of the calls before."""
+        import numpy as np
+
+        self.length += given.shape[1]
+        return {self.tokens: given, **({MASK: np.ones((len(given), self.length), np.int64)} if self.masked else {})}
 
 
 class Stepwell:
@@ -192,12 +211,14 @@ class Stepwell:
         model = stepwell.compile(path, specialise="never", threads=threads)
         assert isinstance(model, stepwell.DynamicModel)
         self.bound = model.bind()
+        self.feed = Feed(info.name for info in self.bound.inputs)
 
     def reset(self) -> None:
         self.bound.reset()
+        self.feed.length = 0
 
     def step(self, given: "np.ndarray") -> "np.ndarray":
-        return self.bound(given)[0]
+        return self.bound(*self.feed(given).values())[0]
 
 
 class OnnxRuntime:
@@ -210,7 +231,7 @@ class OnnxRuntime:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        self.takes, *_ = [value.name for value in self.session.get_inputs()]
+        self.feed = Feed(value.name for value in self.session.get_inputs())
         self.gives = [value.name for value in self.session.get_outputs()]
         self.shapes, self.places = shapes, [self.gives.index(_present(name)) for name in shapes]
         self.binding = self.session.io_binding()
@@ -220,6 +241,7 @@ class OnnxRuntime:
         import numpy as np
         import onnxruntime
 
+        self.feed.length = 0
         # Of an empty array there is no address.
         self.cache = {name: onnxruntime.OrtValue.ortvalue_from_shape_and_type(list(shape), np.float32) for name, shape in self.shapes.items()}
 
@@ -227,8 +249,8 @@ class OnnxRuntime:
         import onnxruntime
 
         binding = self.binding
-        binding.bind_ortvalue_input(self.takes, onnxruntime.OrtValue.ortvalue_from_numpy(given))
-        for name, value in self.cache.items():
+        fed = {name: onnxruntime.OrtValue.ortvalue_from_numpy(array) for name, array in self.feed(given).items()}
+        for name, value in (fed | self.cache).items():
             binding.bind_ortvalue_input(name, value)
         for name in self.gives:
             binding.bind_output(name)
@@ -248,6 +270,7 @@ class OpenVINO:
 
         core = openvino.Core()
         model = core.read_model(path)
+        self.feed = Feed(value.any_name for value in model.inputs)
         apply_make_stateful_transformation(model, {name: _present(name) for name in shapes})
         settings = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
         settings |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}  # it would use narrower numbers
@@ -258,11 +281,12 @@ class OpenVINO:
         import numpy as np
         import openvino
 
+        self.feed.length = 0
         for state in self.request.query_state():
             state.state = openvino.Tensor(np.zeros(self.empty, np.float32))
 
     def step(self, given: "np.ndarray") -> "np.ndarray":
-        result: np.ndarray = self.request.infer({0: given}, share_inputs=True, share_outputs=True)[0]
+        result: np.ndarray = self.request.infer(self.feed(given), share_inputs=True, share_outputs=True)[0]
         return result
 
 

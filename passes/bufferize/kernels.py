@@ -97,7 +97,8 @@ def _protect_inputs(kernel: Any) -> None:
 
 
 def _place_views(kernel: Any) -> None:
-    """Copy a result that is a view of an input (a slice, say), or the input that it is written over (by a scatter), straight to its destination.
+    """Copy a result that is a view of an input (a slice, say), or the input that it is written over (by a scatter), which may be such a view, too,
+    straight to its destination.
 
     Upstream would copy it to scratch first, and from there.
     """
@@ -115,7 +116,8 @@ def _place_views(kernel: Any) -> None:
                 user = ir.OpResult(start).owner.operation
                 place = len(user.operands) - len(user.results) + ir.OpResult(start).result_number if user.name != "tensor.insert_slice" else 1
                 start, point = below, ir.InsertionPoint.at_block_begin(block)
-            result = start
+            result, made, start = start, defining_op(start), origin(start, TENSOR_VIEWS)
+            point = point if made is None else ir.InsertionPoint.after(made)
         if start != out and start in list(block.arguments):
             with point, user.location:
                 user.operands[place] = bufferization.MaterializeInDestinationOp(result.type, result, out).result

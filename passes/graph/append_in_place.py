@@ -7,10 +7,10 @@ from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.module_info import ModuleInfo, ValueInfo
 from stepwell.dialects.core.sizes import Size, symbol
 from stepwell.dialects.core.types import TensorType, type_of
-from stepwell.dialects.graph import ConcatOp, GraphBuilder
+from stepwell.dialects.graph import ConcatOp, GraphBuilder, ScatterElementsOp, SliceOp
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import NoMatch, find_function, retyped
-from stepwell.passes.graph.matching import erase_unused, producer
+from stepwell.passes.graph.matching import erase_unused, has_one_use, producer
 
 CAPACITY = "_capacity"  # ends the name of how much there is room for
 LENGTHS = "lengths"  # the name of the input that says how much is there
@@ -27,6 +27,12 @@ class AppendInPlace(Pass):
 
     It does so for the pairs of `stepwell.bound`, which say that the next call takes the output for the input. Both are then memory with room for
     `n_capacity`, and `n` is an element of one more input. Other pairs are no longer listed: the next call is given the array itself.
+
+    Some attention writes to places that data say, which may be before the end where sequences have different lengths:
+
+    rewrite: return scatter(concat(%past, x))  ->  return overwrite(%new, scatter(first(%new))), %new = overwrite(%past, x) from `n` on
+
+    also where only the first elements of the concatenation are taken; then nothing else may use %past.
     """
 
     def run(self, op: ir.Operation, state: PassState) -> None:
@@ -44,12 +50,12 @@ class AppendInPlace(Pass):
             if isinstance(found, NoMatch):
                 state.decline(self.name, end, NoMatch(f"the memory of output {giver} is not that of input {taker}: {found.reason}"))
                 continue
-            length = type_of(block.arguments[taker]).shape[found.attribute_values()["axis"]]
+            length = type_of(block.arguments[taker]).shape[found.axis]
             assert isinstance(length, Size)
             if length not in capacities:
                 capacities[length] = symbol(_free(f"{length}{CAPACITY}", names))
                 names = [*names, str(capacities[length])]
-            state.did(self.name, found.operation, "what is new is written behind what is there")
+            state.did(self.name, found.concat.operation, "what is new is written behind what is there")
             _write_behind(found, block.arguments[taker], (end, giver), (length, capacities[length]), GraphBuilder(state.weights))
             state.count(self.name)
             kept.append((taker, giver))
@@ -63,9 +69,25 @@ class AppendInPlace(Pass):
             info.outputs = [(name, type_of(value)) for name, value in zip(names_of[1], returned, strict=True)]
 
 
-def _growing(argument: ir.Value, result: ir.Value) -> Any:
-    """The concatenation that puts something behind an argument and is a result; else why there is none."""
-    concat = producer(result, "concat")
+@dataclass(frozen=True)
+class _Growth:
+    """How an output comes of an input: by a concatenation, to some elements of which a scatter may write."""
+
+    concat: ConcatOp
+    scatter: ScatterElementsOp | None
+
+    @property
+    def axis(self) -> int:
+        """The axis along which it grows."""
+        axis: int = self.concat.attribute_values()["axis"]
+        return axis
+
+
+def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
+    """The ops that put something behind an argument to give a result; else why there are none."""
+    scatter = producer(result, "scatter_elements")
+    whole = result if scatter is None else _beginning_of(scatter.operation.operands[0])
+    concat = producer(whole, "concat")
     if not isinstance(concat, ConcatOp):
         return NoMatch("it is not the result of a concatenation")
     first, *rest = concat.operation.operands
@@ -76,14 +98,25 @@ def _growing(argument: ir.Value, result: ir.Value) -> Any:
     length = type_of(argument).shape[concat.attribute_values()["axis"]]
     if not isinstance(length, Size) or not length.is_symbol:
         return NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
-    return concat
+    if scatter is not None and not all(has_one_use(value) for value in (argument, whole, scatter.operation.operands[0])):
+        return NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
+    return _Growth(concat, scatter)
 
 
-def _write_behind(concat: ConcatOp, argument: ir.Value, place: tuple[ir.Operation, int], sizes: tuple[Size, Size], b: GraphBuilder) -> None:
+def _beginning_of(value: ir.Value) -> ir.Value:
+    """What a value has the first elements of, if it is such a slice; else the value."""
+    found = producer(value, "slice")
+    if not isinstance(found, SliceOp):
+        return value
+    of = found.attribute_values()
+    return found.operation.operands[0] if all(start == 0 for start in of["starts"]) and all(step == 1 for step in of["steps"]) else value
+
+
+def _write_behind(found: _Growth, argument: ir.Value, place: tuple[ir.Operation, int], sizes: tuple[Size, Size], b: GraphBuilder) -> None:
     """Do the rewrite for one input; `place` is the operand that returns it, `sizes` are how much is there and how much there is room for."""
-    (end, giver), (length, capacity), axis = place, sizes, concat.attribute_values()["axis"]
-    old, whole = type_of(argument), type_of(concat.result)
-    operation = concat.operation
+    (end, giver), (length, capacity), axis = place, sizes, found.axis
+    operation, scatter = found.concat.operation, found.scatter
+    old = type_of(argument)
     readers = [(use.owner.operation, use.operand_number) for use in argument.uses if use.owner.operation != operation]
     argument.set_type(old.with_shape([capacity if i == axis else size for i, size in enumerate(old.shape)]).to_mlir())
 
@@ -100,11 +133,19 @@ def _write_behind(concat: ConcatOp, argument: ir.Value, place: tuple[ir.Operatio
         rest = list(operation.operands)[1:]
         part = rest[0] if len(rest) == 1 else b.concat(rest, axis=axis)
         written = b.overwrite(argument, part, starts=tuple(length if i == axis else 0 for i in range(old.rank)))
-        visible = first(written, whole)
-    concat.result.replace_all_uses_with(visible)
+    given, after, replaced = found.concat.result, ir.InsertionPoint(operation), found.concat.result
+    if scatter is not None:
+        given, after, replaced = scatter.result, ir.InsertionPoint.after(scatter.operation), scatter.x
+        with ir.InsertionPoint(scatter.operation), scatter.operation.location:
+            scatter.operation.operands[0] = first(written, type_of(scatter.x))
+        with after, scatter.operation.location:
+            written = b.overwrite(written, given, starts=(0,) * old.rank)
+    with after, operation.location:
+        visible = first(written, type_of(given))
+    made, unread = defining_op(written), [defining_op(visible), defining_op(replaced)]  # the last is the concatenation, or a slice of it
+    given.replace_all_uses_except(visible, [] if made is None else [made])
     end.operands[giver] = written
-    operation.erase()
-    erase_unused([op for op in [defining_op(visible)] if op is not None])
+    erase_unused([op for op in unread if op is not None])
 
 
 def _add_lengths(main: Any, info: ModuleInfo, lengths: list[Size]) -> None:

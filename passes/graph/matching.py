@@ -39,7 +39,10 @@ def is_used(value: ir.Value) -> bool:
 
 
 def erase_unused(ops: Iterable[ir.Operation]) -> None:
-    """Erase ops whose results nothing uses, and what nothing else uses of what made their operands."""
+    """Erase ops whose results nothing uses, and what nothing else uses of what made their operands.
+
+    None of `ops` may be gone already: the bindings raise an error for most of what is asked of one, but read its results, wherever these were.
+    """
     pending = list(ops)
     while pending:
         op = pending.pop()

@@ -73,6 +73,8 @@ class Layers:
         """The network from and to values by name, with their element types and shapes (names for free sizes); checked, with shapes inferred."""
         takes, gives = ([helper.make_tensor_value_info(name, *kind) for name, kind in side.items()] for side in (inputs, outputs))
         graph = helper.make_graph(self.nodes, self.network, takes, gives, self.initializers)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION, producer_name="stepwell-zoo")
+        opsets = {"": OPSET, **{node.domain: 1 for node in self.nodes if node.domain}}
+        imports = [helper.make_opsetid(domain, version) for domain, version in opsets.items()]
+        model = helper.make_model(graph, opset_imports=imports, ir_version=IR_VERSION, producer_name="stepwell-zoo")
         onnx.checker.check_model(model, full_check=True)
         return model

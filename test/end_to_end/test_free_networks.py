@@ -98,6 +98,7 @@ def test_sizes_of_outputs_are_told_in_names(name: str) -> None:
         "translator": {"logits": ("batch", "target_length", 31)},
         "gpt": {"logits": ("batch", "sequence", 101), "present.1.value": ("batch", 6, "past + sequence", 8)},
         "llama": {"output": ("batch", "sequence", 48), "present.0.key": ("batch", 2, "past + sequence", 8)},
+        "llama_fused": {"output": ("batch", "sequence", 64), "present.0.key": ("batch", 2, "max(past, total)", 16)},
         "detector": {"selected": ("suppression_out_0", 3)},
     }[name]  # fmt: skip
     assert expected.items() <= told.items()

@@ -8,15 +8,16 @@ import pytest
 import networks
 
 
-def test_a_line_for_each_engine(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    network = networks.FREE["gpt"]
+@pytest.mark.parametrize("name", ["gpt", "llama_fused"])
+def test_a_line_for_each_engine(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    network = networks.FREE[name]
     small = networks.FreeNetwork(partial(network.build, **network.small), {}, network.sizes)
-    monkeypatch.setitem(networks.FREE, "gpt", small)
+    monkeypatch.setitem(networks.FREE, name, small)
     monkeypatch.setattr(generate, "PAUSE", 0)
     monkeypatch.setattr(generate, "BLOCK", 1 << 16)
-    assert generate.main(["gpt", "--prompt", "3,5", "--tokens", "4", "--threads", "1", "--rounds", "1", "--cpu"]) == 0
+    assert generate.main([name, "--prompt", "3,5", "--tokens", "4", "--threads", "1", "--rounds", "1", "--cpu"]) == 0
     _, title, _, *lines, last = capsys.readouterr().out.splitlines()
-    assert title.startswith("gpt, 1 thread: ")
+    assert title.startswith(f"{name}, 1 thread: ")
     assert [line.split()[0] for line in lines] == sorted(line.split()[0] for line in lines)
     ours = [line.split() for line in lines if line.split()[1] == "stepwell"]
     assert [line[0] for line in ours] == ["3", "5"]

@@ -8,6 +8,7 @@ from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.heads import attend, heads_apart, heads_together, lowest_of, rotated
+from stepwell.importer.rules.indexing import tensor_scatter
 from stepwell.importer.rules.microsoft import MICROSOFT
 from stepwell.importer.rules.microsoft_attention import check_heads, check_past, refuse
 from stepwell.importer.rules.microsoft_normalizations import normalised_rows, wide_type
@@ -139,7 +140,7 @@ def cache_size(b: ImportBuilder, past: Value, total: Value) -> int | Size:
 def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int | Size) -> Value:
     """The cache (batch, heads, size, depth): of each sequence the `before` tokens of the past, then the new ones; what is behind is not defined."""
     check_past(past, new)
-    (batch, heads, have, _), count = dims_of(past), dims_of(new)[2]
+    have, count = dims_of(past)[2], dims_of(new)[2]
     lengths = b.constant_value(before)
     if lengths is not None and lengths.size and (lengths == lengths.flat[0]).all():
         first = int(lengths.flat[0])
@@ -147,14 +148,18 @@ def cached(b: ImportBuilder, past: Value, new: Value, before: Value, size: int |
         if always(first, "<=", have) and (behind == 0 or (always(behind, ">", 0) and always(size, "<=", have))):
             parts = [slice_axis(b, past, 2, 0, first), new, *([] if behind == 0 else [slice_axis(b, past, 2, first + count, behind)])]
             return b.concat(parts[first == 0 :], axis=2)
+    return tensor_scatter(b, with_room(b, past, new, size), new, before, axis=2)
+
+
+def with_room(b: ImportBuilder, past: Value, new: Value, size: int | Size) -> Value:
+    """A cache of that size that begins with the tokens of the past; what is behind them is not defined."""
+    have, count = dims_of(past)[2], dims_of(new)[2]
+    if size == have:
+        return past
     both = b.concat([past, new], axis=2)
-    place = counting(b, size, 1, 2)
-    since = b.sub(place, before)
-    is_new = b.and_(b.greater_equal(since, b.scalar(0, like=since)), b.less(since, size_scalar(b, count, since)))
-    kept = b.minimum(place, size_scalar(b, maximum(have - 1, 0), place))
-    source = b.select(is_new, b.add(since, size_scalar(b, have, since)), kept)
-    places = b.expand(b.with_shape(source, (batch, 1, size, 1)), shape=(batch, heads, size, 1))
-    return b.gather_nd(both, places, batch_dims=2)
+    if always(size, ">", have + count):
+        return b.pad(both, low=(0,) * 4, high=(0, 0, size - have - count, 0), mode="constant", value=0.0)
+    return slice_axis(b, both, 2, 0, size)
 
 
 def allowed_keys(

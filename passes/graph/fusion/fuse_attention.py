@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import Dim, product
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import AttentionOp, MatmulOp
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
@@ -14,7 +16,10 @@ from stepwell.passes.graph.matching import fused_location, has_one_use, producer
 
 @pattern(MatmulOp)
 def attention(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: matmul(softmax(add(mul(matmul(q, k), scale), mask)), v) -> attention(q, k, v, mask)   with or without a scale and a mask"""
+    """rewrite: matmul(softmax(add(mul(matmul(q, k), scale), mask)), v) -> attention(q, k, v, mask)   with or without a scale and a mask
+
+    Scores that are divided by a number are multiplied by its reciprocal, which is rounded once.
+    """
     softmax = producer(op.lhs, "softmax")
     if softmax is None or softmax.attribute_values()["axis"] != type_of(softmax.x).rank - 1:
         return NoMatch("its left operand is not a softmax of rows")
@@ -43,7 +48,7 @@ def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value |
     if added is None:
         return value, None
     for scores, mask in ((added.lhs, added.rhs), (added.rhs, added.lhs)):
-        made = producer(scores, "matmul") or producer(scores, "mul")
+        made = producer(scores, "matmul", "mul", "div")
         if made is not None and type_of(scores) == type_of(value):
             inside.append(added)
             return scores, mask
@@ -51,14 +56,25 @@ def _with_mask(value: ir.Value, inside: list[Any]) -> tuple[ir.Value, ir.Value |
 
 
 def _scale(value: ir.Value, rw: Rewriter, inside: list[Any]) -> tuple[float, ir.Value]:
-    """The constant that scores are multiplied by, and the scores; 1 if they are not."""
+    """The constant that scores are multiplied by, or whose reciprocal they are divided by, and the scores; 1 if they are not."""
     scaled = producer(value, "mul")
     for scores, factor in () if scaled is None else ((scaled.lhs, scaled.rhs), (scaled.rhs, scaled.lhs)):
         number = splat_of(factor, rw)
         if number is not None and type_of(scores) == type_of(value):
             inside.append(scaled)
             return float(number), scores
+    divided = producer(value, "div")
+    number = None if divided is None else splat_of(divided.rhs, rw)
+    if number is not None and type_of(divided.lhs) == type_of(value) and _has_reciprocal(float(number), type_of(value).dtype):
+        inside.append(divided)
+        return 1.0 / float(number), divided.lhs
     return 1.0, value
+
+
+def _has_reciprocal(number: float, dtype: str) -> bool:
+    """Whether a number and its reciprocal are normal ones of a type."""
+    least = float(np.finfo(to_numpy(dtype)).tiny)
+    return least <= abs(number) <= 1 / least
 
 
 @pattern(AttentionOp)
@@ -66,29 +82,69 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: attention(q, transpose(repeat(k)), repeat(v), mask)  ->  attention(q with the rows of heads together, transpose(k), v, mask for each)
 
     Heads of queries in a row that share a head of keys and values (Ainslie et al., 2023) are rows of one product with it: nothing is repeated.
+    The heads of a group may also be a dimension of their own, along which keys and values are broadcast.
     """
-    turned = producer(op.k, "transpose")
-    if turned is None or tuple(turned.attribute_values()["perm"]) != (0, 1, 3, 2):
+    q, turned = type_of(op.q), producer(op.k, "transpose")
+    last = q.rank - 1
+    if turned is None or tuple(turned.attribute_values()["perm"]) != (*range(last - 1), last, last - 1):
         return NoMatch("its keys are not transposed as those of heads are")
-    keys, values = _repeated(turned.x), _repeated(op.v)
-    q = type_of(op.q)
-    if keys is None or values is None or q.rank != 4:
+    if q.rank not in (4, 5):
+        return NoMatch("its queries are not heads, or groups of such")
+    keys, values = (_repeated(value) if q.rank == 4 else _broadcast(value) for value in (turned.x, op.v))
+    if keys is None or values is None:
         return NoMatch("its keys and values are not heads in a row for each of several")
-    heads, groups = q.shape[1], type_of(keys).shape[1]
-    if not isinstance(heads, int) or not isinstance(groups, int) or type_of(values).shape[1] != groups or heads % groups:
+    heads, groups = product(q.shape[1:-2]), keys.shape[1]
+    if not isinstance(heads, int) or not isinstance(groups, int) or values.shape[1] != groups or heads % groups:
         return NoMatch("its keys and values are repeated unlike its queries")
-    times = heads // groups
-    mask = None if op.mask is None else _for_each(op.mask, times, (groups, q.shape[2]), rw)
-    if isinstance(mask, NoMatch):
-        return mask
-    (batch, _, rows, depth), columns = q.shape, type_of(op.v).shape[3]
-    together = rw.reshape(op.q, shape=(batch, groups, product((times, rows)), depth))
-    result = rw.attention(together, rw.transpose(keys, perm=(0, 1, 3, 2)), values, mask, **op.attribute_values())
-    apart: ir.Value = rw.reshape(result, shape=(batch, heads, rows, columns))
+    times, rows, depth = heads // groups, *q.shape[-2:]
+    masks = None if op.mask is None else _by_heads(type_of(op.mask).shape, q.rank, (groups, times), rows)
+    if isinstance(masks, NoMatch):
+        return masks
+    mask = None if op.mask is None or masks is None else _for_each(_shaped(op.mask, masks, rw), times, groups, rw)
+    together = rw.reshape(op.q, shape=(q.shape[0], groups, product((times, rows)), depth))
+    k, v = (_shaped(shared.source, shared.shape, rw) for shared in (keys, values))
+    result = rw.attention(together, rw.transpose(k, perm=(0, 1, 3, 2)), v, mask, **op.attribute_values())
+    apart: ir.Value = rw.reshape(result, shape=(*q.shape[:-1], type_of(op.v).shape[-1]))
     return apart
 
 
-def _repeated(value: ir.Value) -> ir.Value | None:
+def _shaped(value: ir.Value, shape: tuple[Dim, ...], rw: Rewriter) -> ir.Value:
+    """A value in another shape, if it has not that one."""
+    shaped: ir.Value = value if type_of(value).shape == shape else rw.reshape(value, shape=shape)
+    return shaped
+
+
+@dataclass(frozen=True)
+class _Heads:
+    """Heads that others share."""
+
+    source: ir.Value
+    """What holds their elements in order."""
+    shape: tuple[Dim, ...]
+    """[batch, heads, tokens, size]."""
+
+
+def _broadcast(value: ir.Value) -> _Heads | None:
+    """The heads [b, g, s, d] of `value`, [b, g, 1, s, d], which is broadcast along its third dimension; None if it is not."""
+    batch, groups, times, *matrix = type_of(value).shape
+    if times != 1:
+        return None
+    apart = producer(value, "reshape")
+    return _Heads(value if apart is None else apart.x, (batch, groups, *matrix))
+
+
+def _by_heads(shape: tuple[Dim, ...], rank: int, groups: tuple[int, int], rows: Dim) -> tuple[Dim, ...] | NoMatch:
+    """The shape of a mask for queries of that rank with one dimension of heads, if it is for each of their `rows` or all of them."""
+    batch, *heads, own, keys = (1,) * (rank - len(shape)) + shape
+    if heads not in ([1] * len(heads), [product(groups)] if rank == 4 else [*groups]):
+        return NoMatch("its mask is for other heads")
+    head = product(heads)
+    if own != rows and (own != 1 or head != 1):
+        return NoMatch("its mask has a row for each head" if own == 1 else f"its mask has {own} rows, its queries {rows}")
+    return (batch, head, own, keys)
+
+
+def _repeated(value: ir.Value) -> _Heads | None:
     """The heads [b, g, s, d] that `value`, [b, g * t, s, d], has t times in a row; None if it is something else."""
     joined = producer(value, "reshape")
     expand = None if joined is None else producer(joined.x, "expand")
@@ -102,28 +158,15 @@ def _repeated(value: ir.Value) -> ir.Value | None:
     groups, times = spread[1:3]
     if one != (*before[:2], 1, *before[2:]) or spread != (*before[:2], times, *before[2:]):
         return None
-    fits = after == (before[0], product((groups, times)), *before[2:])
-    heads: ir.Value = apart.x
-    return heads if fits else None
+    return _Heads(apart.x, before) if after == (before[0], product((groups, times)), *before[2:]) else None
 
 
-def _for_each(mask: ir.Value, times: int, sizes: tuple[int, Dim], rw: Rewriter) -> ir.Value | NoMatch:
-    """A mask for heads as one for rows of several heads, so many times as many; `sizes` are groups of heads, and rows of one head."""
-    groups, rows = sizes
-    shape = type_of(mask).shape
-    if len(shape) < 2 or shape[-2] == 1:
-        return mask if len(shape) < 3 or shape[-3] == 1 else NoMatch("its mask has a row for each head")
-    if shape[-2] != rows:
-        return NoMatch(f"its mask has {shape[-2]} rows, its queries {rows}")
-    *others, _, keys = shape
-    if others and others[-1] == groups * times and times > 1:
-        joined: ir.Value = rw.reshape(mask, shape=(*others[:-1], groups, product((times, rows)), keys))
-        return joined
-    if others and others[-1] != 1:
-        return NoMatch("its mask is for other heads")
-    spread = rw.expand(rw.reshape(mask, shape=(*others, 1, rows, keys)), shape=(*others, times, rows, keys))
-    each: ir.Value = rw.reshape(spread, shape=(*others, product((times, rows)), keys))
-    return each
+def _for_each(mask: ir.Value, times: int, groups: int, rw: Rewriter) -> ir.Value:
+    """A mask [b, h, rows, keys] for heads as one for rows of several heads, so many times as many."""
+    batch, heads, rows, keys = type_of(mask).shape
+    if heads == 1 and rows != 1:
+        mask = rw.expand(rw.reshape(mask, shape=(batch, 1, 1, rows, keys)), shape=(batch, 1, times, rows, keys))
+    return _shaped(mask, (batch, 1 if heads == 1 else groups, 1 if heads == rows == 1 else product((times, rows)), keys), rw)
 
 
 @register_pass("fuse-attention", level="graph", optional=True)
@@ -131,7 +174,8 @@ def _for_each(mask: ir.Value, times: int, sizes: tuple[int, Dim], rw: Rewriter) 
 class FuseAttention(PatternPass):
     """Compute attention, two matrix products with a softmax between them, in one kernel, whose scores can stay in a cache (see `fuse-loops`).
 
-    The arithmetic is the same, op by op; only the place of intermediate results changes. Keys and values of several heads of queries are read
+    The arithmetic is the same, op by op, but for a division by a constant, which becomes a product with its reciprocal; only the place of
+    intermediate results changes. Keys and values of several heads of queries are read
     as they are, and not repeated for each.
     """
 

@@ -18,7 +18,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
-from stepwell.passes.graph.fusion.prologues import Sliced, is_view, read_from_start, read_in_slices, read_once, read_turned
+from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
 from stepwell.passes.graph.matching import is_used, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow
 
@@ -71,6 +71,7 @@ class Grouping:
         for op in self.ops:
             if producers and self.category[op] == Fusion.OPAQUE and isinstance(op.opview, COPYING):
                 self._take_parts(self._new(op))
+                self._take_changes(self.group_of[op])
         for op in self.ops:
             if self.category[op] in (Fusion.OPAQUE, Fusion.PAD) and op not in self.group_of and not self._is_spread(op):
                 self._leave_alone(op)
@@ -210,6 +211,13 @@ class Grouping:
                 self.state.decline(NAME, maker.tail, NoMatch(reason))
             else:
                 self._merge(group, maker)
+
+    def _take_changes(self, group: Group) -> None:
+        """Add what changes elements of memory that is kept to the group of the overwrite that gives it back, so that they are written there."""
+        found = changes_kept(group.root)
+        if found is not None and len(group.members) + len(self.group_of[found.scatter].members) < self.max_ops:
+            self._merge(group, self.group_of[found.scatter])
+            self._join(group, [found.first])
 
     def _repeats_or_computes(self, op: ir.Operation) -> Group | None:
         """The group of element-wise ops that ends with an op; of itself alone if it is an expansion, which is in none yet."""

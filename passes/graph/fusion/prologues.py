@@ -13,6 +13,7 @@ from stepwell.dialects.graph.data_sizes import FirstOp
 from stepwell.dialects.graph.indexing import SliceOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.shape import TransposeOp
+from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import Fusion
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.graph.fusion.categories import category
@@ -31,6 +32,14 @@ class Sliced:
 
     operand: ir.Value
     makers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Ops that are computed in one kernel with the overwrite that gives back what they change, so that they write where that lies."""
+
+    first: ir.Operation
+    scatter: ir.Operation
 
 
 def is_view(op: ir.Operation) -> bool:
@@ -130,6 +139,18 @@ def is_kept(value: ir.Value) -> bool:
     """Whether a value is the first part of memory that is kept from call to call (see `append-in-place`)."""
     first = producer(value, "first")
     return first is not None and producer(first.x, "overwrite") is not None
+
+
+def changes_kept(written: ir.Operation) -> Changes | None:
+    """The ops that change some of the first elements of memory that is kept, if `written` gives back that memory with them in it."""
+    view = written.opview
+    if not isinstance(view, OverwriteOp) or any(start != 0 for start in view.attribute_values()["starts"]):
+        return None
+    scatter = producer(view.part, "scatter_elements")
+    first = None if scatter is None else producer(scatter.x, "first")
+    if first is None or first.x != view.x or not has_one_use(view.part) or not has_one_use(scatter.x):
+        return None
+    return Changes(first.operation, scatter.operation)
 
 
 def _is_long(size: Dim) -> bool:

@@ -1,7 +1,8 @@
 """Kernels compute where their results lie and read their operands where these lie, whatever the sizes: what is copied is listed here."""
 
-from typing import Any
+import re
 
+import onnx
 import pytest
 
 import networks
@@ -9,19 +10,23 @@ import stepwell
 from stepwell.analysis.explain import Explanation
 
 RECURRENT = ("lstm", "gru")  # the state goes from round to round, and to the results
+GROUPED = {"groups": 2, "inner": 100}
 LITERAL = "sizes"  # a few numbers, computed one by one
+
+
+def pairs(model: onnx.ModelProto) -> dict[str, str]:
+    """The caches of a decoder: of each input the output."""
+    given = {value.name for value in model.graph.output}
+    named = {value.name: value.name.replace("past_key_values", "present") for value in model.graph.input}
+    return {taker: giver for taker, giver in named.items() if giver in given}
 
 
 def copies(name: str, *, bound: bool = False, **sizes: int) -> list[str]:
     """The kernels of a network of free sizes that copy what they read or compute, each with what."""
     network = networks.FREE[name]
     model = network.build(0, **(sizes or network.small))
-    told, options = Explanation(), dict[str, Any]()
-    if bound:
-        given = {value.name for value in model.graph.output}
-        pairs = {value.name: value.name.replace("past_key_values", "present") for value in model.graph.input}
-        options["bind"] = {taker: giver for taker, giver in pairs.items() if giver in given}
-    stepwell.lower(model, "affine", specialise="never", instrumentation=told, **options)
+    told = Explanation()
+    stepwell.lower(model, "affine", specialise="never", instrumentation=told, **({"bind": pairs(model)} if bound else {}))
     found = [f"{d.kernel}: {d.what}" for d in told.decisions.declined if d.by == "bufferize" and d.op == "memref.copy" and d.kernel]
     return [copy for copy in found if not copy.startswith((*RECURRENT, LITERAL))]
 
@@ -38,5 +43,18 @@ def test_a_cache_is_read_where_it_lies(sizes: dict[str, int]) -> None:
     assert copies("gpt", bound=True, **sizes) == []
 
 
-def test_a_cache_of_shared_heads_is_read_where_it_lies() -> None:
-    assert copies("llama", bound=True) == []
+@pytest.mark.parametrize("name", ["llama", "llama_fused"])
+def test_a_cache_of_shared_heads_is_read_where_it_lies(name: str) -> None:
+    assert copies(name, bound=True) == []
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("gpt", {"vocabulary": 101}), ("llama", GROUPED), ("llama_fused", GROUPED)])
+def test_nothing_as_large_as_a_cache_is_made(name: str, sizes: dict[str, int]) -> None:
+    """Neither put together, nor turned, nor repeated for heads that share it: the only tensors with all tokens of a head are the caches."""
+    model = networks.FREE[name].build(0, layers=1, width=96, heads=4, **sizes)
+    text = stepwell.lower(model, "graph-opt", specialise="never", bind=pairs(model)).text()
+    main = text[text.index("func.func @main") : text.index("func.func private")]
+    made = [line for line in main.splitlines() if " call @" in line]
+    whole = re.compile(r"-> tensor<[^>]*x24[x>][^>]*\"[^\"]*past[^\"]*\">")
+    assert [line for line in made if (found := whole.search(line)) and "past_capacity" not in found[0]] == []
+    assert sum("past_capacity" in line.rpartition("->")[2] for line in made) in (2, 4)  # keys and values, written once or twice

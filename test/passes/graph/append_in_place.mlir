@@ -47,3 +47,53 @@ module attributes {stepwell.bound = array<i64: 0, 0, 1, 1>, stepwell.inputs = [[
     return %1, %2 : tensor<?x4xf32, "past + 1">, tensor<4xf32>
   }
 }
+
+// -----
+
+// What a scatter then writes to is the same memory, of which the first elements are as large as the result; others do not see what was there.
+// CHECK: -----
+// CHECK: %[[W:.*]] = "graph.overwrite"(%arg0, %arg1) {starts = [0, "past", 0]}
+// CHECK: %[[F:.*]] = "graph.first"(%[[W]]) {sizes = [-1, "t", -1]}
+// CHECK: %[[S:.*]] = "graph.scatter_elements"(%[[F]], %arg2, %arg1)
+// CHECK: %[[C:.*]] = "graph.overwrite"(%[[W]], %[[S]]) {starts = array<i64: 0, 0, 0>}
+// CHECK: %[[V:.*]] = "graph.first"(%[[C]]) {sizes = [-1, "t", -1]}
+// CHECK: %[[R:.*]] = "graph.relu"(%[[V]])
+// CHECK: return %[[R]], %[[C]]
+module attributes {stepwell.bound = array<i64: 0, 1>, stepwell.inputs = [["past", tensor<2x?x4xf32, "past">], ["new", tensor<2x?x4xf32, "n">], ["at", tensor<2x?x4xi64, "n">], ["all", tensor<?xf32, "t">]], stepwell.outputs = [["y", tensor<2x?x4xf32, "t">], ["present", tensor<2x?x4xf32, "t">]]} {
+  func.func @main(%past: tensor<2x?x4xf32, "past">, %new: tensor<2x?x4xf32, "n">, %at: tensor<2x?x4xi64, "n">, %all: tensor<?xf32, "t">) -> (tensor<2x?x4xf32, "t">, tensor<2x?x4xf32, "t">) {
+    %0 = "graph.concat"(%past, %new) {axis = 1 : i64} : (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %1 = "graph.slice"(%0) {starts = array<i64: 0, 0, 0>, sizes = [-1, "t", -1], steps = array<i64: 1, 1, 1>} : (tensor<2x?x4xf32, "n + past">) -> tensor<2x?x4xf32, "t">
+    %2 = "graph.scatter_elements"(%1, %at, %new) {axis = 1 : i64, from_start = false, reduction = "none"} : (tensor<2x?x4xf32, "t">, tensor<2x?x4xi64, "n">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "t">
+    %3 = "graph.relu"(%2) : (tensor<2x?x4xf32, "t">) -> tensor<2x?x4xf32, "t">
+    return %3, %2 : tensor<2x?x4xf32, "t">, tensor<2x?x4xf32, "t">
+  }
+}
+
+// -----
+
+// What was there is read by others, too, or what is put together: a scatter would overwrite it.
+// CHECK: -----
+// CHECK-NOT: graph.overwrite
+// CHECK: "graph.scatter_elements"
+// CHECK-NOT: stepwell.bound = array<i64: 0
+module attributes {stepwell.bound = array<i64: 0, 1>, stepwell.inputs = [["past", tensor<2x?x4xf32, "past">], ["new", tensor<2x?x4xf32, "n">], ["at", tensor<2x?x4xi64, "n">]], stepwell.outputs = [["y", tensor<2x?x4xf32, "past">], ["present", tensor<2x?x4xf32, "n + past">]]} {
+  func.func @main(%past: tensor<2x?x4xf32, "past">, %new: tensor<2x?x4xf32, "n">, %at: tensor<2x?x4xi64, "n">) -> (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n + past">) {
+    %0 = "graph.concat"(%past, %new) {axis = 1 : i64} : (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %1 = "graph.scatter_elements"(%0, %at, %new) {axis = 1 : i64, from_start = false, reduction = "none"} : (tensor<2x?x4xf32, "n + past">, tensor<2x?x4xi64, "n">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %2 = "graph.relu"(%past) : (tensor<2x?x4xf32, "past">) -> tensor<2x?x4xf32, "past">
+    return %2, %1 : tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n + past">
+  }
+}
+
+// -----
+
+// CHECK-NOT: graph.overwrite
+// CHECK: "graph.scatter_elements"
+module attributes {stepwell.bound = array<i64: 0, 1>, stepwell.inputs = [["past", tensor<2x?x4xf32, "past">], ["new", tensor<2x?x4xf32, "n">], ["at", tensor<2x?x4xi64, "n">]], stepwell.outputs = [["y", tensor<2x?x4xf32, "n + past">], ["present", tensor<2x?x4xf32, "n + past">]]} {
+  func.func @main(%past: tensor<2x?x4xf32, "past">, %new: tensor<2x?x4xf32, "n">, %at: tensor<2x?x4xi64, "n">) -> (tensor<2x?x4xf32, "n + past">, tensor<2x?x4xf32, "n + past">) {
+    %0 = "graph.concat"(%past, %new) {axis = 1 : i64} : (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %1 = "graph.scatter_elements"(%0, %at, %new) {axis = 1 : i64, from_start = false, reduction = "none"} : (tensor<2x?x4xf32, "n + past">, tensor<2x?x4xi64, "n">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %2 = "graph.relu"(%0) : (tensor<2x?x4xf32, "n + past">) -> tensor<2x?x4xf32, "n + past">
+    return %2, %1 : tensor<2x?x4xf32, "n + past">, tensor<2x?x4xf32, "n + past">
+  }
+}

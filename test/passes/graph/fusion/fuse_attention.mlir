@@ -140,7 +140,7 @@ func.func @unknown_sizes(%q: tensor<?x4xf32>, %k: tensor<4x7xf32>, %v: tensor<7x
 // CHECK-LABEL: func.func @grouped
 // CHECK: %[[Q:.*]] = "graph.reshape"(%arg0) {shape = array<i64: 1, 3, 10, 4>}
 // CHECK: %[[K:.*]] = "graph.transpose"(%arg1) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x4x7xf32>
-// CHECK: %[[A:.*]] = "graph.attention"(%[[Q]], %[[K]], %arg2, %{{.*}}) {{.*}}tensor<10x7xf32>) -> tensor<1x3x10x8xf32>
+// CHECK: %[[A:.*]] = "graph.attention"(%[[Q]], %[[K]], %arg2, %{{.*}}) {{.*}}tensor<1x1x10x7xf32>) -> tensor<1x3x10x8xf32>
 // CHECK: "graph.reshape"(%[[A]]) {shape = array<i64: 1, 6, 5, 8>}
 func.func @grouped(%q: tensor<1x6x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: tensor<1x3x7x8xf32>, %mask: tensor<5x7xf32>) -> tensor<1x6x5x8xf32> {
   %0 = "graph.reshape"(%k) {shape = array<i64: 1, 3, 1, 7, 4>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x1x7x4xf32>
@@ -172,4 +172,64 @@ func.func @other_order(%q: tensor<1x6x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: ten
   %8 = "graph.softmax"(%7) {axis = 3 : i64} : (tensor<1x6x5x7xf32>) -> tensor<1x6x5x7xf32>
   %9 = "graph.matmul"(%8, %5) : (tensor<1x6x5x7xf32>, tensor<1x6x7x8xf32>) -> tensor<1x6x5x8xf32>
   return %9 : tensor<1x6x5x8xf32>
+}
+
+// A division by a constant is a product with its reciprocal; one by a number that has none, or by something that is not known, stays.
+// CHECK-LABEL: func.func @divided
+// CHECK: "graph.attention"(%arg0, %arg1, %arg2, %arg3) {{.*}}scale = 0.17677669{{[0-9]*}} : f64
+// CHECK-LABEL: func.func @divided_by_none
+// CHECK-NOT: graph.attention
+// CHECK-LABEL: func.func @divided_by_data
+// CHECK-NOT: graph.attention
+func.func @divided(%q: tensor<5x32xf32>, %k: tensor<32x7xf32>, %v: tensor<7x6xf32>, %mask: tensor<5x7xf32>) -> tensor<5x6xf32> {
+  %root = "graph.constant"() {value = dense<5.65685415> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x32xf32>, tensor<32x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.div"(%0, %root) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.add"(%1, %mask) : (tensor<5x7xf32>, tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.softmax"(%2) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %4 = "graph.matmul"(%3, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %4 : tensor<5x6xf32>
+}
+func.func @divided_by_none(%q: tensor<5x32xf32>, %k: tensor<32x7xf32>, %v: tensor<7x6xf32>) -> tensor<5x6xf32> {
+  %zero = "graph.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x32xf32>, tensor<32x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.div"(%0, %zero) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.softmax"(%1) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.matmul"(%2, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %3 : tensor<5x6xf32>
+}
+func.func @divided_by_data(%q: tensor<5x32xf32>, %k: tensor<32x7xf32>, %v: tensor<7x6xf32>, %by: tensor<f32>) -> tensor<5x6xf32> {
+  %0 = "graph.matmul"(%q, %k) : (tensor<5x32xf32>, tensor<32x7xf32>) -> tensor<5x7xf32>
+  %1 = "graph.div"(%0, %by) : (tensor<5x7xf32>, tensor<f32>) -> tensor<5x7xf32>
+  %2 = "graph.softmax"(%1) {axis = 1 : i64} : (tensor<5x7xf32>) -> tensor<5x7xf32>
+  %3 = "graph.matmul"(%2, %v) : (tensor<5x7xf32>, tensor<7x6xf32>) -> tensor<5x6xf32>
+  return %3 : tensor<5x6xf32>
+}
+
+// Groups of heads as a dimension of their own, along which keys and values are broadcast: the same as above. The mask has a row for each query.
+// CHECK-LABEL: func.func @broadcast
+// CHECK: %[[Q:.*]] = "graph.reshape"(%arg0) {shape = array<i64: 1, 3, 10, 4>}
+// CHECK: %[[K:.*]] = "graph.transpose"(%arg1) {perm = array<i64: 0, 1, 3, 2>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x4x7xf32>
+// CHECK: %[[A:.*]] = "graph.attention"(%[[Q]], %[[K]], %arg2, %{{.*}}) {{.*}}tensor<1x1x10x7xf32>) -> tensor<1x3x10x8xf32>
+// CHECK: "graph.reshape"(%[[A]]) {shape = array<i64: 1, 3, 2, 5, 8>}
+// CHECK-LABEL: func.func @broadcast_with_masks
+// CHECK: "graph.attention"({{.*}}tensor<1x3x10x7xf32>) -> tensor<1x3x10x8xf32>
+// CHECK-LABEL: func.func @broadcast_with_a_mask_for_some
+// CHECK: "graph.attention"({{.*}}tensor<1x3x1x5x7xf32>) -> tensor<1x3x2x5x8xf32>
+func.func @broadcast(%q: tensor<1x3x2x5x4xf32>, %k: tensor<1x3x7x4xf32>, %v: tensor<1x3x7x8xf32>, %mask: tensor<1x1x1x5x7xf32>) -> tensor<1x3x2x5x8xf32> {
+  %0 = "graph.reshape"(%k) {shape = array<i64: 1, 3, 1, 7, 4>} : (tensor<1x3x7x4xf32>) -> tensor<1x3x1x7x4xf32>
+  %1 = "graph.reshape"(%v) {shape = array<i64: 1, 3, 1, 7, 8>} : (tensor<1x3x7x8xf32>) -> tensor<1x3x1x7x8xf32>
+  %2 = "graph.transpose"(%0) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<1x3x1x7x4xf32>) -> tensor<1x3x1x4x7xf32>
+  %3 = "graph.attention"(%q, %2, %1, %mask) {scale = 0.5 : f64} : (tensor<1x3x2x5x4xf32>, tensor<1x3x1x4x7xf32>, tensor<1x3x1x7x8xf32>, tensor<1x1x1x5x7xf32>) -> tensor<1x3x2x5x8xf32>
+  return %3 : tensor<1x3x2x5x8xf32>
+}
+func.func @broadcast_with_masks(%q: tensor<1x3x2x5x4xf32>, %k: tensor<1x3x1x7x4xf32>, %v: tensor<1x3x1x7x8xf32>, %mask: tensor<3x2x5x7xf32>) -> tensor<1x3x2x5x8xf32> {
+  %0 = "graph.transpose"(%k) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<1x3x1x7x4xf32>) -> tensor<1x3x1x4x7xf32>
+  %1 = "graph.attention"(%q, %0, %v, %mask) {scale = 0.5 : f64} : (tensor<1x3x2x5x4xf32>, tensor<1x3x1x4x7xf32>, tensor<1x3x1x7x8xf32>, tensor<3x2x5x7xf32>) -> tensor<1x3x2x5x8xf32>
+  return %1 : tensor<1x3x2x5x8xf32>
+}
+func.func @broadcast_with_a_mask_for_some(%q: tensor<1x3x2x5x4xf32>, %k: tensor<1x3x1x7x4xf32>, %v: tensor<1x3x1x7x8xf32>, %mask: tensor<1x3x1x5x7xf32>) -> tensor<1x3x2x5x8xf32> {
+  %0 = "graph.transpose"(%k) {perm = array<i64: 0, 1, 2, 4, 3>} : (tensor<1x3x1x7x4xf32>) -> tensor<1x3x1x4x7xf32>
+  %1 = "graph.attention"(%q, %0, %v, %mask) {scale = 0.5 : f64} : (tensor<1x3x2x5x4xf32>, tensor<1x3x1x4x7xf32>, tensor<1x3x1x7x8xf32>, tensor<1x3x1x5x7xf32>) -> tensor<1x3x2x5x8xf32>
+  return %1 : tensor<1x3x2x5x8xf32>
 }
