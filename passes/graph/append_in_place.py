@@ -86,7 +86,7 @@ class _Growth:
 def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
     """The ops that put something behind an argument to give a result; else why there are none."""
     scatter = producer(result, "scatter_elements")
-    whole = result if scatter is None else _beginning_of(scatter.operation.operands[0])
+    whole = result if scatter is None else _beginning_of(scatter.x)
     concat = producer(whole, "concat")
     if not isinstance(concat, ConcatOp):
         return NoMatch("it is not the result of a concatenation")
@@ -98,8 +98,14 @@ def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
     length = type_of(argument).shape[concat.attribute_values()["axis"]]
     if not isinstance(length, Size) or not length.is_symbol:
         return NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
-    if scatter is not None and not all(has_one_use(value) for value in (argument, whole, scatter.operation.operands[0])):
-        return NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
+    if scatter is not None:
+        if not all(has_one_use(value) for value in (argument, whole, scatter.x)):
+            return NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
+        if scatter.attribute_values()["reduction"] != "none":
+            return NoMatch("the scatter does not overwrite, but adds to what is there")
+        axis = concat.attribute_values()["axis"]
+        if any(i != axis and a != b for i, (a, b) in enumerate(zip(type_of(scatter.x).shape, type_of(whole).shape, strict=True))):
+            return NoMatch("of what is put together, a part is taken along another axis")
     return _Growth(concat, scatter)
 
 
@@ -108,8 +114,8 @@ def _beginning_of(value: ir.Value) -> ir.Value:
     found = producer(value, "slice")
     if not isinstance(found, SliceOp):
         return value
-    of = found.attribute_values()
-    return found.operation.operands[0] if all(start == 0 for start in of["starts"]) and all(step == 1 for step in of["steps"]) else value
+    of, x = found.attribute_values(), found.operation.operands[0]
+    return x if all(start == 0 for start in of["starts"]) and all(step == 1 for step in of["steps"]) else value
 
 
 def _write_behind(found: _Growth, argument: ir.Value, place: tuple[ir.Operation, int], sizes: tuple[Size, Size], b: GraphBuilder) -> None:

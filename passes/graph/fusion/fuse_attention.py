@@ -96,6 +96,10 @@ def grouped_queries(op: AttentionOp, rw: Rewriter) -> ir.Value | NoMatch:
     heads, groups = product(q.shape[1:-2]), keys.shape[1]
     if not isinstance(heads, int) or not isinstance(groups, int) or values.shape[1] != groups or heads % groups:
         return NoMatch("its keys and values are repeated unlike its queries")
+    if q.rank == 5 and q.shape[1] != groups:
+        return NoMatch("its queries are broadcast, too")
+    if any(None in type_of(value).shape for value in op.operation.operands):
+        return NoMatch("it has operands of whose sizes nothing is known")
     times, rows, depth = heads // groups, *q.shape[-2:]
     masks = None if op.mask is None else _by_heads(type_of(op.mask).shape, q.rank, (groups, times), rows)
     if isinstance(masks, NoMatch):
@@ -175,8 +179,7 @@ class FuseAttention(PatternPass):
     """Compute attention, two matrix products with a softmax between them, in one kernel, whose scores can stay in a cache (see `fuse-loops`).
 
     The arithmetic is the same, op by op, but for a division by a constant, which becomes a product with its reciprocal; only the place of
-    intermediate results changes. Keys and values of several heads of queries are read
-    as they are, and not repeated for each.
+    intermediate results changes. Keys and values of several heads of queries are read as they are, and not repeated for each.
     """
 
     patterns = (attention, grouped_queries)

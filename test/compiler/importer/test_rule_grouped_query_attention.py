@@ -143,6 +143,12 @@ def test_a_cache_with_room_and_sequences_of_different_lengths() -> None:
     check(inputs, MOST, runtime=False)
 
 
+def test_a_total_beyond_all_tokens() -> None:
+    """The cache is as long as it says; what is behind the tokens is not defined, and 0 here."""
+    past = {"pk": floats(B, KV, 6, H, seed=3), "pv": floats(B, KV, 6, H, seed=4)}
+    check({**new_tokens(1), **past, **lengths(7, 7, total=9), **angles()}, 9, do_rotary=1, runtime=False)
+
+
 VARIANTS = [{"local_window_size": 3}, {"softcap": 0.7}, {"smooth_softmax": 1}, {"scale": 0.4}, {"local_window_size": 2, "softcap": 1.5}]
 
 

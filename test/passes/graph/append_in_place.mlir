@@ -97,3 +97,33 @@ module attributes {stepwell.bound = array<i64: 0, 1>, stepwell.inputs = [["past"
     return %2, %1 : tensor<2x?x4xf32, "n + past">, tensor<2x?x4xf32, "n + past">
   }
 }
+
+// -----
+
+// It adds to what was there, which a failed call may not change; or a part of each row is taken.
+// CHECK: -----
+// CHECK-NOT: graph.overwrite
+// CHECK: "graph.scatter_elements"
+module attributes {stepwell.bound = array<i64: 0, 0>, stepwell.inputs = [["past", tensor<2x?x4xf32, "past">], ["new", tensor<2x?x4xf32, "n">], ["at", tensor<2x?x4xi64, "n">]], stepwell.outputs = [["present", tensor<2x?x4xf32, "n + past">]]} {
+  func.func @main(%past: tensor<2x?x4xf32, "past">, %new: tensor<2x?x4xf32, "n">, %at: tensor<2x?x4xi64, "n">) -> (tensor<2x?x4xf32, "n + past">) {
+    %0 = "graph.concat"(%past, %new) {axis = 1 : i64} : (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %1 = "graph.scatter_elements"(%0, %at, %new) {axis = 1 : i64, from_start = false, reduction = "add"} : (tensor<2x?x4xf32, "n + past">, tensor<2x?x4xi64, "n">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    return %1 : tensor<2x?x4xf32, "n + past">
+  }
+}
+
+// -----
+
+// CHECK: -----
+// CHECK-NOT: graph.overwrite
+// CHECK: "graph.scatter_elements"
+module attributes {stepwell.bound = array<i64: 0, 0>, stepwell.inputs = [["past", tensor<2x?x4xf32, "past">], ["new", tensor<2x?x4xf32, "n">], ["at", tensor<2x?x4xi64, "n">]], stepwell.outputs = [["present", tensor<2x?x3xf32, "n + past">]]} {
+  func.func @main(%past: tensor<2x?x4xf32, "past">, %new: tensor<2x?x4xf32, "n">, %at: tensor<2x?x4xi64, "n">) -> (tensor<2x?x3xf32, "n + past">) {
+    %0 = "graph.concat"(%past, %new) {axis = 1 : i64} : (tensor<2x?x4xf32, "past">, tensor<2x?x4xf32, "n">) -> tensor<2x?x4xf32, "n + past">
+    %1 = "graph.slice"(%0) {starts = array<i64: 0, 0, 0>, sizes = [-1, -1, 3], steps = array<i64: 1, 1, 1>} : (tensor<2x?x4xf32, "n + past">) -> tensor<2x?x3xf32, "n + past">
+    %2 = "graph.slice"(%at) {starts = array<i64: 0, 0, 0>, sizes = [-1, -1, 3], steps = array<i64: 1, 1, 1>} : (tensor<2x?x4xi64, "n">) -> tensor<2x?x3xi64, "n">
+    %3 = "graph.slice"(%new) {starts = array<i64: 0, 0, 0>, sizes = [-1, -1, 3], steps = array<i64: 1, 1, 1>} : (tensor<2x?x4xf32, "n">) -> tensor<2x?x3xf32, "n">
+    %4 = "graph.scatter_elements"(%1, %2, %3) {axis = 1 : i64, from_start = false, reduction = "none"} : (tensor<2x?x3xf32, "n + past">, tensor<2x?x3xi64, "n">, tensor<2x?x3xf32, "n">) -> tensor<2x?x3xf32, "n + past">
+    return %4 : tensor<2x?x3xf32, "n + past">
+  }
+}
