@@ -95,7 +95,8 @@ def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
         return NoMatch("it does not begin with that input")
     if len(rest) == 0:
         return NoMatch("there is nothing behind that input")
-    length = type_of(argument).shape[concat.attribute_values()["axis"]]
+    axis = concat.attribute_values()["axis"]
+    length = type_of(argument).shape[axis]
     if not isinstance(length, Size) or not length.is_symbol:
         return NoMatch(f"the size of the input along the axis, {length}, is not one that the call says")
     if scatter is not None:
@@ -103,7 +104,6 @@ def _growing(argument: ir.Value, result: ir.Value) -> _Growth | NoMatch:
             return NoMatch("the input, or what is put together, is read by others than the scatter, which overwrites it")
         if scatter.attribute_values()["reduction"] != "none":
             return NoMatch("the scatter does not overwrite, but adds to what is there")
-        axis = concat.attribute_values()["axis"]
         if any(i != axis and a != b for i, (a, b) in enumerate(zip(type_of(scatter.x).shape, type_of(whole).shape, strict=True))):
             return NoMatch("of what is put together, a part is taken along another axis")
     return _Growth(concat, scatter)

@@ -111,7 +111,7 @@ def test_sequences_of_different_lengths() -> None:
     """Each goes on where it ends, and what lies behind its end has no meaning: so it is not compared, nor does it change a result."""
     source, model = decoder("llama_fused")
     bound, batch = model.bind(), 3
-    lengths, state = np.array([9, 2, 6]), caches(source, 3, 0)
+    lengths, state = np.array([9, 2, 6]), caches(source, batch, 0)
     for number, count in enumerate([9, *[1] * 70]):
         lengths = lengths if number == 0 else lengths + count
         given = token(source, batch, count, number)
