@@ -41,6 +41,7 @@ USUAL = {  # sizes of networks of any size
     "translator": "batch=1/source_length=20/target_length=20,batch=4/source_length=33/target_length=12",
     "gpt": "batch=1/sequence=1/past=100,batch=1/sequence=16/past=0,batch=1/sequence=128/past=0,batch=1/sequence=5/past=300",
     "llama": "batch=1/sequence=1/past=100,batch=1/sequence=16/past=0,batch=1/sequence=128/past=0,batch=1/sequence=5/past=300",
+    "llama_fused": "batch=1/sequence=1/past=100/total=101,batch=1/sequence=16/past=0/total=16,batch=1/sequence=128/past=0/total=128",
     "detector": "batch=1/height=320/width=320,batch=1/height=416/width=256,batch=2/height=320/width=320",
 }
 DEFAULTS = {"batch": "1,2,3,4", "image": "224,160,321x199", "both": "1x224x224,3x160x160", "sequence": "16,64,100,128,384"}
