@@ -2,7 +2,8 @@
 
 CPU = """
 graph-opt(
-  bind-sizes, fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
+  bind-sizes, use-integers,
+  fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   append-in-place, outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products,
   fuse-attention,
   // From here on the target is asked for: its vectors, its caches.

@@ -227,6 +227,31 @@ def lower_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     return b.elementwise(operands, result.dtype, b.sizes(operands[0]), lambda x: cast(b, x, source, result.dtype, saturate), exact=True)
 
 
+@lowering(graph.QuantizeOp)
+def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic: a quotient, rounded, and the zero point, all in f32, which holds every sum that does not saturate."""
+    s, result = Scalars(b, "f32"), op.result_types()[0]
+
+    def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
+        whole = s.call(math.RoundEvenOp, x if _is_constant(scale, 1.0) else s.div(x, scale))
+        return cast(b, s.add(whole, cast(b, zero, result.dtype, "f32", False)), "f32", result.dtype, True)
+
+    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+
+
+@lowering(graph.DequantizeOp)
+def lower_dequantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
+    """One generic: a difference in i32, and its product with the scale."""
+    source, result = op.operand_types()[0].dtype, op.result_types()[0]
+    integers, floats = Scalars(b, "i32"), Scalars(b, "f32")
+
+    def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
+        difference = integers.sub(*(cast(b, v, source, "i32", False) for v in (x, zero)))
+        return floats.mul(cast(b, difference, "i32", "f32", False), scale)
+
+    return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
+
+
 @lowering(graph.BitCastOp)
 def lower_bit_cast(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Value:
     """One generic that reads each element's bits in another way; integers of either sign are the same below this level."""

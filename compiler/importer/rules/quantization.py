@@ -7,12 +7,12 @@ added, as the operators' texts say. ONNX's evaluator adds the zero point first i
 import numpy as np
 
 from stepwell.dialects.core.sizes import holds, same_sizes
-from stepwell.dialects.core.types import TensorType, is_float, type_of
+from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
+from stepwell.dialects.graph.quantization import STORED
 from stepwell.dialects.support.errors import ModelError, UnsupportedError
 from stepwell.importer.builder import ImportBuilder, Value, dims_of, normalized_axis, static_dim
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.compact import FORMATS, WIDTHS, clipped, compacted, number
-from stepwell.importer.rules.contractions import centred
 from stepwell.importer.rules.slicing import reshaped_like
 from stepwell.importer.tensors import our_dtype
 
@@ -83,11 +83,13 @@ def quantized(
 ) -> Value:
     """`saturate(round(x / scale) + zero_point)` in type `dtype`; NaN becomes 0. `precision` is that of the quotient, f32 unless told.
 
-    Integers are divided in f64, which rounds no quotient of two i32 onto another side of one half. Small floats round the sum only, and
-    keep NaN; without `saturate` what is beyond them becomes infinity or NaN.
+    This is the op `quantize` where all floats are f32; else it is spelled out. Integers are divided in f64, which rounds no quotient of two i32
+    onto another side of one half. Small floats round the sum only, and keep NaN; without `saturate` what is beyond them becomes infinity or NaN.
     """
     scale, zero_point = number(b, scale), None if zero_point is None else number(b, zero_point)
     divided = "f32" if precision is None else precision if is_float(precision) else "f64"
+    if dtype in STORED and type_of(x).dtype == type_of(scale).dtype == divided == "f32":
+        return b.quantize(x, scale, zero_of(b, dtype) if zero_point is None else zero_point)
     quotient = b.div(b.convert(x, divided), b.convert(scale, divided))
     if dtype in FORMATS:
         shifted = quotient if zero_point is None or is_zero(b, zero_point) else b.add(b.convert(quotient, "f32"), b.convert(zero_point, "f32"))
@@ -103,12 +105,20 @@ def saturated(b: ImportBuilder, whole: Value, zero_point: Value | None, dtype: s
 
 
 def dequantized(b: ImportBuilder, x: Value, scale: Value, zero_point: Value | None = None) -> Value:
-    """`(x - zero_point) * scale` in f32, where the difference is exact."""
-    difference = number(b, x)
-    if zero_point is not None and not is_zero(b, zero_point):
-        zero = number(b, zero_point)
-        difference = b.sub(difference, zero) if is_float(type_of(difference).dtype) else centred(b, difference, zero, 0)
-    return b.mul(b.convert(difference, "f32"), b.convert(number(b, scale), "f32"))
+    """`(x - zero_point) * scale` in f32, where the difference is exact: the op `dequantize`, but for small floats."""
+    stored, factor = number(b, x), b.convert(number(b, scale), "f32")
+    dtype = type_of(stored).dtype
+    zero = None if zero_point is None or is_zero(b, zero_point) else number(b, zero_point)
+    if is_float(dtype):
+        return b.mul(b.convert(stored if zero is None else b.sub(stored, zero), "f32"), factor)
+    if zero is not None and type_of(zero).dtype != dtype:
+        raise ModelError(f"a zero point must have the element type {dtype} of its operand, got {type_of(zero)}")
+    return b.dequantize(stored, factor, zero_of(b, dtype) if zero is None else zero)
+
+
+def zero_of(b: ImportBuilder, dtype: str) -> Value:
+    """The zero point 0 of an integer type."""
+    return b.literal(np.zeros((), to_numpy(dtype)))
 
 
 def is_zero(b: ImportBuilder, value: Value) -> bool:

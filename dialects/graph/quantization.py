@@ -1,0 +1,72 @@
+"""Linear quantisation: floats to integers and back, by a scale and a zero point that broadcast to the data."""
+
+import numpy as np
+
+from stepwell.dialects.core.types import TensorType, to_numpy
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.inference import expect_dtype, expect_same_dtype
+from stepwell.dialects.graph.logic import saturated
+from stepwell.dialects.graph.value_range import Range
+from stepwell.dialects.support.errors import InferenceError
+
+STORED = ("i8", "ui8", "i16", "ui16")
+"""The integers that floats are quantised to."""
+
+
+class QuantizeOp(GraphOp, name="quantize", traits=[Pure, Elementwise, KeepsFinite]):
+    """`x / scale`, rounded to even, plus the zero point: the nearest integer of the zero point's type, and 0 for NaN.
+
+    Scale and zero point broadcast to `x`: one number, or one for each index of some axes. The affine scheme of Jacob et al., "Quantization and
+    Training of Neural Networks for Efficient Integer-Arithmetic-Only Inference", 2018; ONNX's QuantizeLinear.
+    """
+
+    x: Operand
+    scale: Operand
+    zero_point: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, scale: TensorType, zero_point: TensorType) -> InferredTypes:
+        expect_dtype("x", x, ("f32",))
+        expect_same_dtype(x=x, scale=scale)
+        expect_dtype("zero_point", zero_point, STORED)
+        return _fitting(x, scale, zero_point).with_dtype(zero_point.dtype)
+
+    @staticmethod
+    def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+        return saturated(np.rint(x / scale) + zero_point.astype(np.float32), zero_point.dtype)
+
+    def value_range(self, x: Range, scale: Range, zero_point: Range) -> Range:
+        """All of its type."""
+        limits = np.iinfo(to_numpy(self.result_types()[0].dtype))
+        return (int(limits.min), int(limits.max))
+
+
+class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsFinite]):
+    """`(x - zero_point) * scale`: the floats that quantised integers stand for. The difference wraps in i32, and is exact for narrower ones.
+
+    Scale and zero point broadcast to `x`, as those of `quantize`; ONNX's DequantizeLinear.
+    """
+
+    x: Operand
+    scale: Operand
+    zero_point: Operand
+    result: Result
+
+    @staticmethod
+    def infer(x: TensorType, scale: TensorType, zero_point: TensorType) -> InferredTypes:
+        expect_dtype("x", x, (*STORED, "i32"))
+        expect_same_dtype(x=x, zero_point=zero_point)
+        expect_dtype("scale", scale, ("f32",))
+        return _fitting(x, scale, zero_point).with_dtype(scale.dtype)
+
+    @staticmethod
+    def reference(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+        return (x.astype(np.int32) - zero_point.astype(np.int32)).astype(np.float32) * scale
+
+
+def _fitting(x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
+    """The type of `x`, to which the others must broadcast. Raises InferenceError if they do not."""
+    if broadcast(x, scale, zero_point) != broadcast(x):
+        raise InferenceError(f"operands 'scale' ({scale}) and 'zero_point' ({zero_point}) must broadcast to operand 'x', got {x}")
+    return x

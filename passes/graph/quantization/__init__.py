@@ -1,0 +1,1 @@
+"""Passes on quantised networks: which of their ops are computed in integers."""

@@ -1,0 +1,125 @@
+"""Patterns that move data as integers: what only moves elements, or takes the greatest, goes before what makes floats of them."""
+
+from typing import Any
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import ConcatOp, MaxPoolOp, PadOp, QuantizeOp, ReduceMaxOp, ReduceMinOp, TransposeOp
+from stepwell.dialects.graph.traits import MovesData
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, stored
+from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, quantized, same_parameters
+
+NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one zero point")
+
+
+def on_integers(op: Any, source: Quantized, rw: Rewriter) -> ir.Value:
+    """`op`, which takes `source` as its first operand, on the integers; and those as floats."""
+    with fused_location(source.op, op):
+        moved = rw.create(type(op), [source.x, *list(op.operation.operands)[1:]], op.attribute_values()).operation.results[0]
+        value: ir.Value = rw.dequantize(moved, *source.parameters)
+    return value
+
+
+@pattern(MovesData)
+def sink_dequantize(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: move(dequantize(x, s, z)) -> dequantize(move(x), s, z)   exact; where s and z are one number each"""
+    source = quantized(op.operation.operands[0])
+    if source is None or not source.is_per_tensor or len(op.operation.results) != 1:
+        return NOT_QUANTIZED
+    return on_integers(op, source, rw)
+
+
+@pattern(TransposeOp)
+def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: transpose(dequantize(x, s, z)) -> dequantize(transpose(x), transpose(s), transpose(z))   exact"""
+    source = quantized(op.x)
+    perm, rank = op.attribute_values()["perm"], type_of(op.x).rank
+    if source is None or source.is_per_tensor:
+        return NoMatch("its operand is not dequantised, or with one scale and one zero point")
+    moved = []
+    for value in source.parameters:
+        kind = type_of(value)
+        whole = rw.reshape(value, shape=(*(1,) * (rank - kind.rank), *kind.shape))
+        moved.append(value if kind.elements == 1 else rw.transpose(whole, perm=perm))
+    with fused_location(source.op, op):
+        value: ir.Value = rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
+    return value
+
+
+@for_each((MaxPoolOp, ReduceMaxOp, ReduceMinOp))
+def choose_integers(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: max_pool(dequantize(x, s, z)) -> dequantize(max_pool(x), s, z)   exact, for s > 0; so maxima and minima"""
+    source = quantized(op.x)
+    if source is None or not source.is_per_tensor or not is_positive(source.op.scale, rw.weights):
+        return NOT_QUANTIZED
+    return on_integers(op, source, rw)
+
+
+@pattern(PadOp)
+def pad_integers(op: PadOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: pad(dequantize(x, s, z), 0) -> dequantize(pad(x, z), s, z)   exact, where z is known"""
+    source, values = quantized(op.x), op.attribute_values()
+    if source is None or not source.is_per_tensor:
+        return NOT_QUANTIZED
+    zero = source.zero_point(rw.weights)
+    if values["mode"] == "constant" and (zero is None or values["value"] != 0):
+        return NoMatch("it pads with something else than 0, or the zero point is not known")
+    with fused_location(source.op, op):
+        values["value"] = 0.0 if zero is None else float(zero.item())
+        value: ir.Value = rw.dequantize(rw.pad(source.x, **values), *source.parameters)
+    return value
+
+
+@pattern(ConcatOp)
+def join_integers(op: ConcatOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: concat(dequantize(x, s, z), dequantize(y, s, z)) -> dequantize(concat(x, y), s, z)   exact"""
+    sources = [quantized(v) for v in op.operation.operands]
+    found = [source for source in sources if source is not None and source.is_per_tensor]
+    if len(found) < len(sources) or not all(same_parameters(s.parameters, found[0].parameters, rw.weights) for s in found):
+        return NoMatch("its operands are not all dequantised with the same scale and zero point")
+    with fused_location(*(source.op for source in found), op):
+        value: ir.Value = rw.dequantize(rw.concat([source.x for source in found], **op.attribute_values()), *found[0].parameters)
+    return value
+
+
+@pattern(QuantizeOp)
+def drop_round_trip(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(dequantize(x, s, z), s, z) -> x   exact"""
+    source = quantized(op.x)
+    if source is None or source.x.type != op.result.type or not same_parameters(source.parameters, (op.scale, op.zero_point), rw.weights):
+        return NoMatch("its operand is not dequantised with the same scale and zero point")
+    scale = source.scale(rw.weights)
+    # A scale of which quotients overflow, vanish or lose digits gives other numbers back.
+    if scale is None or not (1e-30 < float(scale.reshape(-1)[0]) < 1e30):
+        return NoMatch("its scale is not known, or too small or large a number")
+    return source.x
+
+
+@pattern(QuantizeOp)
+def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(concat(x, y), s, z) -> concat(quantize(x, s, z), quantize(y, s, z))   exact; max_pool likewise, for s > 0
+
+    So a quarter of the bytes is moved, and what makes the operands quantises them in its registers.
+    """
+    owner = op.x.owner
+    before = None if isinstance(owner, ir.Block) else owner.opview
+    if not isinstance(before, (ConcatOp, MaxPoolOp)) or not has_one_use(op.x):
+        return NoMatch("its operand is not a concatenation or maximum with no other user")
+    if any(type_of(v).elements != 1 for v in (op.scale, op.zero_point)):
+        return NoMatch("it has several scales")
+    if isinstance(before, MaxPoolOp) and not is_positive(op.scale, rw.weights):
+        return NoMatch("its scale is not known to be above 0")
+    if all(stored(v, rw.weights) is not None for v in before.operation.operands):
+        return NoMatch("what is quantised is known")
+    with op.location:
+        parts = [rw.quantize(v, op.scale, op.zero_point) for v in before.operation.operands]
+    with before.location:
+        values = before.attribute_values()
+        value: ir.Value = rw.concat(parts, **values) if isinstance(before, ConcatOp) else rw.max_pool(parts[0], **values)
+    return value
+
+
+MOVES = (
+    sink_dequantize, transpose_integers, *choose_integers, pad_integers, join_integers, drop_round_trip, quantize_before,
+)  # fmt: skip

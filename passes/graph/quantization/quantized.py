@@ -1,0 +1,69 @@
+"""What patterns on quantised networks ask: who quantised a value, and by which scale and zero point."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.weights import WeightTable
+from stepwell.passes.graph.matching import producer, stored
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """A value in f32 that integers stand for: `(x - zero_point) * scale`."""
+
+    op: Any
+    """The dequantize op."""
+
+    @property
+    def x(self) -> ir.Value:
+        """The integers."""
+        value: ir.Value = self.op.x
+        return value
+
+    @property
+    def parameters(self) -> tuple[ir.Value, ir.Value]:
+        """Scale and zero point."""
+        return self.op.scale, self.op.zero_point
+
+    @property
+    def is_per_tensor(self) -> bool:
+        """Whether scale and zero point are one number each."""
+        return all(type_of(v).elements == 1 for v in self.parameters)
+
+    def scale(self, weights: WeightTable) -> np.ndarray | None:
+        """The scale where it is known."""
+        return stored(self.op.scale, weights)
+
+    def zero_point(self, weights: WeightTable) -> np.ndarray | None:
+        """The zero point where it is known."""
+        return stored(self.op.zero_point, weights)
+
+
+def quantized(value: ir.Value) -> Quantized | None:
+    """The integers that `value` was made of, if a dequantize op made it."""
+    op = producer(value, "dequantize")
+    return None if op is None else Quantized(op)
+
+
+def same_parameters(first: tuple[ir.Value, ir.Value], second: tuple[ir.Value, ir.Value], weights: WeightTable) -> bool:
+    """Whether two scales and zero points are known to be the same numbers, for every element, in the same type."""
+    return all(_same(a, b, weights) for a, b in zip(first, second, strict=True))
+
+
+def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
+    if a == b:
+        return True
+    left, right = stored(a, weights), stored(b, weights)
+    if left is None or right is None or left.dtype != right.dtype:
+        return False
+    return left.size == right.size == 1 and bool(left.reshape(()) == right.reshape(()))
+
+
+def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
+    """Whether a scale is known to be above 0, so that larger integers stand for larger numbers."""
+    known = stored(scale, weights)
+    return known is not None and bool((known > 0).all())

@@ -1,0 +1,101 @@
+"""Patterns that merge the scales which a sum of products passes on its way to the next quantisation."""
+
+from typing import Any
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.types import is_integer, to_numpy, type_of
+from stepwell.dialects.graph import QuantizeOp
+from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
+from stepwell.passes.graph.matching import fused_location, has_one_use, is_elementwise, new_weight, producer, stored
+
+OPS_BACK = 8  # that are looked at for integers
+
+
+def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
+    """1 / scale, where it is known, not 1, and a normal number."""
+    array = stored(scale, rw.weights)
+    if array is None or bool((array == 1).all()):
+        return None
+    with np.errstate(all="ignore"):
+        inverse = (1 / array.astype(np.float64)).astype(array.dtype)
+    good = np.isfinite(inverse) & (np.abs(inverse) >= np.finfo(array.dtype).smallest_normal)
+    return inverse if bool(good.all()) else None
+
+
+def follows_from_integers(value: ir.Value) -> bool:
+    """Whether element-wise ops lead from integers to `value`: it is rounded in several places anyway."""
+    pending, seen = [value], 0
+    while pending and seen < OPS_BACK:
+        op, seen = defining_op(pending.pop()), seen + 1
+        if op is None or not is_elementwise(op.opview):
+            continue
+        if any(is_integer(type_of(v).dtype) for v in op.operands):
+            return True
+        pending += list(op.operands)
+    return False
+
+
+@pattern(QuantizeOp)
+def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   may round to the neighbour where x / s is halfway between two integers
+
+    Where x follows from integers, so that the factor meets that of a product. A quotient takes as long as a whole product.
+    """
+    inverse = reciprocal(op.scale, rw)
+    if inverse is None:
+        return NoMatch("its scale is not known, or 1, or has no reciprocal")
+    if not follows_from_integers(op.x):
+        return NoMatch("what it quantises does not follow from integers")
+    with op.location:
+        one = rw.literal(np.ones((), inverse.dtype))
+        value: ir.Value = rw.quantize(rw.mul(op.x, new_weight(rw, op.scale, inverse)), one, op.zero_point)
+    return value
+
+
+@pattern("graph.mul")
+def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: (x * a) * b -> x * (a * b)   one rounding less; relu(x * a) * b -> relu(x * (a * b)) for b > 0"""
+    factor = stored(op.rhs, rw.weights)
+    relu = producer(op.lhs, "relu")
+    inner = producer(op.lhs if relu is None else relu.x, "mul")
+    first = None if inner is None else stored(inner.rhs, rw.weights)
+    if factor is None or first is None or producer(inner.lhs, "cast") is None:
+        return NoMatch("it does not scale a scaled sum of integers")
+    if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
+        return NoMatch("what it scales has another user, or the factor is not above 0")
+    both = (first.astype(np.float64) * factor).astype(first.dtype)
+    if not np.isfinite(both).all() or bool(((both == 0) & (first != 0)).any()):
+        return NoMatch("the merged factor would overflow, or become 0")
+    if both.size > max(first.size, factor.size) or inner.lhs.type != op.result.type:
+        return NoMatch("the merged factor would be larger than either")
+    with fused_location(inner, op):
+        value: ir.Value = rw.mul(inner.lhs, new_weight(rw, inner.rhs if first.size >= factor.size else op.rhs, both))
+    if relu is not None:
+        with relu.location:
+            value = rw.relu(value)
+    return value
+
+
+@pattern(QuantizeOp)
+def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(relu(x), s, z) -> quantize(x, s, z)   where saturation cuts off all below z anyway; exact but for NaN, which becomes 0
+
+    And quantize(clamp(x, a, b), s, z) where it cuts off as much.
+    """
+    bounded = producer(op.x, "relu", "clamp")
+    scale, zero = stored(op.scale, rw.weights), stored(op.zero_point, rw.weights)
+    if bounded is None or scale is None or zero is None or not bool((scale > 0).all()):
+        return NoMatch("its operand is not bounded, or its scale and zero point are not known")
+    low, high = (0.0, np.inf) if bounded.mnemonic() == "relu" else (bounded.attribute_values()[name] for name in ("min", "max"))
+    limits = np.iinfo(to_numpy(type_of(op.result).dtype))
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, most = (np.rint(np.float64(bound) / scale.astype(np.float64)) + zero for bound in (low, high))
+    if bool((least > limits.min).any() or (most < limits.max).any()):
+        return NoMatch("its type holds numbers beyond the bounds")
+    value: ir.Value = rw.quantize(bounded.x, op.scale, op.zero_point)
+    return value
+
+
+SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds)

@@ -1,0 +1,205 @@
+"""The pass that computes products of dequantised data in integers, and moves and keeps such data as integers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import AddOp, ConvOp, MatmulOp
+from stepwell.passes.framework.registry import register_pass
+from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
+from stepwell.passes.graph.integer_products import WIDE
+from stepwell.passes.graph.matching import fused_location, has_one_use, new_weight, producer, stored
+from stepwell.passes.graph.quantization.moves import MOVES
+from stepwell.passes.graph.quantization.quantized import Quantized, quantized
+from stepwell.passes.graph.quantization.scales import SCALES
+
+LARGEST = np.iinfo(np.int32).max
+SAME_SCALE = 1e-5  # how far apart, as a part of them, the scales of a product and of its bias may be
+
+
+@pattern(ConvOp)
+def convolve_integers(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: conv(dequantize(x, s, z), dequantize(w, t, u)) -> conv(x - z, w - u) * (s * t)   in i32, without rounding before the scale
+
+    Where x has one scale and w has one, or one for each filter.
+    """
+    x, w = quantized(op.x), quantized(op.w)
+    if x is None or w is None:
+        return NoMatch("its image or its filters are not dequantised")
+    if not x.is_per_tensor:
+        return NoMatch("its image has several scales")
+    rank = type_of(op.w).rank
+    if any(not _is_along(v, rank, (0,)) for v in w.parameters):
+        return NoMatch("its filters have scales along something else than the filters")
+    taps = type_of(op.w)
+    if not taps.is_static:
+        return NoMatch(f"the sizes of its filters, {taps}, are not known")
+    reason = overflow(x, w, 0, taps.elements // max(1, taps.static_shape[0]), rw)
+    if reason is not None:
+        return reason
+    with op.location:
+        total = rw.conv(integers(x, rw), integers(w, rw), **op.attribute_values())
+        factor = w.op.scale
+        if type_of(factor).elements != 1:  # (M, 1, …) or (M) in front: one for each channel of the result
+            factor = reshaped(rw, factor, (-1, *(1,) * (rank - 2)))
+        return scaled(total, [x.op.scale, factor], rw)
+
+
+@pattern(MatmulOp)
+def multiply_integers(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: matmul(dequantize(x, s, z), dequantize(y, t, u)) -> matmul(x - z, y - u) * s * t   in i32, without rounding before the scale
+
+    Where no scale changes along what is summed.
+    """
+    x, y = quantized(op.lhs), quantized(op.rhs)
+    if x is None or y is None:
+        return NoMatch("its operands are not both dequantised")
+    left, right = type_of(op.lhs), type_of(op.rhs)
+    if left.rank < 2 or right.rank < 2:
+        return NoMatch("an operand is a vector")
+    if any(_changes_along(v, left.rank, left.rank - 1) for v in x.parameters) or any(
+        _changes_along(v, right.rank, right.rank - 2) for v in y.parameters
+    ):
+        return NoMatch("its scales or zero points change along what it sums")
+    depth = left.shape[-1]
+    if not isinstance(depth, int):
+        return NoMatch("how many products it sums is not known")
+    reason = overflow(x, y, right.rank - 1, depth, rw)
+    if reason is not None:
+        return reason
+    with op.location:
+        total = rw.matmul(integers(x, rw), integers(y, rw))
+        return scaled(total, [x.op.scale, y.op.scale], rw)
+
+
+@pattern(AddOp)
+def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: cast(total) * s + dequantize(b, s) -> cast(total + b) * s   one rounding less; for known b, whose scale is that of the product"""
+    for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        scaling, bias = producer(product, "mul"), known_integers(other, rw)
+        total = None if scaling is None else producer(scaling.lhs, "cast")
+        scale = None if scaling is None else stored(scaling.rhs, rw.weights)
+        if total is None or scale is None or bias is None or type_of(total.x).dtype != WIDE or type_of(product).dtype != "f32":
+            continue
+        numbers, own = bias
+        if product.type != op.result.type or not has_one_use(product) or not has_one_use(scaling.lhs):
+            return NoMatch("the product has another user, or is broadcast")
+        try:
+            alike = np.broadcast_shapes(numbers.shape, own.shape, scale.shape) is not None and np.allclose(own, scale, rtol=SAME_SCALE, atol=0)
+        except ValueError:
+            alike = False
+        if not alike:
+            return NoMatch("the scale of what is added is not that of the product")
+        with fused_location(scaling, op):
+            summed = rw.add(total.x, new_weight(rw, bias_source(other), numbers.astype(np.int32)))
+            value: ir.Value = rw.mul(rw.cast(summed, to="f32", saturate=True), scaling.rhs)
+        return value
+    return NoMatch("it does not add known integers to a scaled product of integers")
+
+
+def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray] | None:
+    """The integers and the scales that `value`, perhaps reshaped, is known to be dequantised from; None if it is not."""
+    reshape = producer(value, "reshape")
+    source = quantized(value if reshape is None else reshape.x)
+    if source is None or type_of(source.x).dtype != WIDE:
+        return None
+    numbers, scale, zero = stored(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
+    if numbers is None or scale is None or zero is None or zero.any() or not type_of(value).is_static:
+        return None
+    shape = type_of(value).static_shape
+    if scale.size == 1:
+        return numbers.reshape(shape), scale.reshape(())
+    return numbers.reshape(shape), np.broadcast_to(scale, numbers.shape).reshape(shape)
+
+
+def bias_source(value: ir.Value) -> ir.Value | None:
+    """The parameter that a known bias comes from."""
+    reshape = producer(value, "reshape")
+    source = quantized(value if reshape is None else reshape.x)
+    return None if source is None else source.x
+
+
+def integers(source: Quantized, rw: Rewriter) -> ir.Value:
+    """The integers less their zero point, in i32."""
+    wide: ir.Value = rw.cast(source.x, to=WIDE, saturate=True)
+    zero = source.zero_point(rw.weights)
+    if zero is None:
+        return rw.sub(wide, rw.cast(source.op.zero_point, to=WIDE, saturate=True))
+    return rw.sub(wide, new_weight(rw, source.op.zero_point, zero.astype(np.int32))) if zero.any() else wide
+
+
+def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
+    """Sums of products as floats, in units of the product of some scales, which is one number where all are known."""
+    value: ir.Value = rw.cast(total, to="f32", saturate=True)
+    known = [stored(scale, rw.weights) for scale in scales]
+    numbers = [array for array in known if array is not None]
+    if len(numbers) == len(known):
+        both = numbers[0]
+        for array in numbers[1:]:
+            both = np.asarray(both * array)
+        widest = max(scales, key=lambda v: type_of(v).elements)
+        if both.size == 1:
+            both = both.reshape(())
+        return rw.mul(value, new_weight(rw, widest, both))
+    for scale in scales:
+        value = rw.mul(value, scale)
+    return value
+
+
+def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+    """`value` in another shape: now, where it is known."""
+    array = stored(value, rw.weights)
+    result: ir.Value = rw.reshape(value, shape=shape) if array is None else new_weight(rw, value, array.reshape(shape))
+    return result
+
+
+def overflow(x: Quantized, w: Quantized, outputs: int, depth: int, rw: Rewriter) -> NoMatch | None:
+    """Why sums of `depth` products may leave i32; None if they cannot. `outputs` is the axis of known `w` that is not summed."""
+    most = largest(x, rw)
+    numbers, zero = stored(w.x, rw.weights), w.zero_point(rw.weights)
+    if numbers is None or zero is None:
+        sums = depth * largest(w, rw)
+    else:
+        sizes = np.abs(numbers.astype(np.int64) - zero)
+        sums = int(sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != outputs)).max(initial=0))
+    if most * sums <= LARGEST:
+        return None
+    return NoMatch(f"sums of {depth} products of {type_of(x.x).dtype} and {type_of(w.x).dtype} may not fit i32")
+
+
+def largest(source: Quantized, rw: Rewriter) -> int:
+    """The greatest magnitude of integers of a type less their zero point."""
+    limits, zero = np.iinfo(to_numpy(type_of(source.x).dtype)), source.zero_point(rw.weights)
+    if zero is None:
+        return int(limits.max) - int(limits.min)
+    return max(int(limits.max) - int(zero.min(initial=0)), int(zero.max(initial=0)) - int(limits.min))
+
+
+def _is_along(value: ir.Value, rank: int, axes: tuple[int, ...]) -> bool:
+    """Whether a parameter, aligned to a tensor of `rank`, changes along these axes alone."""
+    shape = type_of(value).shape
+    return all(size == 1 or i + rank - len(shape) in axes for i, size in enumerate(shape))
+
+
+def _changes_along(value: ir.Value, rank: int, axis: int) -> bool:
+    shape = type_of(value).shape
+    place = axis - (rank - len(shape))
+    return place >= 0 and shape[place] != 1
+
+
+@register_pass("use-integers", level="graph", optional=True)
+@dataclass
+class UseIntegers(PatternPass):
+    """Compute products of quantised data on their integers, and keep what only moves between them in integers.
+
+    Networks that a quantiser wrote say in floats what is meant: `dequantize`, a float op, `quantize` (ONNX's Q/DQ format). Here the products take
+    the integers instead, and sum in i32, exactly; bias, activation, additions and the next quantisation follow in the registers of the same kernel.
+    Scale times scale is one factor (Jacob et al., "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
+    Inference", 2018). What is neither a product nor moves data is computed in f32, from bytes to bytes.
+    """
+
+    top_down = True
+    patterns = (convolve_integers, multiply_integers, add_integers, *MOVES, *SCALES)
+
