@@ -8,7 +8,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.sizes import holds
-from stepwell.dialects.core.types import FLOATS, TensorType
+from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
 from stepwell.dialects.graph.inference import (
@@ -44,6 +44,9 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
     of three colours, and `w` is (M / b, C, taps…, b). There is no padding: that is a separate op.
 
+    Integers, i32, are blocked, with filters (M / b, K, taps…, s / d, b, d): the weights of each d neighbouring lanes lie side by side, as
+    instructions for dot products read them.
+
     The blocks of filters fall into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
     neighbouring blocks of `x`: each of C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
     stretches of lanes, beginning at lane 0. With one group this is the plain convolution of the first `s` lanes of all blocks.
@@ -60,14 +63,14 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
 
     @staticmethod
     def infer(x: TensorType, w: TensorType, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> TensorType:
-        expect_dtype("x", x, FLOATS)
+        expect_dtype("x", x, (*FLOATS, "i32"))
         expect_same_dtype(x=x, w=w)
         spatial = len(strides)
         expect_window(spatial, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        inner = x.rank - 2 - spatial
-        if inner not in (0, 1):
-            raise InferenceError(f"operand 'x' must have {spatial} spatial dimensions (N, C, …) or (N, C / a, …, a), got {x}")
-        expect_rank("w", w, 3 + spatial + inner)
+        inner, in_groups = x.rank - 2 - spatial, not is_float(x.dtype)
+        if inner != 1 and (inner != 0 or in_groups):
+            raise InferenceError(f"operand 'x' must have {spatial} spatial dimensions (N, C / a, …, a), or of floats (N, C, …), got {x}")
+        expect_rank("w", w, 3 + spatial + inner + in_groups)
         if inner:
             _expect_groups(x, w, group)
         elif group != 1:
@@ -75,13 +78,16 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         else:
             expect_dim("w", w, 1, x.shape[1], f"dimension 1 of operand 'x' ({x})")
         sizes = window_sizes(x.shape[2 : 2 + spatial], w.shape[2 : 2 + spatial], strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        return TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes, w.shape[-1]))
+        return TensorType(x.dtype, (x.shape[0], w.shape[0], *sizes, w.shape[-2 if in_groups else -1]))
 
     @staticmethod
     def reference(x: np.ndarray, w: np.ndarray, *, strides: Sequence[int], dilations: Sequence[int], group: int) -> np.ndarray:
         spatial = len(strides)
         if x.ndim == 2 + spatial:
             return _convolved(x, w, strides, dilations)
+        if w.ndim == 5 + spatial:  # (…, s / d, b, d) -> (…, s, b)
+            w = np.moveaxis(w, -1, -2)
+            w = w.reshape(*w.shape[:-3], -1, w.shape[-1])
         blocks, lanes = w.shape[1], w.shape[-2]
         _, side_by_side = group_sets(x.shape[1], blocks, group)
         parts = []
@@ -95,7 +101,16 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
 
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType, **attributes: Any) -> int:
-        return 2 * result.elements * math.prod(w.static_shape[1:-1])
+        return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
+
+
+def lanes_read(w: TensorType) -> int | None:
+    """How many lanes of each block a group of such a convolution of a blocked image reads."""
+    if is_float(w.dtype):
+        size, depth = w.shape[-2], 1
+    else:
+        size, depth = w.shape[-3], w.shape[-1]
+    return size * depth if isinstance(size, int) and isinstance(depth, int) else None
 
 
 def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
@@ -106,7 +121,7 @@ def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
 
 def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
     """Check that the blocks and lanes of blocked `x` and the filters `w` divide among the groups."""
-    blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], w.shape[-2]
+    blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], lanes_read(w)
     if group < 1 or (filters or 0) % group:
         raise InferenceError(f"attribute 'group' must divide the blocks of filters of operand 'w' ({w}), got {group}")
     if not isinstance(blocks, int) or not isinstance(per_group, int):

@@ -8,7 +8,7 @@ import numpy as np
 from stepwell.dialects.core.kernel_info import KernelInfo
 from stepwell.dialects.core.mlir import ir, ops_below
 from stepwell.dialects.core.types import is_integer, is_unsigned, to_numpy, type_of
-from stepwell.dialects.graph import ConvOp, MatmulOp, PackedMatmulOp
+from stepwell.dialects.graph import BlockedConvOp, BorderedConvOp, ConvOp, MatmulOp, PackedMatmulOp
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -71,7 +71,7 @@ class IntegerProductPass(Pass):
 
 def is_integer_product(view: Any) -> bool:
     """Whether an op sums products of integers."""
-    return isinstance(view, (MatmulOp, PackedMatmulOp, ConvOp)) and is_integer(type_of(view.result).dtype)
+    return isinstance(view, (MatmulOp, PackedMatmulOp, ConvOp, BlockedConvOp, BorderedConvOp)) and is_integer(type_of(view.result).dtype)
 
 
 def one_channel(view: Any) -> bool:

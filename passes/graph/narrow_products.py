@@ -6,8 +6,9 @@ from itertools import product
 from typing import ClassVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import GraphBuilder
+from stepwell.dialects.graph import ConvOp, GraphBuilder
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -16,6 +17,7 @@ from stepwell.passes.graph.integer_products import (
     NARROW,
     IntegerProductPass,
     ProductRewriting,
+    fastest,
     holds,
     is_integer_product,
     kind_of,
@@ -24,6 +26,9 @@ from stepwell.passes.graph.integer_products import (
     widened,
 )
 from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
+from stepwell.passes.schedule.intrinsics import Intrinsic
+
+OFTEN = 32  # times that an element is read, from which on it is kept in the type that it is multiplied in
 
 
 @register_pass("narrow-products", level="graph", optional=True)
@@ -43,6 +48,20 @@ class NarrowProducts(IntegerProductPass):
 
     def rewriting(self, state: PassState, known: dict[ir.Value, Range]) -> ProductRewriting:
         return _Narrowing(state, known)
+
+
+def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> str:
+    """The type that a product reads its left operand in: that of the instruction's operand, where each element is read often.
+
+    A group of its elements goes into all lanes, which a load does by itself if nothing has to be widened. Weights are widened, vector by vector.
+    """
+    order = chosen.takes(kind_of(left), kind_of(right))
+    assert order is not None
+    bits = int(chosen.operands[order.index(0)][1:])
+    hints = hints_around(op)
+    read, columns = (likely_elements(type_of(v).shape, hints) for v in (op.operands[0], op.results[0]))
+    summed = type_of(op.operands[1]).elements // max(type_of(op.operands[1]).shape[0 if isinstance(op.opview, ConvOp) else -1], 1)
+    return left if bits <= 8 * to_numpy(left).itemsize or columns * summed < OFTEN * read else f"i{bits}"
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
@@ -72,12 +91,14 @@ class _Narrowing(ProductRewriting):
             if not found:
                 return NoMatch(f"the values of {type_of(value)} are not known to fit {', '.join(NARROW)}")
         for left, right in sorted(product(*choices), key=lambda pair: sum(to_numpy(d).itemsize for d in pair)):
-            if rate(kind_of(left), kind_of(right), self.state.target, wide):
+            chosen = fastest(kind_of(left), kind_of(right), self.state.target, wide)
+            if chosen is not None:
                 with ir.InsertionPoint(op), op.location:
                     b = GraphBuilder(self.state.weights)
-                    for number, dtype in enumerate((left, right)):
+                    for number, dtype in enumerate((broadcast_as(op, chosen, left, right), right)):
                         value = op.operands[number]
-                        if widened(value) is None or not has_one_use(value):
+                        found = widened(value)
+                        if found is None or type_of(found.x).dtype != dtype or not has_one_use(value):
                             op.operands[number] = b.cast(self.narrow(value, dtype, b), to=wide, saturate=True)
                             maker = defining_op(value)
                             self.replaced += [] if maker is None else [maker]
@@ -93,7 +114,7 @@ class _Narrowing(ProductRewriting):
         array = stored(value, self.state.weights)
         if array is not None:
             least, most = (array.min().item(), array.max().item()) if array.size else (0, 0)
-        elif value in self.known and all(is_integer_product(user.opview) or self.reads_for_a_product(user) for user in users(value)):
+        elif value in self.known and all(map(self.reads_for_a_product, users(value))):
             least, most = self.known[value]
         else:
             return
@@ -101,8 +122,10 @@ class _Narrowing(ProductRewriting):
         yield from (dtype for dtype in NARROW if holds(dtype, least, most) and to_numpy(dtype).itemsize < wide)
 
     def reads_for_a_product(self, user: ir.Operation) -> bool:
-        """Whether an op is one of those made here, which make a value narrow for a product that was rewritten before."""
-        return any(result == made for result in user.results for made in self.made.values())
+        """Whether an op is a product, or pads what products read, or was made here to make a value narrow for a product that was rewritten before."""
+        if is_integer_product(user.opview) or any(result == made for result in user.results for made in self.made.values()):
+            return True
+        return user.name == "graph.pad" and all(map(self.reads_for_a_product, users(user.results[0])))
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""
@@ -113,9 +136,9 @@ class _Narrowing(ProductRewriting):
 
     def _narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         cast = widened(value)
-        if cast is not None and type_of(cast.x).dtype == dtype:
+        if cast is not None:
             source: ir.Value = cast.x
-            return source
+            return source if type_of(source).dtype == dtype else b.cast(source, to=dtype, saturate=True)
         array = stored(value, self.state.weights)
         if array is not None:
             return b.weight(derived_name(value), array.astype(to_numpy(dtype)))
@@ -123,7 +146,7 @@ class _Narrowing(ProductRewriting):
         assert op is not None  # its range is known
         with ir.InsertionPoint.after(op), op.location:  # beside what computes it, in whose kernel it then is
             pad = producer(value, "pad")
-            if pad is None or not has_one_use(pad.x):
+            if pad is None or defining_op(pad.x) is None:
                 narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
             else:  # padding ends a kernel: the cast goes before it
                 narrow = b.pad(self.narrow(pad.x, dtype, b), **pad.attribute_values())

@@ -84,6 +84,8 @@ class _Unfolding(ProductRewriting):
         if values["group"] != 1 or any(values["pads"]) or kernel.static_shape[1] < CHANNELS:
             return NoMatch(f"it has groups, or fewer than {CHANNELS} channels")
         numbers = known_numbers(w, self.state.weights)
+        if numbers is not None:
+            return NoMatch("its filters are known: they are packed for an image in blocks of channels")
         weight: np.ndarray | Centred | None = centred(w, self.state.weights) if numbers is None else numbers
         if weight is None or (isinstance(weight, Centred) and _elements(weight.zero) != 1):
             return NoMatch("its weights are neither known nor bytes with one zero point")

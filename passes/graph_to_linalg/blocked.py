@@ -6,12 +6,14 @@ from itertools import accumulate, product
 from typing import Any
 
 from stepwell.dialects import graph
-from stepwell.dialects.core.mlir import ir
+from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import known
-from stepwell.dialects.core.types import type_of
+from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
 from stepwell.dialects.graph.bordered_conv import BorderedConvOp, borders
 from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.passes.graph.matching import producer
+from stepwell.passes.graph_to_linalg.casts import cast as converted
 from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
 from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder, OpFoldResult, dims
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
@@ -21,13 +23,23 @@ from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) -> ir.Value | NoMatch:
     """Loops: image, groups, block of filters, positions, filter of the block; then block of channels, taps, channel of the block.
 
-    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps.
+    Dimensions of size 1 have no loop: groups, filters of a group if there are several groups, taps. Of integers, channels of a block are groups
+    of neighbours and places in these.
     """
     sizes = _sizes(op, b)
     if isinstance(sizes, NoMatch):
         return sizes
     x, w = (widened(b, v, products_of(op)) for v in operands)
-    return _convolved(b, b.staged(x), w, op.result_types()[0].dtype, sizes, **op.attribute_values())
+    return _convolved(b, staged_image(b, op.x, x), w, op.result_types()[0].dtype, sizes, **op.attribute_values())
+
+
+def staged_image(b: LinalgBuilder, image: ir.Value, x: ir.Value) -> ir.Value:
+    """`x`, which `image` became, behind a boundary. Where it widens integers these are behind one, so that each is widened where it is multiplied."""
+    cast, op = producer(image, "cast"), defining_op(x)
+    if cast is None or op is None or op.name != "linalg.generic" or is_float(type_of(image).dtype):
+        return b.staged(x)
+    source, wide = type_of(cast.x).dtype, type_of(image).dtype
+    return b.elementwise([b.staged(op.operands[0])], wide, b.sizes(x), lambda v: converted(b, v, source, wide, True), exact=True)
 
 
 @lowering(BorderedConvOp)
@@ -40,7 +52,7 @@ def lower_bordered_conv(op: BorderedConvOp, operands: Operands, b: LinalgBuilder
     attributes, result = op.attribute_values(), op.result_types()[0]
     types, zeros = op.operand_types(), attributes.pop("zeros")
     window = {"strides": attributes["strides"], "dilations": attributes["dilations"], "zeros": zeros}
-    x, out = b.staged(x), b.empty(result.dtype, sizes)
+    x, out = staged_image(b, op.x, x), b.empty(result.dtype, sizes)
     for stretches in product(*(dim.stretches() for dim in borders(types[0], types[1], result, **window))):
         mine = b.window(w, 2, [s.first for s in stretches], [s.taps for s in stretches])
         seen = [s.seen(step, apart) for s, step, apart in zip(stretches, attributes["strides"], attributes["dilations"], strict=True)]
@@ -62,7 +74,9 @@ def _convolved(
     group: int,
 ) -> ir.Value:
     """The convolution of `x` with `w`, to a result of `sizes`."""
-    spatial, filters = len(strides), w.type.shape
+    spatial, filters, in_groups = len(strides), w.type.shape, not is_float(dtype)
+    depth = filters[-1] if in_groups else 1
+    of_lanes = filters[-3 if in_groups else -2] * depth
     is_blocked = x.type.rank == 3 + spatial
     sets, side_by_side = group_sets(x.type.shape[1], filters[1], group) if is_blocked else (1, 1)
     of_group = {"set": sets, "side": side_by_side, "m": filters[0] // group}
@@ -70,7 +84,7 @@ def _convolved(
     places = [f"o{i}" for i in range(spatial)]
     taps = {f"k{i}": filters[2 + i] for i in range(spatial)}
     parallel = ["n", *split, *places, "f"]
-    reductions = ["c", *(name for name, size in taps.items() if size > 1), *(["lane"] if is_blocked else [])]
+    reductions = ["c", *(name for name, size in taps.items() if size > 1), *(["lane"] if is_blocked else []), *(["place"] if in_groups else [])]
     loop = dict(zip([*parallel, *reductions], dims(*range(len(parallel) + len(reductions))), strict=True))
     zero = ir.AffineConstantExpr.get(0)
 
@@ -79,10 +93,12 @@ def _convolved(
 
     window = [loop[o] * s + loop[k] * d if k in loop else loop[o] * s for o, k, s, d in zip(places, taps, strides, dilations, strict=True)]
     channel = loop["set"] * filters[1] + loop["c"] if "set" in loop else loop["c"]
-    lane = [loop["side"] * filters[-2] + loop["lane"] if "side" in loop else loop["lane"]] if is_blocked else []
-    if is_blocked and side_by_side == 1 and x.type.shape[-1] != filters[-2]:
-        x = b.first(x, [*b.sizes(x)[:-1], filters[-2]])  # a loop that is an index by itself must go over the whole dimension
+    inside = loop["lane"] * depth + loop["place"] if in_groups else loop.get("lane", zero)
+    lane = [loop["side"] * of_lanes + inside if "side" in loop else inside] if is_blocked else []
+    if is_blocked and side_by_side == 1 and x.type.shape[-1] != of_lanes:
+        x = b.first(x, [*b.sizes(x)[:-1], of_lanes])  # a loop that is an index by itself must go over the whole dimension
     w_map = [*(loop[name] for name in split), loop["c"], *(at(k) for k in taps), *([loop["lane"]] if is_blocked else []), loop["f"]]
+    w_map += [loop["place"]] if in_groups else []
     counts = [of_group[name] for name in split]
     merged = [[*range(len(split))], *([i] for i in range(len(split), len(split) + len(filters) - 1))]
     w = b.reshape(w, merged, [*counts, *filters[1:]])

@@ -23,6 +23,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
@@ -34,39 +35,33 @@ PLAIN = NoMatch("what it reads is not channel-blocked")
 
 @layout_rule(ConvOp)
 def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
-    values, x, result = op.attribute_values(), type_of(op.x), type_of(op.result)
-    weights = b.known(op.w)
+    values, x = op.attribute_values(), type_of(op.x)
+    cast_w = widened(op.w)
+    weights = b.known(op.w if cast_w is None else cast_w.x)
     if weights is None:
         return NoMatch("its filters are not known")
     if any(values["pads"]):
         return NoMatch("it pads its image itself (see make-padding-explicit)")
-    if not is_float(x.dtype) or not known(x.shape[1:2]):
-        return NoMatch(f"its image, {x}, is not of floats, or has an unknown number of channels")
+    if not known(x.shape[1:2]):
+        return NoMatch(f"its image, {x}, has an unknown number of channels")
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
+    if not is_float(x.dtype):
+        return _conv_of_integers(op, weights, attributes, b)
     if is_depthwise(op):
         image = b.packed(op.x)
         if image is None:
             return NoMatch(f"it works by channel, and {PLAIN.reason}")
         by_lane = np.moveaxis(take(weights[:, 0], 0, image.lanes), 1, -1)
         return BlockedValue(b.blocked_depthwise_conv(image.value, b.weights_of(op.w, by_lane), **attributes), image.lanes)
-    group, filters, channels = values["group"], weights.shape[0], channels_of(op.x)
-    # If more than half of the lanes are filling, the layout wastes more than it gains; a single position is a matrix-vector product.
-    lanes = natural(filters, group, b.block)
-    if lanes.size > 2 * filters:
-        return NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
-    if all(n == 1 for n in result.shape[2:]):
-        return NoMatch("its result has one position: it is a product of a matrix with a vector")
-    if b.read_by is not None:
-        ordered = for_readers(filters, group, b.block, b.read_by)
-        if isinstance(ordered, NoMatch):
-            b.state.decline("order-for-readers", op, ordered)
-        else:
-            lanes = ordered
+    group, channels = values["group"], channels_of(op.x)
+    lanes = _lanes_of_result(op, len(weights), b)
+    if isinstance(lanes, NoMatch):
+        return lanes
     if group == 1 and channels <= FEW_CHANNELS and b.packed(op.x) is None:
         shape = (lanes.shape[0], *weights.shape[1:], lanes.shape[1])
         plain = deferred_weight(b, op.w, shape, lambda: [np.moveaxis(take(weights, 0, lanes), 1, -1)])
         return b.cleaned(b.blocked_conv(op.x, plain, **attributes, group=1), lanes)
-    grouped = _image_for_groups(op.x, group, b)
+    grouped = _image_for_groups(op.x, channels, group, b.packed(op.x), b)
     if isinstance(grouped, NoMatch):
         return grouped
     dealt = groups_of(grouped.lanes, group)
@@ -77,6 +72,63 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     return b.cleaned(b.blocked_conv(grouped.value, packed, **attributes, group=group), lanes)
 
 
+def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
+    """The layout of a convolution's result; or why it is not worth one."""
+    group = op.attribute_values()["group"]
+    # If more than half of the lanes are filling, the layout wastes more than it gains; a single position is a matrix-vector product.
+    lanes = natural(filters, group, b.block)
+    if lanes.size > 2 * filters:
+        return NoMatch(f"{filters} filters in {group} groups would leave most of {lanes.size} lanes empty")
+    if all(n == 1 for n in type_of(op.result).shape[2:]):
+        return NoMatch("its result has one position: it is a product of a matrix with a vector")
+    if b.read_by is not None:
+        ordered = for_readers(filters, group, b.block, b.read_by)
+        if not isinstance(ordered, NoMatch):
+            return ordered
+        b.state.decline("order-for-readers", op, ordered)
+    return lanes
+
+
+def _conv_of_integers(op: Any, weights: np.ndarray, attributes: dict[str, Any], b: Layout) -> BlockedValue | NoMatch:
+    """A convolution of narrow integers (see `narrow-products`), whose weights lie in the groups that a dot product of the target reads."""
+    there, cast_w, group = b.packed(op.x), widened(op.w), op.attribute_values()["group"]
+    cast_x = widened(op.x if there is None else there.value)
+    kinds = [kind_of(type_of(cast.x).dtype) for cast in (cast_x, cast_w) if cast is not None]
+    chosen = fastest(kinds[0], kinds[1], b.state.target) if len(kinds) == 2 else None
+    if chosen is None:
+        return NoMatch("it does not multiply narrow integers for which the target has an instruction")
+    if weights.shape[1] == 1:
+        return NoMatch("its filters read one channel")
+    lanes, channels = _lanes_of_result(op, len(weights), b), channels_of(op.x)
+    if isinstance(lanes, NoMatch):
+        return lanes
+    source = b.packed(cast_x.x) if there is None else BlockedValue(cast_x.x, there.lanes)
+    if group == 1 and channels <= FEW_CHANNELS and source is None:
+        width = channels + -channels % chosen.depth
+        image: BlockedValue | NoMatch = b.pack_as(cast_x.x, in_order(channels, width, width))
+    else:
+        image = _image_for_groups(cast_x.x, channels, group, source, b)
+    if isinstance(image, NoMatch):
+        return image
+    dealt = groups_of(image.lanes, group)
+    assert dealt is not None
+    members, depth = np.where(dealt == FILLING, FILLING, dealt % (channels // group)), chosen.depth
+    filled = -members.shape[2] % depth  # lanes beyond those of a group, which may be those of the next one
+    if filled and group > 1:
+        return NoMatch(f"its groups do not fill vectors of {depth} lanes")
+    members = np.pad(members, ((0, 0), (0, 0), (0, filled)), constant_values=FILLING)
+    shape = (lanes.shape[0], members.shape[1], *weights.shape[2:], members.shape[2] // depth, lanes.shape[1], depth)
+    packed = deferred_weight(b, cast_w.x, shape, lambda: (_in_depths(part, depth) for part in _packed(weights, lanes, members)))
+    wide = [b.cast(value, to=WIDE, saturate=True) for value in (image.value, packed)]
+    return b.cleaned(b.blocked_conv(*wide, **attributes, group=group), lanes)
+
+
+def _in_depths(filters: np.ndarray, depth: int) -> np.ndarray:
+    """Filters (…, s, b) as (…, s / depth, b, depth)."""
+    *outer, lanes, block = filters.shape
+    return np.ascontiguousarray(np.moveaxis(filters.reshape(*outer, lanes // depth, depth, block), -2, -1))
+
+
 def _packed(weights: np.ndarray, lanes: np.ndarray, members: np.ndarray) -> Iterator[np.ndarray]:
     """Filters (M, C of a group, taps…) as (M / b, K, taps…, s, b), group by group: output channels ordered as in `lanes`, and input channels as
     in `members`, which has (K, s) for each group."""
@@ -85,12 +137,12 @@ def _packed(weights: np.ndarray, lanes: np.ndarray, members: np.ndarray) -> Iter
         yield np.moveaxis(np.moveaxis(take(part, 2, mine), 3, -1), 1, -1)
 
 
-def _image_for_groups(value: ir.Value, group: int, b: Layout) -> BlockedValue | NoMatch:
-    """`value` in a blocked layout in which each group of a convolution finds its channels."""
-    image = b.packed(value)
+def _image_for_groups(value: ir.Value, channels: int, group: int, image: BlockedValue | None, b: Layout) -> BlockedValue | NoMatch:
+    """`value`, which may be there as the blocked `image`, in a layout in which each group of a convolution finds its channels."""
     if image is not None and groups_of(image.lanes, group) is not None:
         return image
-    return b.pack_as(value, natural(channels_of(value), group, b.block))
+    lanes = natural(channels, group, b.block)
+    return b.pack_as(value, lanes) if image is None else b.in_lanes([image], lanes)
 
 
 @layout_rule(ReshapeOp)
