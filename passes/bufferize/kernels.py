@@ -192,10 +192,12 @@ class _Scratch:
 def _take_scratch(kernel: Any) -> None:
     """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or one behind the other if sizes are known only
     at run time."""
-    allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0])]
+    stages = stages_on_memrefs(structured_ops(kernel.operation))
+    in_registers = {out for s in stages if not sums_in_blocks(s.root) for member in s.members if s.is_inside(out := member.outputs[0].value)}
+    allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0]) and o.results[0] not in in_registers]
     if not allocations:
         return
-    loops, shapes = FusedLoops(stages_on_memrefs(structured_ops(kernel.operation))), shapes_around(kernel.operation)
+    loops, shapes = FusedLoops(stages), shapes_around(kernel.operation)
     needs = [_needed(o, loops, shapes.bytes(o.results[0])) for o in allocations]
     places, total = _packed(kernel, needs, loops) if known(need.copy for need in needs) else _in_a_row(needs)
     block = kernel.regions[0].blocks[0]

@@ -79,6 +79,14 @@ def one_channel(view: Any) -> bool:
     return isinstance(view, ConvOp) and type_of(view.w).shape[1] == 1
 
 
+def sums_integers(view: Any) -> bool:
+    """Whether a convolution or product of floats reads narrow integers as floats: its weights are integers too, and its sums exact."""
+    image = view.operation.operands[0]
+    pad = producer(image, "pad")
+    cast = producer(image if pad is None else pad.x, "cast")
+    return cast is not None and type_of(cast.x).dtype in NARROW
+
+
 def widened(value: ir.Value) -> Any:
     """The view of the cast that makes `value` of narrower integers, all of which its type holds; None if there is none."""
     cast = producer(value, "cast")

@@ -8,7 +8,7 @@ from typing import ClassVar
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import ConvOp, GraphBuilder
+from stepwell.dialects.graph import BlockedDepthwiseConvOp, ConvOp, GraphBuilder
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -65,7 +65,14 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
-    """The casts before an integer product that it can take into its body, so that one intrinsic of the target computes both; else none."""
+    """The casts before an integer product that it can take into its body, so that one intrinsic of the target computes both; else none.
+
+    And that of the image of a convolution by channel, whose sums of integers are floats.
+    """
+    if isinstance(root.opview, BlockedDepthwiseConvOp):
+        cast = producer(root.operands[0], "cast")
+        taken = cast is not None and type_of(cast.x).dtype in NARROW and has_one_use(root.operands[0]) and cast.operation.block == root.block
+        return [cast.operation] if taken else []
     if not is_integer_product(root.opview) or one_channel(root.opview):
         return []
     casts = [cast for value in root.operands if has_one_use(value) and (cast := widened(value)) is not None]

@@ -1,8 +1,10 @@
 """The pass that merges loops over contiguous elements, so that short rows make long vectors."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
+from types import MappingProxyType
 from typing import Any
 
 from stepwell.dialects.core.mlir import ir, linalg, tensor
@@ -74,8 +76,16 @@ def _sizes(access: Access, index: int) -> Sizes:
 def _joined(members: list[Structured]) -> list[bool]:
     """Whether each two neighbouring dimensions of a stage's output can become one."""
     rank = len(members[0].outputs[0].map.results)
-    begin, end = members[0].outputs[0].value, members[-1].operation.results[0]
+    begin, end = _begin(members), members[-1].operation.results[0]
     return [all(_pair_walks(member, member.outputs[0], i) for member in members) and merges_written(begin, end, i) for i in range(rank - 1)]
+
+
+def _begin(members: list[Structured]) -> ir.Value:
+    """What the last members write over: the output of the last one that does not continue the one before."""
+    made = [member.operation.results[0] for member in members]
+    starts = [member for number, member in enumerate(members) if not number or member.outputs[0].value != made[number - 1]]
+    value: ir.Value = starts[-1].outputs[0].value
+    return value
 
 
 def _stage_groups(members: list[Structured], apart: set[Sizes] | None = None) -> list[Groups] | NoMatch:
@@ -153,13 +163,19 @@ def _mentions(expr: Any, dim: int) -> bool:
 def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
     """Build the stage anew on collapsed operands; its last result is expanded back to the old shape."""
     last = members[-1].operation
-    begin = members[0].outputs[0]
+    begin, own = members[0].outputs[0], groups[0]
     with ir.InsertionPoint(members[0].operation), members[0].operation.location:
-        window = current = _collapsed(begin, groups[0])
-    for member, member_groups in zip(members, groups, strict=True):
+        window = current = _collapsed(begin, own)
+    for number, (member, member_groups) in enumerate(zip(members, groups, strict=True)):
         with ir.InsertionPoint(member.operation), member.operation.location:
-            current = _rebuild_member(member, member_groups, current)
-    reassociation = _reassociation(begin, groups[0])
+            before = members[number - 1].operation.results[0] if number else None
+            if before is None or member.outputs[0].value == before:
+                current = _rebuild_member(member, member_groups, current)
+            else:  # it makes elements of another type in memory of their own
+                begin, own = member.outputs[0], member_groups
+                window = _collapsed(begin, own)
+                current = _rebuild_member(member, member_groups, window, {before: current})
+    reassociation = _reassociation(begin, own)
     if not reassociation or not insert_merged(begin.value, last.results[0], window, current, reassociation):
         with ir.InsertionPoint.after(last), last.location:
             shape = list(last.results[0].type.shape)
@@ -170,12 +186,13 @@ def _rebuild(members: list[Structured], groups: list[Groups]) -> None:
         member.operation.erase()
 
 
-def _rebuild_member(member: Structured, groups: Groups, out: ir.Value) -> ir.Value:
+def _rebuild_member(member: Structured, groups: Groups, out: ir.Value, rebuilt: Mapping[ir.Value, ir.Value] = MappingProxyType({})) -> ir.Value:
+    """The member on collapsed operands, over `out`; of operands that have been `rebuilt`, what they are now."""
     if member.is_fill:
         filled = linalg.fill(member.operation.operands[0], outs=[out])
         value: ir.Value = filled if isinstance(filled, ir.Value) else filled.result
         return value
-    inputs = [_collapsed(a, groups) for a in member.inputs]
+    inputs = [rebuilt.get(a.value) or _collapsed(a, groups) for a in member.inputs]
     maps = [ir.AffineMapAttr.get(_collapsed_map(a, groups)) for a in member.accesses]
     kinds = [ir.Attribute.parse(f"#linalg.iterator_type<{member.iterators[g[0]]}>") for g in groups]
     op = linalg.GenericOp([out.type], inputs, [out], ir.ArrayAttr.get(maps), ir.ArrayAttr.get(kinds))

@@ -132,7 +132,8 @@ class FusionGroup:
         """What a stage reads from outside the group, without constants of the kernel."""
         inside = {id(edge.read) for edge in self.edges}
         reads = [(member, read) for member in stage.members for read in member.inputs if read.is_shaped and read.used]
-        return [(member, read) for member, read in reads if id(read) not in inside and not read.is_constant]
+        own = [(member, read) for member, read in reads if not stage.is_inside(read.value)]
+        return [(member, read) for member, read in own if id(read) not in inside and not read.is_constant]
 
     def axis(self, leader: Stage, dim: int) -> Axis:
         """Loop `dim` of the leader with the loops of other stages that go over what is handed on in step with it."""

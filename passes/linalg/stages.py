@@ -1,15 +1,19 @@
-"""Stages of a kernel: the structured ops over one buffer, or continuing one tensor, that become one loop nest."""
+"""Stages of a kernel: the structured ops over one buffer, or continuing one tensor, that become one loop nest.
+
+An element-wise op that makes elements of another type of sums, the next bytes of sums in i32, cannot overwrite them. It continues the stage all the
+same where it alone reads them: then the sums stay in registers, and are never stored.
+"""
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.mlir import ir, ops_below, use_count, users
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
 
 
 @dataclass(eq=False)
 class Stage:
-    """Structured ops that become one nest: an optional fill, the root, element-wise epilogues in place."""
+    """Structured ops that become one nest: an optional fill, the root, element-wise epilogues that overwrite what is there, or retype it."""
 
     fill: Structured | None
     root: Structured
@@ -18,6 +22,17 @@ class Stage:
     @property
     def members(self) -> list[Structured]:
         return [*([self.fill] if self.fill else []), self.root, *self.epilogues]
+
+    @property
+    def written(self) -> Access:
+        """What the stage leaves."""
+        return self.members[-1].outputs[0]
+
+    def is_inside(self, value: ir.Value) -> bool:
+        """Whether a tensor or buffer is only handed on between the members."""
+        made = [member.operation.results[0] for member in self.members[:-1] if len(member.operation.results)]
+        left = self.written.value
+        return value in made or any(member.outputs[0].value == value != left for member in self.members)
 
     def loop(self, member: Structured, dim: int) -> int | None:
         """The loop of `member` that corresponds to loop `dim` of the root: an epilogue's loops are the results of the map of the root's output."""
@@ -50,11 +65,14 @@ def stages_on_tensors(function: ir.Operation) -> list[Stage]:
     for operation in ops_below(function):
         if operation.name not in STRUCTURED or len(operation.results) != 1:
             continue
+        member = Structured(operation)
         stage = ends.pop(operation.operands[len(operation.operands) - 1], None)
+        if stage is None and (read := _retyped(member, ends)) is not None:
+            stage = ends.pop(read)
         if stage is None:
             stage = []
             started.append(stage)
-        stage.append(Structured(operation))
+        stage.append(member)
         ends[operation.results[0]] = stage
     out = []
     for stage in started:
@@ -75,11 +93,11 @@ def stages_on_memrefs(ops: list[Structured]) -> list[Stage]:
             fill, root = root, ops[i + 1]
             i += 1
         i += 1
-        epilogues: list[Structured] = []
-        while i < len(ops) and _continues(root, ops[i]):
-            epilogues.append(ops[i])
+        stage = Stage(fill, root, [])
+        while i < len(ops) and (_continues(stage, ops[i]) or _retypes(stage, ops[i])):
+            stage.epilogues.append(ops[i])
             i += 1
-        out.append(Stage(fill, root, epilogues))
+        out.append(stage)
     return out
 
 
@@ -101,15 +119,48 @@ def _covers(root: Structured) -> bool:
     return all(isinstance(r, ir.AffineDimExpr) and root.extents[r.position] == n for r, n in zip(out.map.results, out.shape, strict=True))
 
 
-def _continues(root: Structured, op: Structured) -> bool:
-    """Whether `op` is element-wise in place over the root's output, readable from the root's register tile."""
+def _continues(stage: Stage, op: Structured) -> bool:
+    """Whether `op` is element-wise in place over what the stage leaves, readable from the root's register tile."""
+    out = stage.written
+    overwrites = op.outputs[0].value == out.value and op.outputs[0].used
+    return overwrites and _fits_tile(stage.root, op) and all(a.value != out.value for a in op.inputs)
+
+
+def _retypes(stage: Stage, op: Structured) -> bool:
+    """Whether `op` is element-wise over what the stage leaves in a buffer that nothing else uses, and makes elements of another type."""
+    out = stage.written
+    if not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
+        return False
+    own = [*(member.operation for member in stage.members), op.operation]
+    return all(user in own or user.name == "memref.dealloc" for user in users(out.value))
+
+
+def _retyped(op: Structured, ends: dict[ir.Value, list[Structured]]) -> ir.Value | None:
+    """The result of a stage on tensors that `op` alone reads, element by element, to make elements of another type; None if it does not."""
+    for value in (access.value for access in op.inputs if access.value in ends and use_count(access.value) == 1):
+        members = ends[value]
+        root = members[1] if members[0].is_fill and len(members) > 1 else members[0]
+        if _sums(root) and root.operation.block == op.operation.block and _fits_tile(root, op) and _reads_for_another_type(op, value):
+            return value
+    return None
+
+
+def _sums(root: Structured) -> bool:
+    return bool(root.reduction_dims) and len(root.outputs) == 1 and not root.is_fill
+
+
+def _fits_tile(root: Structured, op: Structured) -> bool:
+    """Whether `op` is element-wise, and can be computed on the root's register tile."""
     if op.is_fill or not op.is_elementwise or op.scalar_op is not None or op.reads or op.loops or len(root.outputs) != 1:
         return False
-    out = root.outputs[0]
-    return (
-        op.outputs[0].value == out.value
-        and op.outputs[0].used
-        and op.operation.block == root.operation.block
-        and all(a.value != out.value for a in op.inputs)
-        and all(isinstance(r, (ir.AffineDimExpr, ir.AffineConstantExpr)) for r in out.map.results)
-    )
+    inside = all(isinstance(r, (ir.AffineDimExpr, ir.AffineConstantExpr)) for r in root.outputs[0].map.results)
+    return inside and op.operation.block == root.operation.block
+
+
+def _reads_for_another_type(op: Structured, value: ir.Value) -> bool:
+    """Whether `op` reads `value` once, where it writes, and does not write over anything."""
+    out = op.outputs[0]
+    reads = [a for a in op.inputs if a.value == value]
+    if len(reads) != 1 or out.used or out.value == value or reads[0].element_type == out.element_type:
+        return False
+    return bool(reads[0].map == out.map)

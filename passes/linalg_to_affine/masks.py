@@ -30,7 +30,7 @@ def masked_lanes(root: Structured, nest: Nest, epilogues: Sequence[Structured], 
     accesses = [(a, dim) for a in (*(a for a in root.inputs if a.used), *root.outputs) if a.is_shaped]
     place = [getattr(r, "position", -1) for r in root.outputs[0].map.results]
     along = place.index(dim) if dim in place else -1
-    accesses += [(a, along) for op in epilogues for a in op.inputs if a.used and a.is_shaped]
+    accesses += [(a, along) for op in epilogues for a in (*(a for a in op.inputs if a.used), *op.outputs) if a.is_shaped]
     if not all(_fits(a, d) for a, d in accesses):
         return 0
     return target.lanes(max(element_bits(a.element_type) for a, _ in accesses))

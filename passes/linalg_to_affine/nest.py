@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from functools import partial
 from math import prod
 from typing import Any
@@ -122,11 +123,15 @@ class NestEmitter(LoopNest):
             flat = self._reduce(self.root.reduction_dims, points, flat, width, use=use)
         count = len(self.root.outputs)
         groups = [flat[i * count : (i + 1) * count] for i in range(len(points))]
+        outputs, written = self.root.outputs, self.root.outputs[0].value
         for epilogue in self.epilogues if self.ends else ():
-            groups = [self._epilogue(epilogue, p, g, width) for p, g in zip(points, groups, strict=True)]
-        across = [self._across(out, points, [group[n] for group in groups], width) for n, out in enumerate(self.root.outputs)]
+            groups = [self._epilogue(epilogue, p, g, width, written) for p, g in zip(points, groups, strict=True)]
+            if epilogue.outputs[0].value != written:  # elements of another type, in memory of their own
+                written = epilogue.outputs[0].value
+                outputs = [replace(self.root.outputs[0], value=written)]
+        across = [self._across(out, points, [group[n] for group in groups], width) for n, out in enumerate(outputs)]
         for p, group in zip(points, groups, strict=True):
-            for out, v, stored in zip(self.root.outputs, group, [a or b for a, b in zip(self.shown, across, strict=True)], strict=True):
+            for out, v, stored in zip(outputs, group, [a or b for a, b in zip(self.shown, across, strict=True)], strict=True):
                 if not stored:
                     self._store(out, v, p, width)
 
@@ -304,13 +309,14 @@ class NestEmitter(LoopNest):
         number: float = self.known[n][tuple(r.value for r in place)].item()
         return number
 
-    def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int) -> list[Any]:
-        """Apply an element-wise op to the tile; its dimensions are the results of the root's output map."""
+    def _epilogue(self, epilogue: Structured, point: Offsets, group: list[Any], width: int, written: ir.Value) -> list[Any]:
+        """Apply an element-wise op to the tile, whose elements belong to `written`; its dimensions are the results of the root's output map."""
         lanes = 1 if self.lanes_reduce else width
         across = [self.root.outputs[0].map.results[d] for d in range(len(epilogue.iterators))]
         inner = NestView(self, epilogue, across, point, lanes)
-        inputs = [inner.load(a) if a.used else None for a in epilogue.inputs]
-        return emit_body(epilogue, [*inputs, *group], lanes, inner.index, fma=self.fma)
+        inputs = [group[0] if a.value == written else inner.load(a) if a.used else None for a in epilogue.inputs]
+        before = group if epilogue.outputs[0].value == written else [None]
+        return emit_body(epilogue, [*inputs, *before], lanes, inner.index, fma=self.fma)
 
     # -- loads and stores ---------------------------------------------------------------------------------------------------
 

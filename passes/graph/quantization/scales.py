@@ -25,11 +25,11 @@ def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
 
 
 def follows_from_integers(value: ir.Value) -> bool:
-    """Whether element-wise ops lead from integers to `value`: it is rounded in several places anyway."""
+    """Whether element-wise ops, and sums of integers, lead from integers to `value`: it is rounded in several places anyway."""
     pending, seen = [value], 0
     while pending and seen < OPS_BACK:
         op, seen = defining_op(pending.pop()), seen + 1
-        if op is None or not is_elementwise(op.opview):
+        if op is None or not (is_elementwise(op.opview) or op.name == "graph.conv"):
             continue
         if any(is_integer(type_of(v).dtype) for v in op.operands):
             return True
@@ -61,7 +61,7 @@ def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     relu = producer(op.lhs, "relu")
     inner = producer(op.lhs if relu is None else relu.x, "mul")
     first = None if inner is None else stored(inner.rhs, rw.weights)
-    if factor is None or first is None or producer(inner.lhs, "cast") is None:
+    if factor is None or first is None or not follows_from_integers(inner.lhs):
         return NoMatch("it does not scale a scaled sum of integers")
     if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
         return NoMatch("what it scales has another user, or the factor is not above 0")

@@ -1,6 +1,7 @@
 """The pass that computes products of dequantised data in integers, and moves and keeps such data as integers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -9,13 +10,14 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import AddOp, ConvOp, MatmulOp
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
-from stepwell.passes.graph.integer_products import WIDE
+from stepwell.passes.graph.integer_products import WIDE, sums_integers
 from stepwell.passes.graph.matching import fused_location, has_one_use, new_weight, producer, stored
 from stepwell.passes.graph.quantization.moves import MOVES
 from stepwell.passes.graph.quantization.quantized import Quantized, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
+EXACT_FLOATS = 1 << 24  # up to which all integers are f32
 SAME_SCALE = 1e-5  # how far apart, as a part of them, the scales of a product and of its bias may be
 
 
@@ -36,11 +38,14 @@ def convolve_integers(op: ConvOp, rw: Rewriter) -> ir.Value | NoMatch:
     taps = type_of(op.w)
     if not taps.is_static:
         return NoMatch(f"the sizes of its filters, {taps}, are not known")
-    reason = overflow(x, w, 0, taps.elements // max(1, taps.static_shape[0]), rw)
-    if reason is not None:
-        return reason
+    depth = taps.elements // max(1, taps.static_shape[0])
+    most = greatest_sum(x, w, 0, depth, rw)
+    if most > LARGEST:
+        return too_large(x, w, depth)
     with op.location:
-        total = rw.conv(integers(x, rw), integers(w, rw), **op.attribute_values())
+        total = by_channel(op, x, w, rw) if taps.shape[1] == 1 and most < EXACT_FLOATS else None
+        if total is None:
+            total = rw.cast(rw.conv(integers(x, rw), integers(w, rw), **op.attribute_values()), to="f32", saturate=True)
         factor = w.op.scale
         if type_of(factor).elements != 1:  # (M, 1, …) or (M) in front: one for each channel of the result
             factor = reshaped(rw, factor, (-1, *(1,) * (rank - 2)))
@@ -66,37 +71,76 @@ def multiply_integers(op: MatmulOp, rw: Rewriter) -> ir.Value | NoMatch:
     depth = left.shape[-1]
     if not isinstance(depth, int):
         return NoMatch("how many products it sums is not known")
-    reason = overflow(x, y, right.rank - 1, depth, rw)
-    if reason is not None:
-        return reason
+    if greatest_sum(x, y, right.rank - 1, depth, rw) > LARGEST:
+        return too_large(x, y, depth)
     with op.location:
-        total = rw.matmul(integers(x, rw), integers(y, rw))
+        total = rw.cast(rw.matmul(integers(x, rw), integers(y, rw)), to="f32", saturate=True)
         return scaled(total, [x.op.scale, y.op.scale], rw)
+
+
+def by_channel(op: Any, x: Quantized, w: Quantized, rw: Rewriter) -> ir.Value | None:
+    """The sums of a convolution whose filters read one channel, of integers that are floats; None if a zero point or the filters are not known.
+
+    No instruction for dot products pays for so few products that do not share operands. Floats hold sums below 2^24 exactly, and multiply and
+    add in one instruction. The zero point's part is taken off behind the sums, so that the image is bytes.
+    """
+    weights, zeros, zero = stored(w.x, rw.weights), w.zero_point(rw.weights), x.zero_point(rw.weights)
+    if weights is None or zeros is None or zero is None:
+        return None
+    numbers, values = (weights.astype(np.int64) - zeros).astype(np.float32), op.attribute_values()
+    image, pads, around = x.x, values["pads"], len(values["strides"])
+    if any(pads):
+        low, high = ((0, 0, *part) for part in (pads[:around], pads[around:]))
+        image = rw.pad(image, low=low, high=high, mode="constant", value=float(zero.item()))
+    values["pads"] = (0,) * len(pads)
+    total: ir.Value = rw.conv(rw.cast(image, to="f32", saturate=True), new_weight(rw, w.x, numbers), **values)
+    taken = float(zero.item()) * numbers.sum(axis=tuple(range(1, numbers.ndim))).reshape(-1, *(1,) * around)
+    return rw.add(total, new_weight(rw, w.x, -taken.astype(np.float32))) if taken.any() else total
 
 
 @pattern(AddOp)
 def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: cast(total) * s + dequantize(b, s) -> cast(total + b) * s   one rounding less; for known b, whose scale is that of the product"""
+    """rewrite: total * s + dequantize(b, s) -> (total + b) * s   one rounding less; for known b, whose scale is that of the product
+
+    Where the total is a sum of products of integers: as floats behind it, or integers in floats.
+    """
     for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         scaling, bias = producer(product, "mul"), known_integers(other, rw)
-        total = None if scaling is None else producer(scaling.lhs, "cast")
         scale = None if scaling is None else stored(scaling.rhs, rw.weights)
-        if total is None or scale is None or bias is None or type_of(total.x).dtype != WIDE or type_of(product).dtype != "f32":
+        if scale is None or bias is None or not is_whole(scaling.lhs):
             continue
         numbers, own = bias
         if product.type != op.result.type or not has_one_use(product) or not has_one_use(scaling.lhs):
             return NoMatch("the product has another user, or is broadcast")
-        try:
-            alike = np.broadcast_shapes(numbers.shape, own.shape, scale.shape) is not None and np.allclose(own, scale, rtol=SAME_SCALE, atol=0)
-        except ValueError:
-            alike = False
-        if not alike:
+        if not alike(own, scale):
             return NoMatch("the scale of what is added is not that of the product")
+        total = producer(scaling.lhs, "cast")
         with fused_location(scaling, op):
-            summed = rw.add(total.x, new_weight(rw, bias_source(other), numbers.astype(np.int32)))
-            value: ir.Value = rw.mul(rw.cast(summed, to="f32", saturate=True), scaling.rhs)
+            if total is None:
+                summed = rw.add(scaling.lhs, new_weight(rw, bias_source(other), numbers.astype(np.float32)))
+            else:
+                summed = rw.cast(rw.add(total.x, new_weight(rw, bias_source(other), numbers)), to="f32", saturate=True)
+            value: ir.Value = rw.mul(summed, scaling.rhs)
         return value
     return NoMatch("it does not add known integers to a scaled product of integers")
+
+
+def alike(first: np.ndarray, second: np.ndarray) -> bool:
+    """Whether two scales are about the same where they meet."""
+    try:
+        return bool(np.allclose(first, second, rtol=SAME_SCALE, atol=0))
+    except ValueError:  # they do not broadcast to each other
+        return False
+
+
+def is_whole(value: ir.Value) -> bool:
+    """Whether `value` is a sum of products of integers, as floats."""
+    cast = producer(value, "cast")
+    if cast is not None:
+        return type_of(cast.x).dtype == WIDE
+    added = producer(value, "add")
+    conv = producer(value if added is None else added.lhs, "conv")
+    return conv is not None and sums_integers(conv)
 
 
 def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarray] | None:
@@ -131,8 +175,8 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
 
 
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
-    """Sums of products as floats, in units of the product of some scales, which is one number where all are known."""
-    value: ir.Value = rw.cast(total, to="f32", saturate=True)
+    """Sums of products in units of the product of some scales, which is one number where all are known."""
+    value = total
     known = [stored(scale, rw.weights) for scale in scales]
     numbers = [array for array in known if array is not None]
     if len(numbers) == len(known):
@@ -155,17 +199,17 @@ def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     return result
 
 
-def overflow(x: Quantized, w: Quantized, outputs: int, depth: int, rw: Rewriter) -> NoMatch | None:
-    """Why sums of `depth` products may leave i32; None if they cannot. `outputs` is the axis of known `w` that is not summed."""
-    most = largest(x, rw)
+def greatest_sum(x: Quantized, w: Quantized, outputs: int, depth: int, rw: Rewriter) -> int:
+    """A bound of sums of `depth` products. `outputs` is the axis of `w` that is not summed, where `w` is known."""
     numbers, zero = stored(w.x, rw.weights), w.zero_point(rw.weights)
     if numbers is None or zero is None:
-        sums = depth * largest(w, rw)
-    else:
-        sizes = np.abs(numbers.astype(np.int64) - zero)
-        sums = int(sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != outputs)).max(initial=0))
-    if most * sums <= LARGEST:
-        return None
+        return largest(x, rw) * largest(w, rw) * depth
+    sizes = np.abs(numbers.astype(np.int64) - zero)
+    return largest(x, rw) * int(sizes.sum(axis=tuple(i for i in range(sizes.ndim) if i != outputs)).max(initial=0))
+
+
+def too_large(x: Quantized, w: Quantized, depth: int) -> NoMatch:
+    """Why a product is left to floats."""
     return NoMatch(f"sums of {depth} products of {type_of(x.x).dtype} and {type_of(w.x).dtype} may not fit i32")
 
 

@@ -11,6 +11,7 @@ from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import is_float, type_of
 from stepwell.dialects.graph.numerics import narrow
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter
+from stepwell.passes.graph.integer_products import sums_integers
 from stepwell.passes.graph.matching import along, has_one_use, producer, stored
 
 
@@ -84,6 +85,8 @@ def linear(value: ir.Value, rw: Rewriter, *, used_once: bool = True) -> Linear |
         return NoMatch("it does not meet a convolution or matrix product")
     if not is_float(type_of(value).dtype):
         return NoMatch("integers wrap")
+    if sums_integers(op):
+        return NoMatch("it sums integers, exactly")
     if used_once and not has_one_use(value):
         return NoMatch(f"the {op.mnemonic()} has another user")
     operands = list(op.operation.operands)
