@@ -7,7 +7,7 @@ graph-opt(
   append-in-place, outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products,
   fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, unfold-convolutions, separate-zero-points, narrow-products,
+  attach-target, separate-zero-points, narrow-products,
   convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, pack-integer-products,
   check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd

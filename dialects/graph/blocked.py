@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import ir
-from stepwell.dialects.core.sizes import holds
+from stepwell.dialects.core.sizes import holds, known, known_sizes
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result, VariadicOperand
 from stepwell.dialects.graph.elementwise import NumericBinary
@@ -106,11 +106,8 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
 
 def lanes_read(w: TensorType) -> int | None:
     """How many lanes of each block a group of such a convolution of a blocked image reads."""
-    if is_float(w.dtype):
-        size, depth = w.shape[-2], 1
-    else:
-        size, depth = w.shape[-3], w.shape[-1]
-    return size * depth if isinstance(size, int) and isinstance(depth, int) else None
+    sizes = w.shape[-2:-1] if is_float(w.dtype) else (w.shape[-3], w.shape[-1])
+    return math.prod(known_sizes(sizes)) if known(sizes) else None
 
 
 def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:

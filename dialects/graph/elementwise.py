@@ -135,19 +135,19 @@ class ReciprocalOp(FloatUnary, name="reciprocal"):
     reference = pointwise(np.reciprocal)
 
 
-class FloorOp(FloatUnary, name="floor"):
+class FloorOp(FloatUnary, name="floor", traits=[KeepsFinite]):
     """The greatest integer that is not above `x`."""
 
     reference = pointwise(np.floor)
 
 
-class CeilOp(FloatUnary, name="ceil"):
+class CeilOp(FloatUnary, name="ceil", traits=[KeepsFinite]):
     """The least integer that is not below `x`."""
 
     reference = pointwise(np.ceil)
 
 
-class RoundOp(FloatUnary, name="round"):
+class RoundOp(FloatUnary, name="round", traits=[KeepsFinite]):
     """The nearest integer, halves to even."""
 
     reference = pointwise(np.rint)

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import BOOL, COMPACT, DTYPES, FLOATS, INTEGERS, NUMERIC, UNSIGNED, TensorType, is_float, to_numpy
-from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
 from stepwell.dialects.graph.elementwise import Binary, Unary
 from stepwell.dialects.graph.inference import binary, expect_dtype, expect_same_dtype, no_arithmetic, predicate, unary
 from stepwell.dialects.graph.numerics import is_floating, narrow, wide
@@ -170,7 +170,7 @@ class SelectOp(GraphOp, name="select", traits=[Pure, Elementwise]):
         return union([a, b])
 
 
-class CastOp(Unary, name="cast"):
+class CastOp(Unary, name="cast", traits=[KeepsFinite]):
     """`x` converted to the element type `to`: rounded once, to nearest even, to floats, truncated to integers, compared with 0 to i1.
 
     Integers wrap. Floats outside an integer type's range become its nearest value (NaN becomes 0) if `saturate`. Else they wrap too, with a limit:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from stepwell.dialects.core.types import TensorType, to_numpy
-from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast
+from stepwell.dialects.graph.base import Elementwise, GraphOp, InferredTypes, KeepsFinite, Operand, Pure, Result, broadcast, compatible
 from stepwell.dialects.graph.inference import expect_dtype, expect_same_dtype
 from stepwell.dialects.graph.logic import saturated
 from stepwell.dialects.graph.value_range import Range
@@ -67,6 +67,6 @@ class DequantizeOp(GraphOp, name="dequantize", traits=[Pure, Elementwise, KeepsF
 
 def _fitting(x: TensorType, scale: TensorType, zero_point: TensorType) -> TensorType:
     """The type of `x`, to which the others must broadcast. Raises InferenceError if they do not."""
-    if broadcast(x, scale, zero_point) != broadcast(x):
+    if not compatible(x.with_shape(broadcast(x, scale, zero_point)), x):
         raise InferenceError(f"operands 'scale' ({scale}) and 'zero_point' ({zero_point}) must broadcast to operand 'x', got {x}")
     return x

@@ -10,7 +10,6 @@ from stepwell.passes.graph import (
     narrow_products,
     outline_regions,
     separate_zero_points,
-    unfold_convolutions,
 )
 from stepwell.passes.graph.fusion import fuse_attention, fuse_operators, outline_kernels
 from stepwell.passes.graph.layout import convert_layout, pack_matmul, skip_padding, use_winograd, version_winograd
@@ -20,6 +19,6 @@ from stepwell.passes.graph.simplification import fold_batch_norm, fold_constants
 __all__ = [
     "append_in_place", "attach_target", "bind_sizes", "check_indices", "convert_layout", "fold_batch_norm", "fold_constants", "fuse_attention",
     "fuse_operators", "limit_concats", "make_padding_explicit", "narrow_products", "outline_kernels", "outline_regions", "pack_matmul",
-    "remove_identities", "separate_zero_points", "simplify_algebra", "skip_padding", "unfold_convolutions", "use_integers", "use_products",
-    "use_sub_pixels", "use_winograd", "version_winograd",
+    "remove_identities", "separate_zero_points", "simplify_algebra", "skip_padding", "use_integers", "use_products", "use_sub_pixels",
+    "use_winograd", "version_winograd",
 ]  # fmt: skip

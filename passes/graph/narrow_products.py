@@ -3,12 +3,14 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import ClassVar
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
+from stepwell.dialects.core.sizes import known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import to_numpy, type_of
-from stepwell.dialects.graph import BlockedDepthwiseConvOp, ConvOp, GraphBuilder
+from stepwell.dialects.graph import BlockedDepthwiseConvOp, ConvOp, GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import Range
 from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
@@ -28,6 +30,7 @@ from stepwell.passes.graph.integer_products import (
 from stepwell.passes.graph.matching import derived_name, has_one_use, producer, stored
 from stepwell.passes.schedule.intrinsics import Intrinsic
 
+MOVING = ("pad", "reshape", "transpose")  # ops before products, which end a kernel
 OFTEN = 32  # times that an element is read, from which on it is kept in the type that it is multiplied in
 
 
@@ -60,7 +63,9 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
     bits = int(chosen.operands[order.index(0)][1:])
     hints = hints_around(op)
     read, columns = (likely_elements(type_of(v).shape, hints) for v in (op.operands[0], op.results[0]))
-    summed = type_of(op.operands[1]).elements // max(type_of(op.operands[1]).shape[0 if isinstance(op.opview, ConvOp) else -1], 1)
+    weights = list(type_of(op.operands[1]).shape)
+    del weights[0 if isinstance(op.opview, ConvOp) else -1]
+    summed = prod(known_sizes(weights[-2:] if isinstance(op.opview, MatmulOp) else weights)) if known(weights) else 1
     return left if bits <= 8 * to_numpy(left).itemsize or columns * summed < OFTEN * read else f"i{bits}"
 
 
@@ -75,11 +80,19 @@ def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]
         return [cast.operation] if taken else []
     if not is_integer_product(root.opview) or one_channel(root.opview):
         return []
-    casts = [cast for value in root.operands if has_one_use(value) and (cast := widened(value)) is not None]
+    casts = [cast for value in root.operands if (cast := widened(value)) is not None and has_one_use(value)]
     if len(casts) < len(root.operands) or any(cast.operation.block != root.block for cast in casts):
         return []
     left, right = (kind_of(type_of(cast.x).dtype) for cast in casts)
     return [cast.operation for cast in casts] if rate(left, right, target, type_of(root.results[0]).dtype) else []
+
+
+def read_shared(root: ir.Operation) -> list[ir.Operation]:
+    """The casts before an integer product, which `read_narrow` would find if they had no other user."""
+    if not is_integer_product(root.opview):
+        return []
+    found = [cast.operation for value in root.operands if (cast := widened(value)) is not None and not has_one_use(value)]
+    return [cast for cast in found if cast.block == root.block]
 
 
 @dataclass
@@ -129,10 +142,10 @@ class _Narrowing(ProductRewriting):
         yield from (dtype for dtype in NARROW if holds(dtype, least, most) and to_numpy(dtype).itemsize < wide)
 
     def reads_for_a_product(self, user: ir.Operation) -> bool:
-        """Whether an op is a product, or pads what products read, or was made here to make a value narrow for a product that was rewritten before."""
+        """Whether an op is a product, or moves or pads what products read, or makes a value narrow for a product that was rewritten before."""
         if is_integer_product(user.opview) or any(result == made for result in user.results for made in self.made.values()):
             return True
-        return user.name == "graph.pad" and all(map(self.reads_for_a_product, users(user.results[0])))
+        return user.name.removeprefix("graph.") in MOVING and all(map(self.reads_for_a_product, users(user.results[0])))
 
     def narrow(self, value: ir.Value, dtype: str, b: GraphBuilder) -> ir.Value:
         """`value`, all of whose elements fit `dtype`, in that type."""
@@ -152,9 +165,9 @@ class _Narrowing(ProductRewriting):
         op = defining_op(value)
         assert op is not None  # its range is known
         with ir.InsertionPoint.after(op), op.location:  # beside what computes it, in whose kernel it then is
-            pad = producer(value, "pad")
-            if pad is None or defining_op(pad.x) is None:
+            moved = producer(value, *MOVING)
+            if moved is None or defining_op(moved.x) is None:
                 narrow: ir.Value = b.cast(value, to=dtype, saturate=True)
-            else:  # padding ends a kernel: the cast goes before it
-                narrow = b.pad(self.narrow(pad.x, dtype, b), **pad.attribute_values())
+            else:  # the cast goes before it, into the kernel of what computes that
+                narrow = b.build(type(moved), self.narrow(moved.x, dtype, b), **moved.attribute_values())
         return narrow

@@ -7,13 +7,13 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
-from stepwell.dialects.graph import GraphBuilder, MatmulOp
+from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
 from stepwell.dialects.graph.value_range import ANY, Range
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.graph.centred import centred, known_numbers
 from stepwell.passes.graph.integer_products import BYTES, WIDE, IntegerProductPass, ProductRewriting, kind_of, rate, smallest
-from stepwell.passes.graph.matching import new_weight
+from stepwell.passes.graph.matching import new_weight, producer
 
 HALF = 128  # how far apart the signed and the unsigned byte of the same bits, but for the first, are
 
@@ -23,7 +23,8 @@ HALF = 128  # how far apart the signed and the unsigned byte of the same bits, b
 class SeparateZeroPoints(IntegerProductPass):
     """Multiply bytes as they are stored, or with their sign turned, and take the zero point's part off the product.
 
-    rewrite: matmul(x - z, w)  ->  matmul(x', w) - z' * sums(w)    where w is known, and sums(w) is the sum of each column
+    rewrite: matmul(x - z, w)       ->  matmul(x', w) - z' * sums(w)       where w is known, and sums(w) is the sum of each column
+    rewrite: conv(pad(x - z, 0), w) ->  conv(pad(x', z'), w) - z' * sums(w)   likewise, of each filter
 
     x' is x with z' = z, or x - 128 as i8 with z' = z - 128, or x + 128 as ui8 with z' = z + 128: what an intrinsic of the target takes that
     multiplies more in an instruction than the one for x - z, which has nine bits. Sums wrap around in i32 as they did, so the result is the same
@@ -45,16 +46,17 @@ class _Separating(ProductRewriting):
 
     def rewrite(self, op: ir.Operation) -> NoMatch | None:
         """Take the zero point out of a product; None if done, else why not."""
-        if not isinstance(op.opview, MatmulOp) or type_of(op.results[0]).dtype != WIDE:
-            return NoMatch(f"it is not a matrix product in {WIDE}")
+        if not isinstance(op.opview, (MatmulOp, ConvOp)) or type_of(op.results[0]).dtype != WIDE:
+            return NoMatch(f"it is not a product in {WIDE}")
         lhs, rhs = op.operands
-        found, weight = centred(lhs, self.state.weights), known_numbers(rhs, self.state.weights)
+        pad = producer(lhs, "pad") if isinstance(op.opview, ConvOp) else None
+        found, weight = centred(lhs if pad is None else pad.x, self.state.weights), known_numbers(rhs, self.state.weights)
         if found is None:
             return NoMatch("its left operand is not made of bytes")
+        refused = _refused(op, found.zero, pad)
+        if refused is not None:
+            return refused
         source, zero = found.source, found.zero
-        sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
-        if sizes and sizes[-1] != 1:
-            return NoMatch("its zero point has another value for each of the numbers that are summed")
         kind = None if weight is None or not weight.size else smallest(weight.min().item(), weight.max().item())
         if weight is None or kind is None:
             return NoMatch("its right operand is not known at compile time, or does not fit bytes or 16 bits")
@@ -66,8 +68,17 @@ class _Separating(ProductRewriting):
         with ir.InsertionPoint(op), op.location:
             b = GraphBuilder(self.state.weights)
             shift = 0 if best == type_of(source).dtype else HALF if best == "ui8" else -HALF
-            product = b.matmul(b.cast(self.turn(b, source, shift, best), to=WIDE, saturate=True), rhs)
-            taken = self.taken(b, zero, shift, weight.astype(np.int64).sum(axis=-2, keepdims=True), rhs)
+            turned, wide = self.turn(b, source, shift, best), weight.astype(np.int64)
+            if pad is not None:  # its zeros are the zero point in bytes
+                assert isinstance(zero, np.ndarray)
+                turned = b.pad(turned, **{**pad.attribute_values(), "value": float(zero.item() + shift)})
+            widened = b.cast(turned, to=WIDE, saturate=True)
+            if isinstance(op.opview, MatmulOp):
+                product, sums = b.matmul(widened, rhs), wide.sum(axis=-2, keepdims=True)
+            else:
+                product = b.conv(widened, rhs, **op.opview.attribute_values())
+                sums = wide.sum(axis=tuple(range(1, wide.ndim))).reshape(-1, *(1,) * (wide.ndim - 2))
+            taken = self.taken(b, zero, shift, sums, rhs)
             op.results[0].replace_all_uses_with(product if taken is None else b.sub(product, taken))
         self.replaced.append(op)
         return None
@@ -88,3 +99,21 @@ class _Separating(ProductRewriting):
             return new_weight(b, weight, both) if both.any() else None
         moved = zero if not shift else b.add(zero, b.literal(np.array(shift, np.int32)))
         return b.mul(moved, new_weight(b, weight, sums.astype(np.int32)))
+
+
+def _refused(op: ir.Operation, zero: "np.ndarray | ir.Value", pad: Any) -> NoMatch | None:
+    """Why a zero point cannot be taken out of a product; None if it can."""
+    sizes = zero.shape if isinstance(zero, np.ndarray) else type_of(zero).shape
+    if isinstance(op.opview, MatmulOp):
+        several = bool(sizes) and sizes[-1] != 1
+        return NoMatch("its zero point has another value for each of the numbers that are summed") if several else None
+    if any(size != 1 for size in sizes):
+        return NoMatch("its image has several zero points")
+    if any(op.opview.attribute_values()["pads"]):
+        return NoMatch("it pads its image itself (see make-padding-explicit)")
+    if pad is None:
+        return None
+    around = pad.attribute_values()
+    if around["mode"] != "constant" or around["value"] != 0 or not isinstance(zero, np.ndarray):
+        return NoMatch("its image is padded with something else than zeros, or its zero point is not known")
+    return None

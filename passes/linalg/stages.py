@@ -6,9 +6,11 @@ same where it alone reads them: then the sums stay in registers, and are never s
 
 from dataclasses import dataclass
 
-from stepwell.dialects.core.mlir import ir, ops_below, use_count, users
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, use_count, users
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
+
+OWN = ("memref.alloc", "memref.view")  # what makes a buffer that is a kernel's own
 
 
 @dataclass(eq=False)
@@ -128,8 +130,8 @@ def _continues(stage: Stage, op: Structured) -> bool:
 
 def _retypes(stage: Stage, op: Structured) -> bool:
     """Whether `op` is element-wise over what the stage leaves in a buffer that nothing else uses, and makes elements of another type."""
-    out = stage.written
-    if not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
+    out, made = stage.written, defining_op(stage.written.value)
+    if made is None or made.name not in OWN or not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
         return False
     own = [*(member.operation for member in stage.members), op.operation]
     return all(user in own or user.name == "memref.dealloc" for user in users(out.value))

@@ -21,21 +21,23 @@ def emit_block(use: Use, acc: ir.Value, sides: Sequence[Sequence[ir.Value]]) -> 
 def neighbours(use: Use, side: int, values: Sequence[ir.Value]) -> list[ir.Value]:
     """An operand whose lanes lie along a parallel dimension, from what it is at `depth` neighbouring iterations of the summed one.
 
-    Vectors are interleaved, so that each lane has its neighbours side by side. Scalars, or one vector of `depth` elements in memory's
-    order, are the same for all lanes.
+    Vectors are interleaved, so that each lane has its neighbours side by side. Scalars are the same for all lanes.
     """
     chosen, first = use.intrinsic, values[0]
+    if not isinstance(first.type, ir.VectorType):
+        return everywhere(use, side, vector.FromElementsOp(ir.VectorType.get([chosen.depth], first.type), list(values)).result)
+    count = first.type.shape[0] // chosen.lanes
+    return [widened(use, side, interleaved([part(v, i, chosen.lanes) for v in values])) for i in range(count)]
+
+
+def everywhere(use: Use, side: int, group: ir.Value) -> list[ir.Value]:
+    """An operand that is the same for all lanes: a vector of its `depth` neighbours, in every lane."""
+    chosen = use.intrinsic
     bits = int(chosen.operands[side][1:])
-    if isinstance(first.type, ir.VectorType) and len(values) > 1:
-        count = first.type.shape[0] // chosen.lanes
-        return [widened(use, side, interleaved([part(v, i, chosen.lanes) for v in values])) for i in range(count)]
-    if len(values) > 1:
-        first = vector.FromElementsOp(ir.VectorType.get([chosen.depth], first.type), list(values)).result
     together = ir.IntegerType.get_signless(bits * chosen.depth)
-    group = vector.bitcast(ir.VectorType.get([1], together), widened(use, side, first))
-    scalar = vector.extract(group, [], [0])
-    everywhere = vector.broadcast(ir.VectorType.get([chosen.lanes], together), scalar)
-    return [vector.bitcast(ir.VectorType.get([chosen.lanes * chosen.depth], ir.IntegerType.get_signless(bits)), everywhere)]
+    scalar = vector.extract(vector.bitcast(ir.VectorType.get([1], together), widened(use, side, group)), [], [0])
+    lanes = vector.broadcast(ir.VectorType.get([chosen.lanes], together), scalar)
+    return [vector.bitcast(ir.VectorType.get([chosen.lanes * chosen.depth], ir.IntegerType.get_signless(bits)), lanes)]
 
 
 def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:

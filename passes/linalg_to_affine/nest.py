@@ -18,7 +18,7 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.copies import STRETCH, moved, sizes_of_part, stretch
 from stepwell.passes.linalg.structured import COMBINERS, Structured
 from stepwell.passes.linalg.views import origin
-from stepwell.passes.linalg_to_affine.blocks import along, emit_block, neighbours
+from stepwell.passes.linalg_to_affine.blocks import along, emit_block, everywhere, neighbours
 from stepwell.passes.linalg_to_affine.loops import ALONE, Enclosing, LoopNest, Offsets
 from stepwell.passes.linalg_to_affine.masks import masked_lanes, masked_load, masked_store
 from stepwell.passes.linalg_to_affine.scalar_body import as_vector, emit_body
@@ -295,7 +295,7 @@ class NestEmitter(LoopNest):
             whole = load(self.memory(access), "vector", width * depth, self.ivs, lambda _: self.address(access, point))
             return along(use, side, whole, width * depth)
         if access.kind(self.nest.vector) == "scalar" and access.kind(use.summed) == "vector":
-            return neighbours(use, side, [load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point))])
+            return everywhere(use, side, load(self.memory(access), "vector", depth, self.ivs, lambda _: self.address(access, point)))
         return neighbours(use, side, [self._load(access, {**point, use.summed: i}, width) for i in range(depth)])
 
     def _number(self, n: int, point: Offsets, width: int) -> float | None:

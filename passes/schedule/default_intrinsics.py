@@ -1,4 +1,4 @@
-"""Dot products of narrow integers: AVX2, AVX-512 with and without VNNI, Arm's dot-product extension.
+"""Dot products of narrow integers: SSE2, AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
 
 None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
 `vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
@@ -7,12 +7,18 @@ None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wra
 from stepwell.dialects.core.mlir import arith, ir, llvm
 from stepwell.passes.schedule.intrinsics import intrinsic
 
-AVX512, VNNI = {"avx512bw"}, {"avx512vnni"}
+AVX512, VNNI, VNNI_256 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}
 
 
 def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     """A call of the LLVM intrinsic `name`."""
     return llvm.call_intrinsic(result, name, list(operands), [], [])
+
+
+@intrinsic("pmaddwd.128", features={"sse2"}, lanes=4, depth=2, operands=("s16", "s16"), instructions=2)
+def pmaddwd_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `pmaddwd_256`, of half the width."""
+    return arith.addi(acc, call("llvm.x86.sse2.pmadd.wd", acc.type, x, y))
 
 
 @intrinsic("pmaddwd.256", features={"avx2"}, lanes=8, depth=2, operands=("s16", "s16"), instructions=2)
@@ -37,6 +43,24 @@ def vpdpwssd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 def vpdpbusd_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """Products of unsigned with signed bytes, added in fours to sums of 32 bits."""
     return call("llvm.x86.avx512.vpdpbusd.512", acc.type, acc, x, y)
+
+
+@intrinsic("vpdpwssd.256", features=VNNI_256, lanes=8, depth=2, operands=("s16", "s16"))
+def vpdpwssd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `vpdpwssd_512`, of half the width."""
+    return call("llvm.x86.avx512.vpdpwssd.256", acc.type, acc, x, y)
+
+
+@intrinsic("vpdpbusd.256", features=VNNI_256, lanes=8, depth=4, operands=("u8", "s8"))
+def vpdpbusd_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `vpdpbusd_512`, of half the width."""
+    return call("llvm.x86.avx512.vpdpbusd.256", acc.type, acc, x, y)
+
+
+@intrinsic("smlal.128", features={"neon"}, lanes=4, depth=1, operands=("s16", "s16"))
+def smlal_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of 16 bits, each added to its sum of 32, which Neon does in one instruction."""
+    return arith.addi(acc, arith.muli(arith.extsi(acc.type, x), arith.extsi(acc.type, y)))
 
 
 @intrinsic("sdot.128", features={"dotprod"}, lanes=4, depth=4, operands=("s8", "s8"))

@@ -92,6 +92,25 @@ def cast(x: np.ndarray, to: str, saturate: bool) -> Node:
     return "Cast", [x], {"to": getattr(onnx.TensorProto, names.get(to) or to.replace("i", "int").upper())}
 
 
+@node("quantize")
+def quantize(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> Node:
+    return "QuantizeLinear", [x, *parameters(scale, zero_point)], {"axis": axis_of(scale)}
+
+
+@node("dequantize")
+def dequantize(x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> Node:
+    return "DequantizeLinear", [x, *parameters(scale, zero_point)], {"axis": axis_of(scale)}
+
+
+def parameters(*values: np.ndarray) -> list[np.ndarray]:
+    """Scale and zero point as ONNX has them: one number, or a vector along an axis."""
+    return [value.reshape(-1) if value.ndim else value for value in values]
+
+
+def axis_of(scale: np.ndarray) -> int:
+    return next((i for i, n in enumerate(scale.shape) if n != 1), 0)
+
+
 @node("shift_left")
 def shift_left(x: np.ndarray, amount: np.ndarray) -> Node:
     return "BitShift", [x, amount], {"direction": "LEFT"}

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stepwell.dialects.core.kernel_info import KernelInfo
-from stepwell.dialects.core.mlir import create_operation, defining_op, ir
+from stepwell.dialects.core.mlir import create_operation, defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
-from stepwell.dialects.core.types import TensorType, is_float, type_of
+from stepwell.dialects.core.types import TensorType, is_float, to_numpy, type_of
 from stepwell.dialects.graph.builder import LITERAL_ELEMENTS
 from stepwell.dialects.graph.control import FusedOp, YieldOp
 from stepwell.dialects.graph.indexing import ScatterElementsOp, ScatterNdOp
+from stepwell.dialects.graph.logic import CastOp
+from stepwell.dialects.graph.quantization import DequantizeOp
 from stepwell.dialects.graph.shape import ConcatOp, ExpandOp, TransposeOp
 from stepwell.dialects.graph.state import OverwriteOp
 from stepwell.dialects.graph.traits import Fusion
@@ -19,8 +21,8 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
-from stepwell.passes.graph.matching import is_used, widens_nothing
-from stepwell.passes.graph.narrow_products import read_narrow
+from stepwell.passes.graph.matching import has_one_use, is_used, widens_nothing
+from stepwell.passes.graph.narrow_products import read_narrow, read_shared
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
@@ -106,6 +108,22 @@ class Grouping:
             self._join(group, taken)
             group.tail = taken[-1]
         self.state.decline(NAME, group.tail, taken)
+        self._leave_wide(group)
+
+    def _leave_wide(self, group: Group) -> None:
+        """Leave the last op to a reduction that reads its result, if that has more bytes than what it takes: it is computed where it is read."""
+        tail = group.tail
+        if tail == group.root or not isinstance(tail.opview, (CastOp, DequantizeOp)):
+            return
+        reader = users(tail.results[0])
+        wide, narrow = (to_numpy(type_of(v).dtype).itemsize for v in (tail.results[0], tail.operands[0]))
+        if wide <= narrow or len(reader) != 1 or self.category.get(reader[0]) != Fusion.REDUCTION or not has_one_use(tail.operands[0]):
+            return
+        before = defining_op(tail.operands[0])
+        if before in group.members:
+            group.members.discard(tail)
+            del self.group_of[tail]
+            group.tail = before
 
     def _next(self, group: Group) -> list[ir.Operation] | NoMatch:
         """The ops from the group's result to the first one that all its uses lead to, if all of them may join; else why not.
@@ -377,6 +395,9 @@ class FuseOperators(Pass):
             self._run_on_block(block, state)
 
     def _run_on_block(self, block: ir.Block, state: PassState) -> None:
+        for op in [o.operation for o in block.operations] if self.producers else ():
+            for shared in read_shared(op):  # to widen elements costs nothing where they are multiplied
+                own_copy(shared, [op])
         grouping = Grouping(block, self.max_ops, self.producers, state)
         groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
         for members, tail in groups:

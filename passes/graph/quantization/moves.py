@@ -7,8 +7,8 @@ from stepwell.dialects.core.types import type_of
 from stepwell.dialects.graph import ConcatOp, MaxPoolOp, PadOp, QuantizeOp, ReduceMaxOp, ReduceMinOp, TransposeOp
 from stepwell.dialects.graph.traits import MovesData
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
-from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, stored
-from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, quantized, same_parameters
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use
+from stepwell.passes.graph.quantization.quantized import Quantized, is_positive, known, quantized, same_parameters
 
 NOT_QUANTIZED = NoMatch("its operand is not dequantised with one scale and one zero point")
 
@@ -38,10 +38,10 @@ def transpose_integers(op: TransposeOp, rw: Rewriter) -> ir.Value | NoMatch:
     if source is None or source.is_per_tensor:
         return NoMatch("its operand is not dequantised, or with one scale and one zero point")
     moved = []
-    for value in source.parameters:
-        kind = type_of(value)
-        whole = rw.reshape(value, shape=(*(1,) * (rank - kind.rank), *kind.shape))
-        moved.append(value if kind.elements == 1 else rw.transpose(whole, perm=perm))
+    for parameter in source.parameters:
+        kind = type_of(parameter)
+        whole = rw.reshape(parameter, shape=(*(1,) * (rank - kind.rank), *kind.shape))
+        moved.append(parameter if kind.elements == 1 else rw.transpose(whole, perm=perm))
     with fused_location(source.op, op):
         value: ir.Value = rw.dequantize(rw.transpose(source.x, perm=perm), *moved)
     return value
@@ -110,7 +110,7 @@ def quantize_before(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("it has several scales")
     if isinstance(before, MaxPoolOp) and not is_positive(op.scale, rw.weights):
         return NoMatch("its scale is not known to be above 0")
-    if all(stored(v, rw.weights) is not None for v in before.operation.operands):
+    if all(known(v, rw.weights) is not None for v in before.operation.operands):
         return NoMatch("what is quantised is known")
     with op.location:
         parts = [rw.quantize(v, op.scale, op.zero_point) for v in before.operation.operands]

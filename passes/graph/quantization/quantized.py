@@ -8,7 +8,13 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.passes.graph.matching import producer, stored
+from stepwell.dialects.graph import constant_value
+from stepwell.passes.graph.matching import producer
+
+
+def known(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
+    """The array that a scale, zero point or bias is known to hold, perhaps behind a few ops."""
+    return constant_value(value, weights)
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,11 @@ class Quantized:
 
     def scale(self, weights: WeightTable) -> np.ndarray | None:
         """The scale where it is known."""
-        return stored(self.op.scale, weights)
+        return known(self.op.scale, weights)
 
     def zero_point(self, weights: WeightTable) -> np.ndarray | None:
         """The zero point where it is known."""
-        return stored(self.op.zero_point, weights)
+        return known(self.op.zero_point, weights)
 
 
 def quantized(value: ir.Value) -> Quantized | None:
@@ -57,7 +63,7 @@ def same_parameters(first: tuple[ir.Value, ir.Value], second: tuple[ir.Value, ir
 def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
     if a == b:
         return True
-    left, right = stored(a, weights), stored(b, weights)
+    left, right = known(a, weights), known(b, weights)
     if left is None or right is None or left.dtype != right.dtype:
         return False
     return left.size == right.size == 1 and bool(left.reshape(()) == right.reshape(()))
@@ -65,5 +71,5 @@ def _same(a: ir.Value, b: ir.Value, weights: WeightTable) -> bool:
 
 def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
     """Whether a scale is known to be above 0, so that larger integers stand for larger numbers."""
-    known = stored(scale, weights)
-    return known is not None and bool((known > 0).all())
+    array = known(scale, weights)
+    return array is not None and bool((array > 0).all())

@@ -5,17 +5,19 @@ from typing import Any
 import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir
-from stepwell.dialects.core.types import is_integer, to_numpy, type_of
-from stepwell.dialects.graph import QuantizeOp
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import DequantizeOp, QuantizeOp
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
-from stepwell.passes.graph.matching import fused_location, has_one_use, is_elementwise, new_weight, producer, stored
+from stepwell.passes.graph.integer_products import WIDE
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, new_weight, producer
+from stepwell.passes.graph.quantization.quantized import known
 
-OPS_BACK = 8  # that are looked at for integers
+OPS_BACK = 16  # that are looked at for a product
 
 
 def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
     """1 / scale, where it is known, not 1, and a normal number."""
-    array = stored(scale, rw.weights)
+    array = known(scale, rw.weights)
     if array is None or bool((array == 1).all()):
         return None
     with np.errstate(all="ignore"):
@@ -24,16 +26,16 @@ def reciprocal(scale: ir.Value, rw: Rewriter) -> np.ndarray | None:
     return inverse if bool(good.all()) else None
 
 
-def follows_from_integers(value: ir.Value) -> bool:
-    """Whether element-wise ops, and sums of integers, lead from integers to `value`: it is rounded in several places anyway."""
+def follows_from_products(value: ir.Value) -> bool:
+    """Whether element-wise ops lead from sums of products of integers to `value`: it is rounded in several places anyway."""
     pending, seen = [value], 0
     while pending and seen < OPS_BACK:
         op, seen = defining_op(pending.pop()), seen + 1
-        if op is None or not (is_elementwise(op.opview) or op.name == "graph.conv"):
+        if op is None:
             continue
-        if any(is_integer(type_of(v).dtype) for v in op.operands):
+        if op.name == "graph.conv" or (op.name == "graph.cast" and type_of(op.operands[0]).dtype == WIDE):
             return True
-        pending += list(op.operands)
+        pending += list(op.operands) if is_elementwise(op.opview) else []
     return False
 
 
@@ -41,13 +43,13 @@ def follows_from_integers(value: ir.Value) -> bool:
 def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: quantize(x, s, z) -> quantize(x * (1 / s), 1, z)   may round to the neighbour where x / s is halfway between two integers
 
-    Where x follows from integers, so that the factor meets that of a product. A quotient takes as long as a whole product.
+    Where x follows from sums of products, so that the factor meets theirs. A quotient takes as long as several products.
     """
     inverse = reciprocal(op.scale, rw)
     if inverse is None:
         return NoMatch("its scale is not known, or 1, or has no reciprocal")
-    if not follows_from_integers(op.x):
-        return NoMatch("what it quantises does not follow from integers")
+    if not follows_from_products(op.x):
+        return NoMatch("what it quantises does not follow from sums of products")
     with op.location:
         one = rw.literal(np.ones((), inverse.dtype))
         value: ir.Value = rw.quantize(rw.mul(op.x, new_weight(rw, op.scale, inverse)), one, op.zero_point)
@@ -57,11 +59,11 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
 @pattern("graph.mul")
 def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     """rewrite: (x * a) * b -> x * (a * b)   one rounding less; relu(x * a) * b -> relu(x * (a * b)) for b > 0"""
-    factor = stored(op.rhs, rw.weights)
+    factor = known(op.rhs, rw.weights)
     relu = producer(op.lhs, "relu")
     inner = producer(op.lhs if relu is None else relu.x, "mul")
-    first = None if inner is None else stored(inner.rhs, rw.weights)
-    if factor is None or first is None or not follows_from_integers(inner.lhs):
+    first = None if inner is None else known(inner.rhs, rw.weights)
+    if factor is None or first is None or not follows_from_products(inner.lhs):
         return NoMatch("it does not scale a scaled sum of integers")
     if not has_one_use(op.lhs) or (relu is not None and not has_one_use(relu.x)) or not bool((factor > 0).all()):
         return NoMatch("what it scales has another user, or the factor is not above 0")
@@ -85,7 +87,7 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     And quantize(clamp(x, a, b), s, z) where it cuts off as much.
     """
     bounded = producer(op.x, "relu", "clamp")
-    scale, zero = stored(op.scale, rw.weights), stored(op.zero_point, rw.weights)
+    scale, zero = known(op.scale, rw.weights), known(op.zero_point, rw.weights)
     if bounded is None or scale is None or zero is None or not bool((scale > 0).all()):
         return NoMatch("its operand is not bounded, or its scale and zero point are not known")
     low, high = (0.0, np.inf) if bounded.mnemonic() == "relu" else (bounded.attribute_values()[name] for name in ("min", "max"))
@@ -98,4 +100,14 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
     return value
 
 
-SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds)
+@for_each((QuantizeOp, DequantizeOp))
+def write_zero(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(x, s, parameter) -> quantize(x, s, 0)   where the parameter holds 0: then nothing is added; dequantize likewise"""
+    zero = known(op.zero_point, rw.weights)
+    if zero is None or zero.any() or (type_of(op.zero_point).rank == 0 and producer(op.zero_point, "constant") is not None):
+        return NoMatch("its zero point is not known to be 0, or is written as 0 already")
+    value: ir.Value = rw.create(type(op), [op.x, op.scale, rw.literal(np.zeros((), zero.dtype))], {}).operation.results[0]
+    return value
+
+
+SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds, *write_zero)

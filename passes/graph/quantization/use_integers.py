@@ -13,7 +13,7 @@ from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, 
 from stepwell.passes.graph.integer_products import WIDE, sums_integers
 from stepwell.passes.graph.matching import fused_location, has_one_use, new_weight, producer, stored
 from stepwell.passes.graph.quantization.moves import MOVES
-from stepwell.passes.graph.quantization.quantized import Quantized, quantized
+from stepwell.passes.graph.quantization.quantized import Quantized, known, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
@@ -106,7 +106,7 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
     """
     for product, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         scaling, bias = producer(product, "mul"), known_integers(other, rw)
-        scale = None if scaling is None else stored(scaling.rhs, rw.weights)
+        scale = None if scaling is None else known(scaling.rhs, rw.weights)
         if scale is None or bias is None or not is_whole(scaling.lhs):
             continue
         numbers, own = bias
@@ -149,7 +149,7 @@ def known_integers(value: ir.Value, rw: Rewriter) -> tuple[np.ndarray, np.ndarra
     source = quantized(value if reshape is None else reshape.x)
     if source is None or type_of(source.x).dtype != WIDE:
         return None
-    numbers, scale, zero = stored(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
+    numbers, scale, zero = known(source.x, rw.weights), source.scale(rw.weights), source.zero_point(rw.weights)
     if numbers is None or scale is None or zero is None or zero.any() or not type_of(value).is_static:
         return None
     shape = type_of(value).static_shape
@@ -177,9 +177,9 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
     """Sums of products in units of the product of some scales, which is one number where all are known."""
     value = total
-    known = [stored(scale, rw.weights) for scale in scales]
-    numbers = [array for array in known if array is not None]
-    if len(numbers) == len(known):
+    arrays = [known(scale, rw.weights) for scale in scales]
+    numbers = [array for array in arrays if array is not None]
+    if len(numbers) == len(arrays):
         both = numbers[0]
         for array in numbers[1:]:
             both = np.asarray(both * array)
@@ -194,7 +194,7 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
 
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """`value` in another shape: now, where it is known."""
-    array = stored(value, rw.weights)
+    array = known(value, rw.weights)
     result: ir.Value = rw.reshape(value, shape=shape) if array is None else new_weight(rw, value, array.reshape(shape))
     return result
 

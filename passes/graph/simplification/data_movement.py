@@ -7,7 +7,7 @@ import numpy as np
 
 from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim
-from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.core.types import is_integer, to_numpy, type_of
 from stepwell.dialects.graph.traits import Elementwise
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.matching import (
@@ -96,9 +96,16 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("the reshapes come from different shapes, or a constant differs along what they merge or split")
     if defining_op(first.x) is None:
         return NoMatch("what is reshaped is an argument, with no op to fuse into")
+    if widens_integers(type_of(first.x).dtype, type_of(op.result).dtype):
+        return NoMatch("it widens integers, for a product that reads the narrow ones")
     operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
     value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=shape)
     return value
+
+
+def widens_integers(source: str, result: str) -> bool:
+    """Whether integers of one type become wider ones."""
+    return is_integer(source) and is_integer(result) and to_numpy(source).itemsize < to_numpy(result).itemsize
 
 
 def before_reshape(array: np.ndarray, shape: Sequence[Dim], source: Sequence[Dim]) -> np.ndarray | None:

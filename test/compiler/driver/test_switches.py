@@ -60,7 +60,7 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
         "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
-        "separate-zero-points": "separate-zero-points", "unfold-convolutions": "unfold-convolutions",
+        "separate-zero-points": "separate-zero-points", "use-integers": "use-integers",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
         "version-winograd": "version-winograd", "version-kernels": "version-kernels", "fuse-loops": "fuse-loops",

@@ -238,7 +238,7 @@ def test_qlinear_conv(data: Any, weights: Any, per_filter: bool, biased: bool, c
 
 @pytest.mark.parametrize("op", ["QLinearConv", "QLinearMatMul"])
 def test_products_are_those_of_integers(op: str) -> None:
-    """They read the bytes that are stored, and give bytes, in one kernel; an unfolded convolution is a product of such bytes."""
+    """They read integers, and give bytes, in one kernel; nothing but integers is multiplied."""
     shapes: tuple[Shape, Shape] = ((1, 16, 8, 8), (24, 16, 3, 3)) if op == "QLinearConv" else ((32, 64), (64, 48))
     arrays = {
         "x": integers(np.uint8, *shapes[0]), "xs": np.array(0.02, F), "xz": np.array(0, np.uint8),
@@ -247,18 +247,15 @@ def test_products_are_those_of_integers(op: str) -> None:
     }  # fmt: skip
     made = [node(op, list(arrays))]
     proto = model(made, {"x": arrays["x"]}, {"y": expected_outputs(made, arrays, ["y"], {}, 21)[0]}, {k: v for k, v in arrays.items() if k != "x"})
-    options = {"target": "x86-64-v3", "disable": ("unfold-convolutions",)}
-    text = stepwell.lower(proto, "graph-opt", **options).text()
-    kernels = [part for part in text.split("func.func ")[1:] if re.search(r"graph\.(packed_)?matmul", part) or '"graph.conv"' in part]
-    assert len(kernels) == 1
-    assert "ui8>" in kernels[0].split("->")[0]  # what it takes
-    assert "to = f32" in kernels[0]
-    assert "to = ui8" in kernels[0]
-    body = next(p for p in stepwell.lower(proto, "linalg", **options).text().split("linalg.generic") if "arith.muli" in p)
-    assert "arith.mulf" not in body.partition("linalg.yield")[0]
-    packed = stepwell.lower(proto, "graph-opt", target="x86-64-v3").text().split("func.func ")[1:]
-    [product] = [part for part in packed if '"graph.packed_matmul"' in part]
-    assert all(kind in product.split("->")[0] for kind in ("xui8>", "xi8>"))
+    for target, reads in (("x86-64-v3", "xi16>"), ("x86-64-v4-vnni", "xui8>")):
+        text = stepwell.lower(proto, "graph-opt", target=target).text()
+        [kernel] = [part for part in text.split("func.func ")[1:] if "graph.packed_matmul" in part or "graph.blocked_conv" in part]
+        assert reads in kernel.split("->")[0]  # what it takes
+        assert "xi8>" in kernel.split("->")[0]
+        assert "to = f32" in kernel
+        assert re.search(r"-> tensor<[0-9x]*xui8> attributes", kernel)
+        body = next(p for p in stepwell.lower(proto, "linalg", target=target).text().split("linalg.generic") if "arith.muli" in p)
+        assert "arith.mulf" not in body.partition("linalg.yield")[0]
 
 
 # --- what does not fit

@@ -1,7 +1,10 @@
 // RUN: stepwell-opt %s --target x86-64-v3 --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=AVX2
 // RUN: stepwell-opt %s --target x86-64-v4 --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=AVX512
 // RUN: stepwell-opt %s --target aarch64-dotprod --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=NEON
-// RUN: stepwell-opt %s --target aarch64-neon --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=NONE
+// RUN: stepwell-opt %s --target aarch64-neon --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=SMLAL
+// RUN: stepwell-opt %s --target x86-64-v2 --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=SSE2
+// RUN: stepwell-opt %s --target x86-64-v4-vnni --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=VNNI
+// RUN: stepwell-opt %s --target avx-vnni --pass-pipeline='func.func(assign-schedules,lower-to-affine),canonicalize,cse' | FileCheck %s --check-prefix=VNNI256
 
 // A product of signed bytes is computed by the dot product that the target has: rows of the right side are interleaved, the left side's
 // neighbours are one scalar for all lanes. What the summed dimension leaves over (67 = 33 x 2 + 1 = 16 x 4 + 3) goes to the body.
@@ -24,8 +27,15 @@
 // NEON: llvm.call_intrinsic "llvm.aarch64.neon.sdot.v4i32.v16i8"{{.*}} : (vector<4xi32>, vector<16xi8>, vector<16xi8>) -> vector<4xi32>
 // NEON: arith.muli
 
-// NONE-NOT: llvm.call_intrinsic
-// NONE: arith.muli
+// SMLAL: affine.for {{.*}} = 0 to 67
+// SMLAL: arith.extsi {{.*}} : vector<4xi16> to vector<4xi32>
+// SMLAL: arith.muli {{.*}} : vector<4xi32>
+
+// SSE2: llvm.call_intrinsic "llvm.x86.sse2.pmadd.wd"
+
+// VNNI: affine.for {{.*}} = 0 to 66 step 2
+// VNNI: llvm.call_intrinsic "llvm.x86.avx512.vpdpwssd.512"{{.*}} : (vector<16xi32>, vector<32xi16>, vector<32xi16>) -> vector<16xi32>
+// VNNI256: llvm.call_intrinsic "llvm.x86.avx512.vpdpwssd.256"{{.*}} : (vector<8xi32>, vector<16xi16>, vector<16xi16>) -> vector<8xi32>
 func.func private @product(%a: memref<12x67xi8>, %b: memref<67x64xi8>, %out: memref<12x64xi32>) {
   linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>],
     iterator_types = ["parallel", "parallel", "reduction"]} ins(%a, %b : memref<12x67xi8>, memref<67x64xi8>) outs(%out : memref<12x64xi32>) {

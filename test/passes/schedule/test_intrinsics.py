@@ -113,15 +113,19 @@ def scheduled(kinds: tuple[str, str], target: str, transposed: bool = False) -> 
 
 
 def test_targets_choose_what_they_have() -> None:
-    assert scheduled(("s8", "s8"), "x86-64-v2") == "none"
+    assert scheduled(("s8", "s8"), "x86-64-v2") == "pmaddwd.128"
+    assert scheduled(("u8", "s8"), "x86-64-v4-vnni") == scheduled(("s8", "u8"), "x86-64-v4-vnni") == "vpdpbusd.512"
+    assert scheduled(("s8", "s8"), "x86-64-v4-vnni") == "vpdpwssd.512"
+    assert scheduled(("u8", "s8"), "avx-vnni") == "vpdpbusd.256"
+    assert scheduled(("s8", "s8"), "avx-vnni") == "vpdpwssd.256"
     assert scheduled(("s8", "s8"), "x86-64-v3") == scheduled(("u8", "s8"), "x86-64-v3") == "pmaddwd.256"
     assert scheduled(("s8", "s8"), "x86-64-v3", transposed=True) == "pmaddwd.256"
     assert scheduled(("s8", "s16"), "x86-64-v4") == "pmaddwd.512"
     assert scheduled(("u16", "s16"), "x86-64-v4") == "none"  # an unsigned number of 16 bits is none with a sign
     assert scheduled(("s8", "s8"), "aarch64-dotprod") == "sdot.128"
     assert scheduled(("u8", "u8"), "aarch64-dotprod") == "udot.128"
-    assert scheduled(("u8", "s8"), "aarch64-dotprod") == "none"
-    assert scheduled(("s8", "s8"), "aarch64-neon") == "none"
+    assert scheduled(("u8", "s8"), "aarch64-dotprod") == "smlal.128"  # neither dot product takes both signs
+    assert scheduled(("s8", "s8"), "aarch64-neon") == "smlal.128"
 
 
 def test_a_convolution_of_integers() -> None:

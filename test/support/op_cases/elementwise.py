@@ -117,3 +117,25 @@ def masked(r: Random) -> Case:
     dtype = r.dtype()
     a, b = r.broadcastable()
     return Case([r.any_value(dtype, a), r.array(dtype, b, 0, 1)], {})
+
+
+@case("quantize")
+def quantize(r: Random) -> Case:
+    dtype, shape = r.dtype(), r.shape(1, 4)
+    parameters = beside(r, shape)
+    return Case([r.array("f32", shape, -300, 300), r.within("f32", parameters, 0.01, 3), r.any_value(dtype, parameters)], {})
+
+
+@case("dequantize")
+def dequantize(r: Random) -> Case:
+    """Of i32 without a zero point, as ONNX Runtime has it."""
+    dtype, shape = r.dtype(), r.shape(1, 4)
+    parameters = beside(r, shape)
+    zero = r.within(dtype, parameters, 0, 0) if dtype == "i32" else r.any_value(dtype, parameters)
+    return Case([r.any_value(dtype, shape), r.within("f32", parameters, 0.01, 3), zero], {})
+
+
+def beside(r: Random, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of a scale: one number, or one for each index of an axis."""
+    axis = r.integer(0, len(shape) - 1)
+    return tuple(n if i == axis else 1 for i, n in enumerate(shape)) if r.boolean() else ()

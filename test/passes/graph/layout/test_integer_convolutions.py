@@ -1,0 +1,78 @@
+"""Convolutions of bytes, natively: exact for every window, zero point and instruction, with weights that are known and that are not."""
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+import stepwell
+
+RNG = np.random.default_rng(37)
+
+
+def draw(dtype: Any, *shape: int) -> np.ndarray:
+    """Random integers with the extremes among them."""
+    limits = np.iinfo(dtype)
+    values = np.asarray(RNG.integers(limits.min, limits.max + 1, shape)).astype(dtype)
+    values.flat[:: max(1, values.size // 7)] = RNG.choice([limits.min, limits.max])
+    return values
+
+
+def model(inputs: dict[str, np.ndarray], weights: dict[str, np.ndarray], names: list[str], attributes: dict[str, Any]) -> onnx.ModelProto:
+    single = helper.make_node("ConvInteger", names, ["y"], **attributes)
+    sides = [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in inputs.items()]
+    out = [helper.make_tensor_value_info("y", TensorProto.INT32, None)]
+    graph = helper.make_graph([single], "g", sides, out, [numpy_helper.from_array(a, n) for n, a in weights.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def convolved(x: np.ndarray, w: np.ndarray, attributes: dict[str, Any]) -> np.ndarray:
+    """Through ONNX's evaluator in f64, in which sums of products of nine bits are exact."""
+    single = helper.make_node("Conv", ["x", "w"], ["y"], **attributes)
+    sides = [helper.make_tensor_value_info(n, TensorProto.DOUBLE, None) for n in ("x", "w")]
+    graph = helper.make_graph([single], "g", sides, [helper.make_tensor_value_info("y", TensorProto.DOUBLE, None)])
+    [y] = ReferenceEvaluator(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])).run(None, {"x": x, "w": w})
+    return np.asarray(y).astype(np.int64).astype(np.int32)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("kinds", [(np.uint8, np.int8), (np.int8, np.uint8)])
+@pytest.mark.parametrize(
+    ("shape", "filters", "attributes"),
+    [
+        ((2, 17, 7, 6), (5, 17, 1, 1), {}),
+        ((1, 3, 9, 8), (17, 3, 3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+        ((1, 16, 7, 6), (33, 16, 3, 2), {"pads": [1, 0, 2, 1]}),
+        ((2, 20, 9, 8), (7, 20, 3, 3), {"pads": [1, 1, 1, 1], "strides": [2, 3], "dilations": [2, 1]}),
+        ((1, 19, 11), (4, 19, 3), {"strides": [2]}),
+        ((1, 16, 4, 5, 3), (6, 16, 2, 2, 2), {"pads": [0, 1, 0, 1, 0, 0]}),
+        ((1, 32, 6, 7), (24, 16, 3, 3), {"group": 2, "pads": [1, 1, 1, 1]}),
+        ((1, 12, 6, 7), (18, 2, 3, 3), {"group": 6, "pads": [1, 1, 1, 1]}),
+    ],
+)
+def test_convolutions(shape: tuple[int, ...], filters: tuple[int, ...], attributes: dict[str, Any], kinds: tuple[Any, Any], known: bool) -> None:
+    x, w, zeros = draw(kinds[0], *shape), draw(kinds[1], *filters), {"a": draw(kinds[0]), "b": draw(kinds[1])}
+    want = convolved(x.astype(np.float64) - zeros["a"], w.astype(np.float64) - zeros["b"], attributes)
+    inputs, weights = ({"x": x}, {"w": w, **zeros}) if known else ({"x": x, "w": w}, zeros)
+    made = model(inputs, weights, ["x", "w", "a", "b"], attributes)
+    for target in ("host", "x86-64-v2"):
+        np.testing.assert_array_equal(stepwell.compile(made, threads=2, target=target).run(inputs)["y"], want)
+    kernels = stepwell.lower(made, "graph-opt", target="x86-64-v3").text()
+    assert ('"graph.blocked_conv"' in kernels) == known
+
+
+@pytest.mark.parametrize("case", ["zero point of an input", "zero points of filters"])
+def test_zero_points_that_are_not_one_known_number(case: str) -> None:
+    x, w = draw(np.uint8, 1, 32, 6, 7), draw(np.int8, 8, 32, 3, 3)
+    b = np.arange(-3, 5, dtype=np.int8) if case == "zero points of filters" else draw(np.int8)
+    attributes = {"pads": [1, 1, 1, 1]}
+    inputs, weights = {"x": x}, {"w": w, "a": np.asarray(np.uint8(113)), "b": np.asarray(b)}
+    if case == "zero point of an input":
+        inputs["a"] = weights.pop("a")
+    want = convolved(x.astype(np.float64) - 113, w.astype(np.float64) - b.reshape(-1, 1, 1, 1), attributes)
+    made = model(inputs, weights, ["x", "w", "a", "b"], attributes)
+    for target in ("host", "x86-64-v2"):
+        np.testing.assert_array_equal(stepwell.compile(made, target=target).run(inputs)["y"], want)

@@ -1,0 +1,116 @@
+"""Small networks in ONNX's Q/DQ format, with random integers, scales and zero points, and machines that pretend to have instructions."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from stepwell.dialects.core.mlir import arith, ir, vector
+from stepwell.dialects.target.description import Target
+from stepwell.dialects.target.registry import resolve
+from stepwell.passes.schedule import intrinsics
+from stepwell.passes.schedule.intrinsics import intrinsic
+
+F = np.float32
+
+
+class Net:
+    """Builds a network node by node: floats between DequantizeLinear and QuantizeLinear, weights stored as integers."""
+
+    def __init__(self, seed: int, activations: Any = np.uint8, per_channel: bool = True) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.activations, self.per_channel = activations, per_channel
+        self.nodes: list[onnx.NodeProto] = []
+        self.weights: dict[str, np.ndarray] = {}
+
+    def op(self, kind: str, inputs: list[str], **attributes: Any) -> str:
+        name = f"v{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, inputs, [name], name=f"{kind}_{len(self.nodes)}", **attributes))
+        return name
+
+    def weight(self, array: Any) -> str:
+        name = f"w{len(self.weights)}"
+        self.weights[name] = np.asarray(array)
+        return name
+
+    def quantised(self, x: str, scale: float, zero: int) -> str:
+        """`x` through a QuantizeLinear and a DequantizeLinear."""
+        return self.dequantised(self.op("QuantizeLinear", [x, *(both := self.parameters(scale, zero))]), both)
+
+    def parameters(self, scale: float, zero: int) -> list[str]:
+        return [self.weight(np.array(scale, F)), self.weight(np.array(zero, self.activations))]
+
+    def dequantised(self, x: str, parameters: list[str], **attributes: Any) -> str:
+        return self.op("DequantizeLinear", [x, *parameters], **attributes)
+
+    def filters(self, *shape: int, axis: int = 0) -> tuple[str, np.ndarray]:
+        """Dequantised weights, and the scale of each."""
+        numbers = self.rng.integers(-127, 128, shape).astype(np.int8)
+        scale = self.rng.uniform(0.001, 0.01, shape[axis] if self.per_channel else ()).astype(F)
+        zero = np.zeros(scale.shape, np.int8)
+        return self.dequantised(self.weight(numbers), [self.weight(scale), self.weight(zero)], axis=axis), scale
+
+    def bias(self, size: int, scale: np.ndarray) -> str:
+        """A bias in i32 with the scale of the product that it is added to."""
+        numbers = self.rng.integers(-3000, 3000, size).astype(np.int32)
+        return self.dequantised(self.weight(numbers), [self.weight(scale.astype(F)), self.weight(np.zeros(scale.shape, np.int32))], axis=0)
+
+    def conv(self, x: str, scale: float, *shape: int, **attributes: Any) -> str:
+        """A convolution with a bias, of data of one scale."""
+        w, own = self.filters(*shape)
+        return self.op("Conv", [x, w, self.bias(shape[0], (own * F(scale)).astype(F))], **attributes)
+
+    def model(self, result: str, shape: tuple[int, ...]) -> onnx.ModelProto:
+        """A model of one input, `x`."""
+        self.nodes[-1].output[0] = "y"
+        assert result == f"v{len(self.nodes) - 1}"
+        x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+        y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+        stored = [numpy_helper.from_array(array, name) for name, array in self.weights.items()]
+        made = helper.make_model(helper.make_graph(self.nodes, "g", [x], [y], stored), opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+        return onnx.shape_inference.infer_shapes(made)
+
+
+# --- machines that have what this one lacks: the dot product is spelled out, everything around it is as it would be there
+
+
+def spelled_out(depth: int, signed: tuple[bool, bool]) -> Callable[[ir.Value, ir.Value, ir.Value], ir.Value]:
+    """A dot product of bytes in plain vector ops."""
+
+    def emit(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+        lanes = acc.type.shape[0]
+        wide = ir.VectorType.get([lanes * depth], acc.type.element_type)
+        sides = [(arith.extsi if sign else arith.extui)(wide, side) for sign, side in zip(signed, (x, y), strict=True)]
+        products = arith.muli(*sides)
+        for i in range(depth):
+            acc = arith.addi(acc, vector.ShuffleOp(products, products, [lane * depth + i for lane in range(lanes)]).result)
+        return acc
+
+    return emit
+
+
+PRETENDED = {
+    "vnni in 512 bits": ("pretends-vnni-512", 16, ("u8", "s8"), 512, 32), "vnni in 256 bits": ("pretends-vnni-256", 8, ("u8", "s8"), 256, 16),
+    "sdot": ("pretends-sdot", 4, ("s8", "s8"), 128, 32),
+}  # fmt: skip
+
+
+@contextmanager
+def pretending() -> Iterator[dict[str, Target]]:
+    """Machines by what they pretend to have, whose code runs on every x86-64 with AVX2."""
+    base, before = resolve("x86-64-v3"), dict(intrinsics._INTRINSICS)
+    targets = {}
+    try:
+        for name, (feature, lanes, operands, bits, registers) in PRETENDED.items():
+            emit = spelled_out(4, (operands[0][0] == "s", operands[1][0] == "s"))
+            emit.__qualname__ = feature
+            intrinsic(feature, features={feature}, lanes=lanes, depth=4, operands=operands)(emit)
+            targets[name] = replace(base, name=feature, features=base.features | {feature}, vector_bits=bits, vector_registers=registers)
+        yield targets
+    finally:
+        intrinsics._INTRINSICS.clear()
+        intrinsics._INTRINSICS.update(before)
