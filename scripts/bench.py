@@ -3,6 +3,7 @@
 
     .venv/bin/python scripts/bench.py [NETWORK | FILE.onnx | FILE.mlir --from LEVEL ...] [options]
     .venv/bin/python scripts/bench.py --operators [REGEX]
+    .venv/bin/python scripts/bench.py --int8 [NETWORK ...]
     .venv/bin/python scripts/bench.py --engines stepwell --against DIR
     .venv/bin/python scripts/bench.py --profile NETWORK
     .venv/bin/python scripts/bench.py --ablate [NETWORK ...]
@@ -47,6 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--plot needs matplotlib: pip install '.[bench]'")
     if options.operators is not None and any((options.networks, options.ablate, options.switch, options.profile, options.plot, options.schedule)):
         parser.error("--operators compares operators with peers: it takes no network, and none of --ablate, --switch, --profile, --plot, --schedule")
+    beside = (options.operators is not None, options.ablate, options.switch, options.profile, options.plot, options.schedule, options.level)
+    if options.int8 and any(beside):
+        parser.error("--int8 compares quantised networks: it takes none of --operators, --from, --ablate, --switch, --profile, --plot, --schedule")
     if options.schedule and len([options.profile] if options.profile else options.networks) != 1:
         parser.error("--schedule names kernels of one network: give that")
     problem = prepare(options)
@@ -72,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("networks", nargs="*", metavar="NETWORK", help=f"an ONNX file, IR, or one of {', '.join(KNOWN)} (default: all)")
     add("--operators", nargs="?", const="", metavar="REGEX", help="single operators in place of networks: all, or those that it is found in")
+    add("--int8", action="store_true", help="networks quantised to bytes, the same files for all engines; and Stepwell with the networks of floats")
     add("--verbose", action="store_true", help="with --operators: say why an engine did not take part, and where the models are")
     add("--from", dest="level", metavar="LEVEL", help="the level of files of IR (.mlir, with their weights beside them): Stepwell alone runs these")
     add("--load", action="append", default=[], metavar="FILE.py", help="a plugin that Stepwell loads first; may be repeated")
@@ -104,7 +109,7 @@ def make_parser() -> argparse.ArgumentParser:
 def compare(options: argparse.Namespace) -> int:
     """Stepwell and its peers."""
     from benchmark.jobs import Contestant
-    from benchmark.models import KNOWN, find, find_cases
+    from benchmark.models import KNOWN, find, find_cases, find_int8
     from benchmark.plot import plot
     from benchmark.results import to_json
     from benchmark.session import Protocol, Session
@@ -120,6 +125,8 @@ def compare(options: argparse.Namespace) -> int:
         say("writing networks that are missing")
         if options.operators is not None:
             networks = find_cases(options.operators, options.zoo)
+        elif options.int8:
+            networks = find_int8(options.networks, options.zoo, options.seed)
         else:
             networks = find(options.networks or KNOWN, options.zoo, options.seed, shapes(options), options.level)
         plain = Contestant("stepwell", target=options.target, plugins=plugins(options))
@@ -129,6 +136,8 @@ def compare(options: argparse.Namespace) -> int:
             contestants.append(replace(plain, variant=variant(options), pipeline=pipeline, schedule=schedule))
         if options.against is not None:
             contestants.append(replace(plain, checkout=str(options.against)))
+        if options.int8 and "stepwell" in options.engines:
+            contestants.append(replace(plain, variant="floats", of_floats=True))
         session = Session(contestants, options.threads, protocol, say)
         comparison = session.run(networks)
     comparison.settings |= settings

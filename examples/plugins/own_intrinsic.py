@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
     # Bytes, summed in 32 bits: the product reads them as they are, for there is an instruction that takes them (pass narrow-products).
     random = np.random.default_rng(0)
-    x, w = random.integers(-128, 128, (16, 64), np.int8), random.integers(-128, 128, (64, 32), np.int8)
+    x, w = random.integers(-128, 128, (16, 64), np.int8), random.integers(-128, 128, (64, 24), np.int8)
     y = x.astype(np.int32) @ w.astype(np.int32)
     model = small_models.chain([("MatMulInteger", ["x", "w"], {})], x, y, w=w)
     small_models.check(model, x, y, kernels=1, target="x86-64-v2")

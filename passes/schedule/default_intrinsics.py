@@ -1,4 +1,4 @@
-"""Dot products of narrow integers: SSE2, AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
+"""Dot products of narrow integers: AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
 
 None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
 `vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
@@ -13,12 +13,6 @@ AVX512, VNNI, VNNI_256 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}
 def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
     """A call of the LLVM intrinsic `name`."""
     return llvm.call_intrinsic(result, name, list(operands), [], [])
-
-
-@intrinsic("pmaddwd.128", features={"sse2"}, lanes=4, depth=2, operands=("s16", "s16"), instructions=2)
-def pmaddwd_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
-    """As `pmaddwd_256`, of half the width."""
-    return arith.addi(acc, call("llvm.x86.sse2.pmadd.wd", acc.type, x, y))
 
 
 @intrinsic("pmaddwd.256", features={"avx2"}, lanes=8, depth=2, operands=("s16", "s16"), instructions=2)

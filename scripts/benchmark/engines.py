@@ -96,6 +96,7 @@ class _OnnxRuntime:
         spinning = "1" if job.spin else "0"
         options.add_session_config_entry("session.intra_op.allow_spinning", spinning)
         options.add_session_config_entry("session.inter_op.allow_spinning", spinning)
+        options.add_session_config_entry("session.x64quantprecision", "1")  # else sums of bytes saturate on AVX2
         self.session = onnxruntime.InferenceSession(job.model, options, providers=["CPUExecutionProvider"])
         self.shapes = job.shapes
         self.settings = {"intra_op_num_threads": str(job.threads), "session.intra_op.allow_spinning": spinning, "optimisation": "all"}

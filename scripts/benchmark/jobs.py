@@ -36,6 +36,8 @@ class Contestant:
     """The path of a schedule file that stepwell takes."""
     variant: str = ""
     """What tells it from stepwell as it is, where both take part."""
+    of_floats: bool = False
+    """Whether it runs the network of floats that a quantised one was made from."""
 
     @property
     def is_ours(self) -> bool:

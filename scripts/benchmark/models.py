@@ -3,7 +3,8 @@
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,10 +17,14 @@ from benchmark.results import SEVEN, TOLERANCE
 if TYPE_CHECKING:
     import onnx
 
-__all__ = ["KNOWN", "Network", "call_network", "feeds", "find", "find_cases"]
+__all__ = ["KNOWN", "OTHERS", "Network", "call_network", "feeds", "find", "find_cases", "find_int8"]
 
+TOLERANCE_OF_INT8 = 0.2
+"""Of quantised networks: weights that are drawn carry a step in one layer through all others."""
 KNOWN = (*SEVEN, "resnet50v1", "inceptionv1", "inceptionv2", "zfnet512", "bert_layer")
 """The eleven of the zoo, the seven that the goals are stated for first, and a layer of a transformer."""
+OTHERS = ("sentence_encoder",)
+"""What is compared where it is named."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,14 @@ class Network:
     """At which level it is, for a file of IR, which Stepwell alone runs."""
     case: Case | None = None
     """What it is, where it is an operator; engines may lack operators."""
+    floats: Path | None = None
+    """The file of the network of floats that it was quantised from."""
 
     @property
     def tolerance(self) -> float:
         """The largest error that counts as right, of the scale of an output."""
+        if self.floats is not None:
+            return TOLERANCE_OF_INT8
         return TOLERANCE if self.case is None else self.case.tolerance
 
     def feeds(self, inputs: Sequence[TensorSpec], count: int) -> list[Feed]:
@@ -63,7 +72,7 @@ def find(
     """
     found = []
     for name in names:
-        if name in KNOWN:
+        if name in (*KNOWN, *OTHERS):
             found.append(Network(name, _materialised(name, folder, seed)))
         elif Path(name).suffix == ".mlir" and Path(name).is_file():
             if level is None:
@@ -73,13 +82,25 @@ def find(
             here = {key: shape for key, shape in (shapes or {}).items() if key in _inputs(Path(name))}
             found.append(Network(Path(name).stem, Path(name), here))
         else:
-            raise Failure(f"'{name}' is no file and no network; the networks: {', '.join(KNOWN)}")
+            raise Failure(f"'{name}' is no file and no network; the networks: {', '.join((*KNOWN, *OTHERS))}")
     unused = (shapes or {}).keys() - {key for network in found for key in network.shapes}
     if unused:
         raise Failure(f"no file has an input {', '.join(sorted(unused))} to give a shape to")
     twice = {network.name for network in found if sum(other.name == network.name for other in found) > 1}
     if twice:
         raise Failure(f"two networks have the name {', '.join(sorted(twice))}")
+    return found
+
+
+def find_int8(names: Sequence[str], folder: Path, seed: int = 0) -> list[Network]:
+    """The networks of floats by name, quantised; their files, too, are kept in a sub-folder of `folder`. Raises as `find`."""
+    from benchmark import quantised
+
+    found = []
+    for network in find(names or quantised.INT8, folder, seed):
+        where = folder / f"int8-{_digest(Path(quantised.__file__).parent)}-{hashlib.sha256(network.path.read_bytes()).hexdigest()[:16]}"
+        made = _written(where / f"{network.name}.onnx", partial(quantised.quantised, network.path))
+        found.append(replace(network, path=made, floats=network.path))
     return found
 
 

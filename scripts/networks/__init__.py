@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from networks.bert_layer import bert_layer
+from networks.bert_layer import bert_layer, sentence_encoder
 from networks.detector import detector
 from networks.encoder import encoder
 from networks.gpt import gpt
@@ -28,7 +28,7 @@ NETWORKS: dict[str, Callable[[int], onnx.ModelProto]] = {
 }
 
 # Others that are compared, which take and give something else.
-EXTRAS: dict[str, Callable[[int], onnx.ModelProto]] = {"bert_layer": bert_layer}
+EXTRAS: dict[str, Callable[[int], onnx.ModelProto]] = {"bert_layer": bert_layer, "sentence_encoder": sentence_encoder}
 
 
 @dataclass(frozen=True)

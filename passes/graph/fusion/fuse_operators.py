@@ -109,6 +109,17 @@ class Grouping:
             group.tail = taken[-1]
         self.state.decline(NAME, group.tail, taken)
         self._leave_wide(group)
+        self._take_dequantized(group)
+
+    def _take_dequantized(self, group: Group) -> None:
+        """Add what makes floats of bytes for the group alone: to read bytes and widen them takes less than to have somebody store floats."""
+        shape = type_of(group.tail.results[0]).shape
+        for value in [value for member in group.members - {group.root} for value in member.operands]:
+            op = defining_op(value)
+            if op is None or not isinstance(op.opview, DequantizeOp) or op not in self.position or op in self.group_of:
+                continue
+            if self._why_outside(group, op, value, shape) is None:
+                self._join(group, [op])
 
     def _leave_wide(self, group: Group) -> None:
         """Leave the last op to a reduction that reads its result, if that has more bytes than what it takes: it is computed where it is read."""
@@ -398,6 +409,9 @@ class FuseOperators(Pass):
         for op in [o.operation for o in block.operations] if self.producers else ():
             for shared in read_shared(op):  # to widen elements costs nothing where they are multiplied
                 own_copy(shared, [op])
+            if isinstance(op.opview, DequantizeOp):  # and takes less than to hand on four times as many bytes
+                for reader in list(dict.fromkeys(users(op.results[0])))[1:]:
+                    own_copy(op, [reader])
         grouping = Grouping(block, self.max_ops, self.producers, state)
         groups = [(grouping.members(g), g.tail) for g in grouping.groups()]
         for members, tail in groups:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from stepwell.dialects.core.mlir import defining_op, ir
+from stepwell.dialects.core.mlir import defining_op, ir, users
 from stepwell.dialects.core.sizes import Dim, known, known_sizes
 from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
@@ -19,7 +19,7 @@ from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
-from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
+from stepwell.passes.graph.integer_products import WIDE, fastest, is_integer_product, kind_of, widened
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
 REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
@@ -204,6 +204,8 @@ class _PackedMatmuls(GraphBuilder):
         whole = [self.packed[v] for v in operands if v in self.packed and type_of(v).shape == result.shape]
         if not whole:
             return NoMatch("none of its operands comes from a packed matmul")
+        if widened(op.operation.results[0]) is not None and any(is_integer_product(user.opview) for user in users(op.operation.results[0])):
+            return NoMatch("it widens what a product reads, in whose kernel it is to be")
         panels = known_sizes(type_of(whole[0]).shape[-2:])
         fitted = [self._operand(v, result.shape, panels) for v in operands]
         if any(operand is None for operand in fitted):

@@ -8,8 +8,8 @@ import numpy as np
 from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import type_of
 from stepwell.dialects.core.weights import WeightTable
-from stepwell.dialects.graph import constant_value
-from stepwell.passes.graph.matching import producer
+from stepwell.dialects.graph import GraphBuilder, constant_value
+from stepwell.passes.graph.matching import derived_name, producer
 
 
 def known(value: ir.Value, weights: WeightTable) -> np.ndarray | None:
@@ -73,3 +73,9 @@ def is_positive(scale: ir.Value, weights: WeightTable) -> bool:
     """Whether a scale is known to be above 0, so that larger integers stand for larger numbers."""
     array = known(scale, weights)
     return array is not None and bool((array > 0).all())
+
+
+def parameter(b: GraphBuilder, source: ir.Value | None, array: np.ndarray) -> ir.Value:
+    """A scale, zero point or bias as an entry of the weight table, however small: kernels that differ in such numbers alone are one."""
+    value: ir.Value = b.weight(derived_name(source), np.asarray(array))
+    return value

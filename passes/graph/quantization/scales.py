@@ -9,8 +9,8 @@ from stepwell.dialects.core.types import to_numpy, type_of
 from stepwell.dialects.graph import DequantizeOp, QuantizeOp
 from stepwell.passes.framework.rewriting import NoMatch, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE
-from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, new_weight, producer
-from stepwell.passes.graph.quantization.quantized import known
+from stepwell.passes.graph.matching import for_each, fused_location, has_one_use, is_elementwise, producer
+from stepwell.passes.graph.quantization.quantized import known, parameter
 
 OPS_BACK = 16  # that are looked at for a product
 
@@ -52,7 +52,7 @@ def multiply_by_inverse_scale(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatc
         return NoMatch("what it quantises does not follow from sums of products")
     with op.location:
         one = rw.literal(np.ones((), inverse.dtype))
-        value: ir.Value = rw.quantize(rw.mul(op.x, new_weight(rw, op.scale, inverse)), one, op.zero_point)
+        value: ir.Value = rw.quantize(rw.mul(op.x, parameter(rw, op.scale, inverse)), one, op.zero_point)
     return value
 
 
@@ -73,7 +73,7 @@ def merge_factors(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     if both.size > max(first.size, factor.size) or inner.lhs.type != op.result.type:
         return NoMatch("the merged factor would be larger than either")
     with fused_location(inner, op):
-        value: ir.Value = rw.mul(inner.lhs, new_weight(rw, inner.rhs if first.size >= factor.size else op.rhs, both))
+        value: ir.Value = rw.mul(inner.lhs, parameter(rw, inner.rhs if first.size >= factor.size else op.rhs, both))
     if relu is not None:
         with relu.location:
             value = rw.relu(value)
@@ -101,13 +101,25 @@ def drop_bounds(op: QuantizeOp, rw: Rewriter) -> ir.Value | NoMatch:
 
 
 @for_each((QuantizeOp, DequantizeOp))
-def write_zero(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
-    """rewrite: quantize(x, s, parameter) -> quantize(x, s, 0)   where the parameter holds 0: then nothing is added; dequantize likewise"""
-    zero = known(op.zero_point, rw.weights)
-    if zero is None or zero.any() or (type_of(op.zero_point).rank == 0 and producer(op.zero_point, "constant") is not None):
-        return NoMatch("its zero point is not known to be 0, or is written as 0 already")
-    value: ir.Value = rw.create(type(op), [op.x, op.scale, rw.literal(np.zeros((), zero.dtype))], {}).operation.results[0]
+def settle_parameters(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
+    """rewrite: quantize(x, f(c), g(d)) -> quantize(x, c', d')   for known scales and zero points: entries of the weight table, or 0
+
+    So that kernels which differ in such numbers alone are one. Those of dequantize likewise.
+    """
+    operands = [op.scale, op.zero_point]
+    for number, given in enumerate(operands):
+        array, made = known(given, rw.weights), producer(given, "parameter", "constant")
+        if array is None:
+            continue
+        if number == 1 and not array.any():
+            if made is None or made.mnemonic() == "parameter" or array.ndim:
+                operands[1] = rw.literal(np.zeros((), array.dtype))
+        elif made is None or (array.size == 1 and array.ndim):
+            operands[number] = parameter(rw, given, array.reshape(()) if array.size == 1 else array)
+    if operands == [op.scale, op.zero_point]:
+        return NoMatch("its scale and zero point are not known, or are as they should be")
+    value: ir.Value = rw.create(type(op), [op.x, *operands], {}).operation.results[0]
     return value
 
 
-SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds, *write_zero)
+SCALES = (multiply_by_inverse_scale, merge_factors, drop_bounds, *settle_parameters)

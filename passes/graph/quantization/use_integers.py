@@ -11,9 +11,9 @@ from stepwell.dialects.graph import AddOp, ConvOp, MatmulOp
 from stepwell.passes.framework.registry import register_pass
 from stepwell.passes.framework.rewriting import NoMatch, PatternPass, Rewriter, pattern
 from stepwell.passes.graph.integer_products import WIDE, sums_integers
-from stepwell.passes.graph.matching import fused_location, has_one_use, new_weight, producer, stored
+from stepwell.passes.graph.matching import fused_location, has_one_use, producer, stored
 from stepwell.passes.graph.quantization.moves import MOVES
-from stepwell.passes.graph.quantization.quantized import Quantized, known, quantized
+from stepwell.passes.graph.quantization.quantized import Quantized, known, parameter, quantized
 from stepwell.passes.graph.quantization.scales import SCALES
 
 LARGEST = np.iinfo(np.int32).max
@@ -93,9 +93,9 @@ def by_channel(op: Any, x: Quantized, w: Quantized, rw: Rewriter) -> ir.Value | 
         low, high = ((0, 0, *part) for part in (pads[:around], pads[around:]))
         image = rw.pad(image, low=low, high=high, mode="constant", value=float(zero.item()))
     values["pads"] = (0,) * len(pads)
-    total: ir.Value = rw.conv(rw.cast(image, to="f32", saturate=True), new_weight(rw, w.x, numbers), **values)
+    total: ir.Value = rw.conv(rw.cast(image, to="f32", saturate=True), parameter(rw, w.x, numbers), **values)
     taken = float(zero.item()) * numbers.sum(axis=tuple(range(1, numbers.ndim))).reshape(-1, *(1,) * around)
-    return rw.add(total, new_weight(rw, w.x, -taken.astype(np.float32))) if taken.any() else total
+    return rw.add(total, parameter(rw, w.x, -taken.astype(np.float32))) if taken.any() else total
 
 
 @pattern(AddOp)
@@ -117,9 +117,9 @@ def add_integers(op: AddOp, rw: Rewriter) -> ir.Value | NoMatch:
         total = producer(scaling.lhs, "cast")
         with fused_location(scaling, op):
             if total is None:
-                summed = rw.add(scaling.lhs, new_weight(rw, bias_source(other), numbers.astype(np.float32)))
+                summed = rw.add(scaling.lhs, parameter(rw, bias_source(other), numbers.astype(np.float32)))
             else:
-                summed = rw.cast(rw.add(total.x, new_weight(rw, bias_source(other), numbers)), to="f32", saturate=True)
+                summed = rw.cast(rw.add(total.x, parameter(rw, bias_source(other), numbers)), to="f32", saturate=True)
             value: ir.Value = rw.mul(summed, scaling.rhs)
         return value
     return NoMatch("it does not add known integers to a scaled product of integers")
@@ -171,7 +171,7 @@ def integers(source: Quantized, rw: Rewriter) -> ir.Value:
     zero = source.zero_point(rw.weights)
     if zero is None:
         return rw.sub(wide, rw.cast(source.op.zero_point, to=WIDE, saturate=True))
-    return rw.sub(wide, new_weight(rw, source.op.zero_point, zero.astype(np.int32))) if zero.any() else wide
+    return rw.add(wide, parameter(rw, source.op.zero_point, -zero.astype(np.int32))) if zero.any() else wide
 
 
 def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
@@ -186,7 +186,7 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
         widest = max(scales, key=lambda v: type_of(v).elements)
         if both.size == 1:
             both = both.reshape(())
-        return rw.mul(value, new_weight(rw, widest, both))
+        return rw.mul(value, parameter(rw, widest, both))
     for scale in scales:
         value = rw.mul(value, scale)
     return value
@@ -195,7 +195,7 @@ def scaled(total: ir.Value, scales: list[ir.Value], rw: Rewriter) -> ir.Value:
 def reshaped(rw: Rewriter, value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
     """`value` in another shape: now, where it is known."""
     array = known(value, rw.weights)
-    result: ir.Value = rw.reshape(value, shape=shape) if array is None else new_weight(rw, value, array.reshape(shape))
+    result: ir.Value = rw.reshape(value, shape=shape) if array is None else parameter(rw, value, array.reshape(shape))
     return result
 
 

@@ -72,7 +72,7 @@ def sink_transposes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
     perm = orders.pop()
     rank = len(perm)
     constants = {i: np.transpose(a.reshape((1,) * (rank - a.ndim) + a.shape), np.argsort(perm)) for i, a in known.items()}
-    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    operands = [m.x if m is not None else moved(op.operation.operands[i], known[i], constants[i], rw) for i, m in enumerate(made)]
     with fused_location(first, op):
         value: ir.Value = rw.transpose(rebuilt(op, operands, rw), perm=perm)
     return value
@@ -98,9 +98,14 @@ def sink_reshapes(op: Any, rw: Rewriter) -> ir.Value | NoMatch:
         return NoMatch("what is reshaped is an argument, with no op to fuse into")
     if widens_integers(type_of(first.x).dtype, type_of(op.result).dtype):
         return NoMatch("it widens integers, for a product that reads the narrow ones")
-    operands = [m.x if m is not None else new_weight(rw, op.operation.operands[i], constants[i]) for i, m in enumerate(made)]
+    operands = [m.x if m is not None else moved(op.operation.operands[i], known[i], constants[i], rw) for i, m in enumerate(made)]
     value: ir.Value = rw.reshape(rebuilt(op, operands, rw), shape=shape)
     return value
+
+
+def moved(value: ir.Value, before: np.ndarray, after: np.ndarray, rw: Rewriter) -> ir.Value:
+    """A known operand as it is behind a move; one number is the same everywhere."""
+    return value if before.ndim == 0 else new_weight(rw, value, after)
 
 
 def widens_integers(source: str, result: str) -> bool:

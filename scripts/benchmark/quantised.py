@@ -1,0 +1,60 @@
+"""Networks of floats as networks in Q/DQ format, which every engine takes: by ONNX Runtime's static quantiser, with data that are drawn."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmark.jobs import Feed, TensorSpec
+from benchmark.models import feeds
+
+if TYPE_CHECKING:
+    import onnx
+
+__all__ = ["INT8", "quantised"]
+
+INT8 = ("squeezenet", "mobilenetv2", "resnet50v1", "densenet121", "bert_layer", "sentence_encoder")
+"""The networks that are compared in int8."""
+CALIBRATION = 4  # inputs that ranges are taken from
+OPSET = 13  # from which on scales may be one for each filter
+
+
+def quantised(model: Path) -> "onnx.ModelProto":
+    """A network whose convolutions and products take bytes: activations in uint8, weights in int8 with a scale for each filter."""
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    loaded = onnx.load(model)
+    opset = next(entry.version for entry in loaded.opset_import if entry.domain in ("", "ai.onnx"))
+    if opset < OPSET:
+        loaded = onnx.version_converter.convert_version(loaded, OPSET)
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left: Iterator[Feed] = iter(feeds(_inputs(loaded), CALIBRATION, seed=1))
+
+        def get_next(self) -> Feed | None:
+            return next(self.left, None)
+
+    with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as scratch:
+        newer, prepared, made = (Path(scratch) / f"{name}.onnx" for name in ("newer", "prepared", "made"))
+        onnx.save(loaded, newer)
+        logging.getLogger().setLevel(logging.ERROR)  # it warns of every vector that it leaves as it is
+        quant_pre_process(str(newer), str(prepared), skip_symbolic_shape=True)
+        quantize_static(
+            str(prepared), str(made), Reader(), quant_format=QuantFormat.QDQ, per_channel=True,
+            activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+        )  # fmt: skip
+        return onnx.load(made)
+
+
+def _inputs(model: "onnx.ModelProto") -> Sequence[TensorSpec]:
+    import onnx
+
+    stored = {tensor.name for tensor in model.graph.initializer}
+    taken = [value for value in model.graph.input if value.name not in stored]
+    kinds = [(value.name, value.type.tensor_type) for value in taken]
+    dtypes = [onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name for _, kind in kinds]
+    return [TensorSpec(name, tuple(d.dim_value for d in kind.shape.dim), dtype) for (name, kind), dtype in zip(kinds, dtypes, strict=True)]
