@@ -40,6 +40,8 @@ class CompileFields(TypedDict, total=False):
     disable: Sequence[str]
     libm: bool
     strict: bool
+    precision: str
+    keep_f32: Sequence[str]
     schedule: "ScheduleSource | None"
     limits: Limits | None
 
@@ -75,6 +77,10 @@ class CompileOptions:
     """Whether exp, tanh and the like come from the system's libm, element by element, and not from our own vector code."""
     strict: bool = False
     """Whether to avoid algorithms that let infinities and NaN spread, or that round more than the direct one (docs/numerics.md)."""
+    precision: str = "f32"
+    """What convolutions and matrix products with known weights are stored in: "f32", as the model has it, or "bf16" (docs/numerics.md)."""
+    keep_f32: Sequence[str] = ()
+    """Nodes that stay in f32 under such a precision: names, or patterns such as "*/attention/*"."""
     schedule: "ScheduleSource | None" = None
     """Schedules for kernels of the model (docs/schedules.md), which replace the default ones."""
     limits: Limits = field(default_factory=Limits)
@@ -89,7 +95,7 @@ class CompileOptions:
                 check_argument(entry.name, value)
         find_backend(self.backend).check_target(self.machine)
         # Files are read now, so that the compiled content is the one in the key.
-        normal: dict[str, Any] = {"disable": _names(self.disable)}
+        normal: dict[str, Any] = {"disable": _names(self.disable), "keep_f32": _names(self.keep_f32)}
         if self.shapes is not None:
             normal["shapes"] = {name: _plain(shape) for name, shape in self.shapes.items()}
         if self.values is not None:
@@ -138,7 +144,8 @@ class CompileOptions:
 
         pipeline = Pipeline.default(self.machine, self.backend) if self.pipeline is None else Pipeline.of(self.pipeline, backend=self.backend)
         names = (*self.disable, *((LIBM,) if self.libm and LIBM not in self.disable else ()))
-        return pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
+        pipeline = pipeline.without((*names, *(pipeline.relaxed() if self.strict else ())))
+        return pipeline if self.precision == "f32" else pipeline.with_precision(self.precision, self.keep_f32)
 
 
 class Values(Mapping[str, np.ndarray]):
@@ -196,5 +203,5 @@ def _plain(shape: Any) -> Any:
 
 def _names(names: Sequence[str]) -> tuple[str, ...]:
     if isinstance(names, str):
-        raise InputError(f"expected names of what to switch off, as in disable=('{names}',), got a string")
+        raise InputError(f"expected a sequence of names, as in ('{names}',), got a string")
     return tuple(dict.fromkeys(names))

@@ -8,7 +8,7 @@ from stepwell.cli.common import Parser, UsageError, add_limit_option, check_back
 from stepwell.cli.shapes import fixed
 from stepwell.dialects.core.sizes import is_name
 from stepwell.dialects.support.errors import InputError
-from stepwell.driver.arguments import SPECIALISE
+from stepwell.driver.arguments import PRECISIONS, SPECIALISE
 from stepwell.driver.backends import DEFAULT, backend_names
 from stepwell.options import CompileOptions
 
@@ -29,6 +29,10 @@ def add_compile_options(parser: Parser) -> None:
     parser.late_help[disable] = lambda: f"switch something off; may be repeated: {', '.join(_switches())}"
     add("--libm", action="store_true", help="take exp, tanh and the like from the system's libm, element by element; short for --disable expand-math")
     add("--strict", action="store_true", help="use no algorithm that lets infinities and NaN spread, or that rounds more than the direct one")
+    text = "what to store weights and activations of products in (default: f32, as the model has them)"
+    add("--precision", choices=PRECISIONS, default=PRECISIONS[0], help=text)
+    text = "a node that stays in f32 for all that, or a pattern such as '*/attention/*'; may be repeated"
+    add("--keep-f32", action="append", default=[], metavar="NODE", help=text)
     add_schedule_options(parser)
     backend = add("--backend", default=DEFAULT, metavar="NAME", help="what makes code and runs it")
     parser.late_help[backend] = lambda: f"what makes code and runs it (default: {DEFAULT}); there are {', '.join(backend_names())}, and plugins' own"
@@ -83,7 +87,8 @@ def compile_options(options: argparse.Namespace) -> CompileOptions:
     made = CompileOptions(
         target=options.target, backend=options.backend, shapes=fixed(options.shape), specialise=options.specialise,
         size_hints=parse_hints(options.size_hint), pipeline=given_pipeline(options),
-        disable=options.disable, libm=options.libm, strict=options.strict, schedule=options.schedule, limits=parse_limits(options.limit),
+        disable=options.disable, libm=options.libm, strict=options.strict, precision=options.precision, keep_f32=options.keep_f32,
+        schedule=options.schedule, limits=parse_limits(options.limit),
     )  # fmt: skip
     if made.disable:
         try:
@@ -129,8 +134,10 @@ def command_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
 
 def run_flags(options: argparse.Namespace, *, schedule: bool = True) -> str:
     """What `stepwell` takes of the options where it goes on from IR, as text for a shell."""
-    own = [part for flag in ("disable", "insert_after", "insert_before", "replace_pass", "remove_pass") for part in _repeated(options, flag)]
+    repeated = ("disable", "keep_f32", "insert_after", "insert_before", "replace_pass", "remove_pass")
+    own = [part for flag in repeated for part in _repeated(options, flag)]
     own += ["--pipeline", options.pipeline] if options.pipeline is not None else []
+    own += ["--precision", options.precision] if options.precision != PRECISIONS[0] else []
     own += ["--backend", options.backend] if options.backend != DEFAULT else []
     own += [flag for flag in ("--libm", "--strict") if getattr(options, flag[2:])]
     return " ".join(filter(None, (command_flags(options, schedule=schedule), shlex.join(own))))

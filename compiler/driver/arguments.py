@@ -24,6 +24,7 @@ R = TypeVar("R")
 
 
 SPECIALISE = ("auto", "always", "never")
+PRECISIONS = ("f32", "bf16")
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
@@ -200,6 +201,11 @@ def _limits(name: str, value: Any) -> None:
         raise wrong(name, "a stepwell.Limits", value)
 
 
+def _precision(name: str, value: Any) -> None:
+    if value not in PRECISIONS:
+        raise wrong(name, f"one of {', '.join(map(repr, PRECISIONS))}", value)
+
+
 _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "source": _source,
     "threads": lambda name, value: thread_count(value),
@@ -210,7 +216,8 @@ _CHECKS: dict[str, Callable[[str, Any], object]] = {
     "specialise": _check_specialise,
     "size_hints": _size_hints,
     "bind": _bind,
-    **dict.fromkeys(("disable", "names"), _names),
+    **dict.fromkeys(("disable", "names", "keep_f32"), _names),
+    "precision": _precision,
     "path": _file,
     "schedule": _schedule,
     "on_level": _callable,

@@ -2,15 +2,15 @@
 
 CPU = """
 graph-opt(
-  bind-sizes, use-integers,
+  bind-sizes, widen-halves, use-integers,
   fold-constants, remove-identities, simplify-algebra, fold-batch-norm, fold-constants, remove-identities, canonicalize, cse,
   append-in-place, outline-regions, check-indices, use-sub-pixels, make-padding-explicit, fold-constants, remove-identities, use-products,
   fuse-attention,
   // From here on the target is asked for: its vectors, its caches.
-  attach-target, separate-zero-points, narrow-products,
+  attach-target, narrow-floats, separate-zero-points, narrow-products,
   convert-layout, canonicalize, use-winograd, skip-padding,
   pack-matmul, canonicalize, cse, remove-identities, pack-integer-products,
-  check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd
+  check-lowerable, limit-concats, fuse-operators, outline-kernels, version-winograd, version-few-rows
 ),
 linalg(
   pack-weights, convert-graph-to-linalg, func.func(linalg-fuse-elementwise-ops, canonicalize),
@@ -22,7 +22,7 @@ affine(bufferize, func.func(lower-to-affine), merge-versions, skip-joined, canon
 llvm(
   bare-arguments,
   per-function(
-    expand-math, select-bounds, lower-affine, boolean-vectors, bf16-as-integers, convert-scf-to-openmp, choose-threads,
+    expand-math, select-bounds, lower-affine, boolean-vectors, select-bf16, bf16-as-integers, convert-scf-to-openmp, choose-threads,
     // This canonicalisation removes the memref.alloca_scope that convert-scf-to-openmp makes.
     canonicalize, cse, limit-unrolling, convert-scf-to-cf, convert-math-to-llvm,
     // Calls of libm on vectors take them apart, so vectors are converted afterwards.

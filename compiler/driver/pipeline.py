@@ -254,6 +254,12 @@ class Pipeline:
             stages.append(Stage(stage.name, tuple(step for step in kept if step is not None), cut))
         return Pipeline(stages, self.name)
 
+    def with_precision(self, dtype: str, keep: Sequence[str] = ()) -> "Pipeline":
+        """This pipeline with floats stored in another type, but for the nodes `keep`: names, or patterns. Raises PipelineError if it cannot."""
+        # What would end a pattern, or the text, is any character of a name.
+        names = ";".join("".join("?" if c in ';"' or not c.isprintable() else c for c in name) for name in keep)
+        return self.replace("narrow-floats", f"narrow-floats{{to={dtype}" + (f' keep="{names}"' if names else "") + "}")
+
     def with_placed(self, classes: Mapping[str, type[Pass]]) -> "Pipeline":
         """This pipeline plus the passes among `classes` that were registered with a place.
 

@@ -99,3 +99,11 @@ class BufferInfo(Carrier):
 
     slice: Carried[Slice | None] = Carried("stepwell.slice", record(Slice), None)
     """Set if the memory holds no more than a slice of the view's type."""
+
+
+def function_around(op: ir.Operation) -> ir.Operation | None:
+    """The function that an op is, or is in; None outside of functions."""
+    inner: ir.Operation | None = op
+    while inner is not None and inner.name != "func.func":
+        inner = None if inner.parent is None else inner.parent.operation
+    return inner

@@ -5,7 +5,7 @@ from math import prod
 from typing import Any
 
 from stepwell.dialects.core.attributes import sizes_value
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import arith, defining_op, ir, known_index, memref, tensor
 from stepwell.dialects.core.module_info import ModuleInfo
 from stepwell.dialects.core.sizes import Dim, Size, maximum, minimum, product, symbol
@@ -220,9 +220,7 @@ def elements_of(function: Any) -> Sequence[Sequence[Dim]]:
 
 def shapes_around(op: ir.Operation) -> SymbolicShapes:
     """The shapes of the function that an op is in, which names the sizes of its arguments (`KernelInfo.sizes`)."""
-    function: Any = op
-    while function.name != "func.func":
-        function = function.parent.operation
+    function: Any = function_around(op)
     shapes: list[list[Dim]] = []
     arguments = list(function.regions[0].blocks[0].arguments)
     named = KernelInfo(function).sizes

@@ -66,7 +66,7 @@ from stepwell.dialects.graph.logic import (
     XorOp,
 )
 from stepwell.dialects.graph.normalization import BatchNormOp, LrnOp
-from stepwell.dialects.graph.packed_matmul import PackedMatmulOp
+from stepwell.dialects.graph.packed_matmul import PackedMatmulOfBitsOp, PackedMatmulOp
 from stepwell.dialects.graph.pixel_shuffle import PixelShuffleOp
 from stepwell.dialects.graph.pooling import AvgPoolOp, MaxPoolOp
 from stepwell.dialects.graph.quantization import DequantizeOp, QuantizeOp
@@ -149,6 +149,6 @@ __all__ = [  # noqa: RUF022 (by family)
     "BindSizesOp", "FirstOp", "KeepOp", "NonZeroPlacesOp", "OrderRowsOp", "KeptBoxesOp", "OverwriteOp",
     "ConstantOp", "ParameterOp",
     "BlockedConvOp", "BorderedConvOp", "BlockedDepthwiseConvOp", "BlockedLrnOp", "RelayoutOp", "MaskedOp", "PixelShuffleOp", "WinogradConvOp",
-    "VersionedWinogradConvOp", "PackedMatmulOp", "YieldOp", "FusedOp",
+    "VersionedWinogradConvOp", "PackedMatmulOp", "PackedMatmulOfBitsOp", "YieldOp", "FusedOp",
     "IfOp", "LoopOp",
 ]  # fmt: skip

@@ -44,8 +44,8 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
     `x` is blocked (N, C / a, spatial…, a) and `w` is (M / b, K, taps…, s, b); or `x` is plain (N, C, spatial…), such as an input image
     of three colours, and `w` is (M / b, C, taps…, b). There is no padding: that is a separate op.
 
-    Integers, i32, are blocked, with filters (M / b, K, taps…, s / d, b, d): the weights of each d neighbouring lanes lie side by side, as
-    instructions for dot products read them.
+    Or filters of a blocked image are (M / b, K, taps…, s / d, b, d), as all of integers, i32, are: the weights of each d neighbouring lanes lie side
+    by side, as instructions for dot products read them.
 
     The blocks of filters fall into `group` equal parts, one for each group. A group reads the same `s` lanes of each of `K`
     neighbouring blocks of `x`: each of C / a / K runs of blocks is read by one set of groups, and the groups of a set read neighbouring
@@ -67,7 +67,8 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         expect_same_dtype(x=x, w=w)
         spatial = len(strides)
         expect_window(spatial, strides=strides, pads=[0] * 2 * spatial, dilations=dilations)
-        inner, in_groups = x.rank - 2 - spatial, not is_float(x.dtype)
+        inner = x.rank - 2 - spatial
+        in_groups = not is_float(x.dtype) or are_in_groups(x.rank, w.rank)
         if inner != 1 and (inner != 0 or in_groups):
             raise InferenceError(f"operand 'x' must have {spatial} spatial dimensions (N, C / a, …, a), or of floats (N, C, …), got {x}")
         expect_rank("w", w, 3 + spatial + inner + in_groups)
@@ -104,9 +105,14 @@ class BlockedConvOp(GraphOp, name="blocked_conv", traits=[Pure]):
         return 2 * result.elements * math.prod(w.static_shape[1:]) // result.static_shape[-1]
 
 
-def lanes_read(w: TensorType) -> int | None:
-    """How many lanes of each block a group of such a convolution of a blocked image reads."""
-    sizes = w.shape[-2:-1] if is_float(w.dtype) else (w.shape[-3], w.shape[-1])
+def are_in_groups(x: int, w: int) -> bool:
+    """Whether filters of rank `w` for an image of rank `x` have neighbouring lanes side by side."""
+    return w == x + 2
+
+
+def lanes_read(x: TensorType, w: TensorType) -> int | None:
+    """How many lanes of each block of `x` a group of such a convolution reads."""
+    sizes = (w.shape[-3], w.shape[-1]) if are_in_groups(x.rank, w.rank) else w.shape[-2:-1]
     return math.prod(known_sizes(sizes)) if known(sizes) else None
 
 
@@ -118,7 +124,7 @@ def group_sets(blocks: int, per_group: int, group: int) -> tuple[int, int]:
 
 def _expect_groups(x: TensorType, w: TensorType, group: int) -> None:
     """Check that the blocks and lanes of blocked `x` and the filters `w` divide among the groups."""
-    blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], lanes_read(w)
+    blocks, (filters, per_group), lanes = x.shape[1], w.shape[:2], lanes_read(x, w)
     if group < 1 or (filters or 0) % group:
         raise InferenceError(f"attribute 'group' must divide the blocks of filters of operand 'w' ({w}), got {group}")
     if not isinstance(blocks, int) or not isinstance(per_group, int):

@@ -1,9 +1,10 @@
-"""Packed matmul: a product whose right-hand side is stored in panels, strips of neighbouring columns that are contiguous in memory."""
+"""Packed products, whose right-hand side is stored in panels, strips of neighbouring columns that are contiguous in memory."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
+from stepwell.dialects.core.mlir import ir
 from stepwell.dialects.core.types import FLOATS, TensorType, is_float
 from stepwell.dialects.graph.base import Fusion, GraphOp, InferredTypes, Operand, Pure, Result
 from stepwell.dialects.graph.inference import expect_dim, expect_dtype, expect_rank, expect_rank_at_least, expect_same_dtype
@@ -42,7 +43,7 @@ def in_groups(matrix: np.ndarray, depth: int, width: int) -> np.ndarray:
 class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
     """The matrix product of `x` (…, M, K) and one matrix in panels `w` (N / b, K, b), giving (…, M, N / b, b): columns stay in order.
 
-    The panels of integers, i32, are (N / b, K / d, b, d): each d neighbours of a column lie side by side.
+    Or panels are (N / b, K / d, b, d), as all of integers, i32, are: each d neighbours of a column lie side by side.
     """
 
     fusion = Fusion.COMPLEX
@@ -56,7 +57,7 @@ class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
         expect_dtype("x", x, (*FLOATS, "i32"))
         expect_same_dtype(x=x, w=w)
         expect_rank_at_least("x", x, 2)
-        expect_rank("w", w, 3 if is_float(x.dtype) else 4)
+        expect_rank("w", w, 3 if is_float(x.dtype) and w.rank != 4 else 4)
         columns, depth = x.shape[-1], 1 if w.rank == 3 else w.shape[3]
         if depth is None or (columns is not None and columns % max(depth, 1)):
             raise InferenceError(f"the columns of operand 'x' ({x}) must be groups of as many as the last dimension of operand 'w' ({w})")
@@ -73,3 +74,69 @@ class PackedMatmulOp(GraphOp, name="packed_matmul", traits=[Pure]):
     @staticmethod
     def flops(x: TensorType, w: TensorType, *, result: TensorType) -> int:
         return 2 * result.elements * x.static_shape[-1]
+
+
+class PackedMatmulOfBitsOp(GraphOp, name="packed_matmul_of_bits", traits=[Pure]):
+    """The product of `x` (…, M, K) in f32 with quantised weights in panels, giving (…, M, N / b, b): columns stay in order.
+
+    Weights are blocks of B neighbours of a column, `(number - zero point) * scale` with a scale and a zero point for each block. `scale` is
+    (N / b, K / B, b), as is `zero_point`, or that is a single number for all. `w` is (N / b, K / B, B, b) of i8 or ui8 where `bits` is 8. Where it
+    is 4, words hold eight neighbours of a column, (N / b, K / B, B / 8, b) of ui32, the first one in the lowest bits, and zero points are of ui8.
+    """
+
+    fusion = Fusion.COMPLEX
+
+    x: Operand
+    w: Operand
+    scale: Operand
+    zero_point: Operand
+    result: Result
+    bits: ir.IntegerAttr
+
+    @staticmethod
+    def infer(x: TensorType, w: TensorType, scale: TensorType, zero_point: TensorType, *, bits: int) -> InferredTypes:
+        expect_dtype("x", x, ("f32",))
+        expect_same_dtype(x=x, scale=scale)
+        if bits not in (4, 8):
+            raise InferenceError(f"attribute 'bits' must be 4 or 8, got {bits}")
+        expect_dtype("w", w, ("i8", "ui8") if bits == 8 else ("ui32",))
+        expect_dtype("zero_point", zero_point, (w.dtype if bits == 8 else "ui8",))
+        expect_rank_at_least("x", x, 2)
+        expect_rank("w", w, 4)
+        expect_rank("scale", scale, 3)
+        panels, blocks, size, width = w.shape
+        for axis, wanted in enumerate((panels, blocks, width)):
+            expect_dim("scale", scale, axis, wanted, f"as operand 'w' ({w}) has")
+            if zero_point.rank:
+                expect_rank("zero_point", zero_point, 3)
+                expect_dim("zero_point", zero_point, axis, wanted, f"as operand 'w' ({w}) has")
+        if blocks is not None and size is not None:
+            expect_dim("x", x, x.rank - 1, blocks * size * (1 if bits == 8 else 8), f"the numbers of a column of operand 'w' ({w})")
+        return TensorType(x.dtype, (*x.shape[:-1], panels, width))
+
+    @staticmethod
+    def reference(x: np.ndarray, w: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, bits: int) -> np.ndarray:
+        apart = np.stack([w >> 4 * i & 15 for i in range(8)], axis=3)
+        numbers = w if bits == 8 else apart.reshape(*w.shape[:2], -1, w.shape[3])
+        centred = numbers.astype(np.int32) - (zero_point[:, :, np.newaxis] if zero_point.ndim else zero_point).astype(np.int32)
+        weights = centred.astype(np.float32) * scale[:, :, np.newaxis]
+        return PackedMatmulOp.reference(x, weights.reshape(len(w), -1, w.shape[3]))
+
+    @staticmethod
+    def flops(x: TensorType, w: TensorType, scale: TensorType, zero_point: TensorType, *, result: TensorType, bits: int) -> int:
+        return 2 * result.elements * x.static_shape[-1]
+
+
+def in_blocks(numbers: np.ndarray, block: int, width: int, bits: int) -> np.ndarray:
+    """A matrix (K, N) of bytes, or of numbers of 4 bits, as the weights of `packed_matmul_of_bits`.
+
+    K is a multiple of `block`, and that of 8 where numbers have 4 bits.
+    """
+    panels = np.stack(list(in_panels(numbers, width)))
+    apart = panels.reshape(len(panels), -1, block, width)
+    if bits == 8:
+        return apart
+    words = np.zeros((*apart.shape[:2], block // 8, width), np.uint32)
+    for i in range(8):
+        words |= apart[:, :, i::8].astype(np.uint32) << 4 * i
+    return words

@@ -16,7 +16,7 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState
 from stepwell.passes.framework.rewriting import functions
 from stepwell.passes.linalg.parallel_rounds import owner_of, rounds_of
-from stepwell.passes.linalg.stages import stages_on_memrefs
+from stepwell.passes.linalg.stages import buffer_of, stages_on_memrefs
 from stepwell.passes.linalg.structured import Structured, structured_ops
 from stepwell.passes.linalg.use_destinations import destinations, overwritten
 from stepwell.passes.linalg.views import RESHAPES, TENSOR_VIEWS, VIEWS, origin
@@ -193,7 +193,8 @@ def _take_scratch(kernel: Any) -> None:
     """Replace the kernel's allocations by views of one scratch argument: packed by lifetime, or one behind the other if sizes are known only
     at run time."""
     stages = stages_on_memrefs(structured_ops(kernel.operation))
-    in_registers = {out for s in stages if not sums_in_blocks(s.root) for member in s.members if s.is_inside(out := member.outputs[0].value)}
+    sums = [(s, member.outputs[0].value) for s in stages if not sums_in_blocks(s.root) for member in s.members]
+    in_registers = {buffer_of(value) for s, value in sums if s.is_inside(value)}
     allocations = [o for o in ops_below(kernel.operation, "memref.alloc") if not _is_shape_only(o.results[0]) and o.results[0] not in in_registers]
     if not allocations:
         return

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.kernel_info import KernelInfo, function_around
 from stepwell.dialects.core.mlir import ir
 
 
@@ -55,7 +55,5 @@ class Decisions:
 
 def kernel_of(op: ir.Operation) -> str | None:
     """The name of the kernel that an op is, or is in; None outside of kernels."""
-    inner: ir.Operation | None = op
-    while inner is not None and inner.name != "func.func":
-        inner = None if inner.parent is None else inner.parent.operation
+    inner = function_around(op)
     return ir.StringAttr(inner.attributes["sym_name"]).value if inner is not None and KernelInfo(inner).is_kernel else None

@@ -19,10 +19,12 @@ from stepwell.passes.graph.ranges import ranges
 from stepwell.passes.schedule import default_intrinsics  # noqa: F401  (registers them)
 from stepwell.passes.schedule.intrinsics import Intrinsic, registered
 
+PRODUCTS = (MatmulOp, PackedMatmulOp, ConvOp, BlockedConvOp, BorderedConvOp)
 NARROW = ("i8", "ui8", "i16", "ui16")
 """The element types that products may read, smallest first."""
 BYTES = ("ui8", "i8")
 WIDE = "i32"  # what products of bytes are summed in
+HALF, SINGLE = "bf16", "f32"  # floats that products may read, and what they are summed in
 
 
 @dataclass
@@ -71,7 +73,19 @@ class IntegerProductPass(Pass):
 
 def is_integer_product(view: Any) -> bool:
     """Whether an op sums products of integers."""
-    return isinstance(view, (MatmulOp, PackedMatmulOp, ConvOp, BlockedConvOp, BorderedConvOp)) and is_integer(type_of(view.result).dtype)
+    return isinstance(view, PRODUCTS) and is_integer(type_of(view.result).dtype)
+
+
+def multiplies_narrow(view: Any) -> bool:
+    """Whether an op sums products of integers, or of bf16 in f32."""
+    if is_integer_product(view):
+        return True
+    return isinstance(view, PRODUCTS) and all(_of_half(value) for value in view.operation.operands)
+
+
+def _of_half(value: ir.Value) -> bool:
+    cast = widened(value)
+    return cast is not None and type_of(cast.x).dtype == HALF
 
 
 def one_channel(view: Any) -> bool:
@@ -88,19 +102,28 @@ def sums_integers(view: Any) -> bool:
 
 
 def widened(value: ir.Value) -> Any:
-    """The view of the cast that makes `value` of narrower integers, all of which its type holds; None if there is none."""
+    """The view of the cast that makes `value` of narrower integers, or of bf16, all of which its type holds; None if there is none."""
     cast = producer(value, "cast")
     if cast is None:
         return None
     source, wide = type_of(cast.x).dtype, type_of(value).dtype
+    if (source, wide) == (HALF, SINGLE):
+        return cast
     if source not in NARROW or not is_integer(wide):
         return None
     return cast if to_numpy(source).itemsize < to_numpy(wide).itemsize else None
 
 
 def kind_of(dtype: str) -> str:
-    """An integer type as intrinsics spell it."""
+    """A narrow type as intrinsics spell it."""
+    if dtype == HALF:
+        return "b16"
     return f"u{dtype[2:]}" if is_unsigned(dtype) else f"s{dtype[1:]}"
+
+
+def summed_in(kind: str) -> str:
+    """The type that products of a narrow type are summed in."""
+    return SINGLE if kind == kind_of(HALF) else WIDE
 
 
 def holds(dtype: str, low: float, high: float) -> bool:
@@ -114,13 +137,14 @@ def smallest(low: float, high: float) -> str | None:
     return next((kind_of(dtype) for dtype in NARROW if holds(dtype, low, high)), None)
 
 
-def fastest(left: str, right: str, target: Target | None, result: str = WIDE) -> Intrinsic | None:
-    """The intrinsic of the target that sums most products of two types in type `result`; None if there is none for them."""
-    fitting = [i for i in registered(target) if i.result == result.removeprefix("u") and i.takes(left, right) is not None]
+def fastest(left: str, right: str, target: Target | None, result: str | None = None) -> Intrinsic | None:
+    """The intrinsic of the target that sums most products of two types in type `result`, by default as `summed_in` says; None if there is none."""
+    wanted = (result or summed_in(left)).removeprefix("u")
+    fitting = [i for i in registered(target) if i.result == wanted and i.takes(left, right) is not None]
     return max(fitting, key=speed, default=None)
 
 
-def rate(left: str, right: str, target: Target | None, result: str = WIDE) -> float:
+def rate(left: str, right: str, target: Target | None, result: str | None = None) -> float:
     """How many products of two types an instruction of the target sums in type `result`, at most; 0 if there is no intrinsic for them."""
     found = fastest(left, right, target, result)
     return 0.0 if found is None else speed(found)

@@ -16,6 +16,7 @@ from stepwell.dialects.target.description import Target
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import PassState, register_pass
 from stepwell.passes.graph.integer_products import (
+    HALF,
     NARROW,
     IntegerProductPass,
     ProductRewriting,
@@ -23,6 +24,7 @@ from stepwell.passes.graph.integer_products import (
     holds,
     is_integer_product,
     kind_of,
+    multiplies_narrow,
     one_channel,
     rate,
     widened,
@@ -70,15 +72,15 @@ def broadcast_as(op: ir.Operation, chosen: Intrinsic, left: str, right: str) -> 
 
 
 def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]:
-    """The casts before an integer product that it can take into its body, so that one intrinsic of the target computes both; else none.
+    """The casts before a product of integers or bf16 that it can take into its body, so that one intrinsic of the target computes both; else none.
 
     And that of the image of a convolution by channel, whose sums of integers are floats.
     """
     if isinstance(root.opview, BlockedDepthwiseConvOp):
         cast = producer(root.operands[0], "cast")
-        taken = cast is not None and type_of(cast.x).dtype in NARROW and has_one_use(root.operands[0]) and cast.operation.block == root.block
+        taken = cast is not None and type_of(cast.x).dtype in (*NARROW, HALF) and has_one_use(root.operands[0]) and cast.operation.block == root.block
         return [cast.operation] if taken else []
-    if not is_integer_product(root.opview) or one_channel(root.opview):
+    if not multiplies_narrow(root.opview) or one_channel(root.opview):
         return []
     casts = [cast for value in root.operands if (cast := widened(value)) is not None and has_one_use(value)]
     if len(casts) < len(root.operands) or any(cast.operation.block != root.block for cast in casts):
@@ -88,8 +90,8 @@ def read_narrow(root: ir.Operation, target: Target | None) -> list[ir.Operation]
 
 
 def read_shared(root: ir.Operation) -> list[ir.Operation]:
-    """The casts before an integer product, which `read_narrow` would find if they had no other user."""
-    if not is_integer_product(root.opview):
+    """The casts before a product of integers or bf16, which `read_narrow` would find if they had no other user."""
+    if not multiplies_narrow(root.opview):
         return []
     found = [cast.operation for value in root.operands if (cast := widened(value)) is not None and not has_one_use(value)]
     return [cast for cast in found if cast.block == root.block]

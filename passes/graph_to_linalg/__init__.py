@@ -9,6 +9,7 @@ from stepwell.passes.graph_to_linalg import (
     data_sizes,
     dynamic_shape,
     elementwise,
+    few_bits,
     indexing,
     linear_algebra,
     normalization,
@@ -30,7 +31,7 @@ from stepwell.passes.graph_to_linalg.linalg_builder import LinalgBuilder
 from stepwell.passes.graph_to_linalg.lowerings import Operands, lowering
 
 __all__ = [
-    "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "data_sizes", "dynamic_shape",
-    "elementwise", "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights", "pooling", "random_bits", "recurrence",
-    "reduction", "resize", "sampling", "shape", "text", "top_k", "trees", "winograd",
+    "LinalgBuilder", "Operands", "attention", "blocked", "check_lowerable", "contraction", "convert_graph_to_linalg", "data_sizes",
+    "dynamic_shape", "elementwise", "few_bits", "indexing", "linear_algebra", "lowering", "normalization", "ordering", "pack_weights",
+    "pooling", "random_bits", "recurrence", "reduction", "resize", "sampling", "shape", "text", "top_k", "trees", "winograd",
 ]  # fmt: skip

@@ -8,10 +8,11 @@ from typing import Any
 from stepwell.dialects import graph
 from stepwell.dialects.core.mlir import defining_op, ir
 from stepwell.dialects.core.sizes import known
-from stepwell.dialects.core.types import is_float, type_of
-from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, group_sets
+from stepwell.dialects.core.types import is_integer, type_of
+from stepwell.dialects.graph.blocked import BlockedConvOp, BlockedDepthwiseConvOp, RelayoutOp, are_in_groups, group_sets
 from stepwell.dialects.graph.bordered_conv import BorderedConvOp, borders
 from stepwell.passes.framework.rewriting import NoMatch
+from stepwell.passes.graph.integer_products import HALF
 from stepwell.passes.graph.matching import producer
 from stepwell.passes.graph_to_linalg.casts import cast as converted
 from stepwell.passes.graph_to_linalg.contraction import contract, products_of, widened
@@ -34,9 +35,9 @@ def lower_blocked_conv(op: BlockedConvOp, operands: Operands, b: LinalgBuilder) 
 
 
 def staged_image(b: LinalgBuilder, image: ir.Value, x: ir.Value) -> ir.Value:
-    """`x`, which `image` became, behind a boundary. Where it widens integers these are behind one, so that each is widened where it is multiplied."""
+    """`x`, which `image` became, behind a boundary. Where it widens integers or bf16 these are behind one: each is widened where it is multiplied."""
     cast, op = producer(image, "cast"), defining_op(x)
-    if cast is None or op is None or op.name != "linalg.generic" or is_float(type_of(image).dtype):
+    if cast is None or op is None or op.name != "linalg.generic" or not (is_integer(type_of(image).dtype) or type_of(cast.x).dtype == HALF):
         return b.staged(x)
     source, wide = type_of(cast.x).dtype, type_of(image).dtype
     return b.elementwise([b.staged(op.operands[0])], wide, b.sizes(x), lambda v: converted(b, v, source, wide, True), exact=True)
@@ -74,7 +75,7 @@ def _convolved(
     group: int,
 ) -> ir.Value:
     """The convolution of `x` with `w`, to a result of `sizes`."""
-    spatial, filters, in_groups = len(strides), w.type.shape, not is_float(dtype)
+    spatial, filters, in_groups = len(strides), w.type.shape, are_in_groups(x.type.rank, w.type.rank)
     depth = filters[-1] if in_groups else 1
     of_lanes = filters[-3 if in_groups else -2] * depth
     is_blocked = x.type.rank == 3 + spatial

@@ -119,7 +119,7 @@ def _is_constant(value: ir.Value, wanted: float) -> bool:
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return False
     attribute = owner.attributes["value"]
-    return isinstance(attribute, ir.FloatAttr) and attribute.value == wanted
+    return isinstance(attribute, (ir.FloatAttr, ir.IntegerAttr)) and attribute.value == wanted
 
 
 def shift(function: Any) -> Body:
@@ -234,7 +234,8 @@ def lower_quantize(op: GraphOp, operands: Operands, b: LinalgBuilder) -> ir.Valu
 
     def body(x: ir.Value, scale: ir.Value, zero: ir.Value) -> ir.Value:
         whole = s.call(math.RoundEvenOp, x if _is_constant(scale, 1.0) else s.div(x, scale))
-        return cast(b, s.add(whole, cast(b, zero, result.dtype, "f32", False)), "f32", result.dtype, True)
+        shifted = whole if _is_constant(zero, 0) else s.add(whole, cast(b, zero, result.dtype, "f32", False))
+        return cast(b, shifted, "f32", result.dtype, True)
 
     return b.elementwise(operands, result.dtype, broadcast_sizes(operands, result, b), body)
 

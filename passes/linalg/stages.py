@@ -11,6 +11,7 @@ from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import STRUCTURED, Structured, Walk, walk
 
 OWN = ("memref.alloc", "memref.view")  # what makes a buffer that is a kernel's own
+SAME = ("memref.collapse_shape", "memref.expand_shape")  # what gives a buffer another shape
 
 
 @dataclass(eq=False)
@@ -130,11 +131,25 @@ def _continues(stage: Stage, op: Structured) -> bool:
 
 def _retypes(stage: Stage, op: Structured) -> bool:
     """Whether `op` is element-wise over what the stage leaves in a buffer that nothing else uses, and makes elements of another type."""
-    out, made = stage.written, defining_op(stage.written.value)
-    if made is None or made.name not in OWN or not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
+    out = stage.written
+    if not _sums(stage.root) or not _fits_tile(stage.root, op) or not _reads_for_another_type(op, out.value):
         return False
     own = [*(member.operation for member in stage.members), op.operation]
-    return all(user in own or user.name == "memref.dealloc" for user in users(out.value))
+    value = out.value
+    while all(user in own or user.name == "memref.dealloc" for user in users(value)) and (made := defining_op(value)) is not None:
+        if made.name in OWN:
+            return True
+        if made.name not in SAME:
+            return False
+        own, value = [made], made.operands[0]
+    return False
+
+
+def buffer_of(value: ir.Value) -> ir.Value:
+    """The buffer that a value is, whatever its shape."""
+    while (made := defining_op(value)) is not None and made.name in SAME:
+        value = made.operands[0]
+    return value
 
 
 def _retyped(op: Structured, ends: dict[ir.Value, list[Structured]]) -> ir.Value | None:

@@ -163,7 +163,7 @@ class Structured:
             return "elementwise"
         if self.reduction_dims and self.combiner is not None:
             multiplies = any(o.operation.name in ("arith.mulf", "arith.muli") for o in self.body.operations)
-            reading = [a for a in self.inputs if a.used and a.is_shaped]
+            reading = {a.value for a in self.inputs if a.used and a.is_shaped}
             return "contraction" if multiplies and len(reading) == 2 and self.combiner.endswith(("addf", "addi")) else "reduction"
         return "other"
 
@@ -208,12 +208,13 @@ class Structured:
         return out
 
     @cached_property
-    def factors(self) -> list[tuple[int, int, bool]] | None:
-        """Where the body adds the product of two integer inputs, perhaps widened, to its sum: for each of the two which input it is, its
-        bits, and whether it has a sign; None for any other body."""
+    def factors(self) -> list[tuple[int, str]] | None:
+        """Where the body adds the product of two inputs of integers, perhaps widened, or of bf16 to its sum: for each of the two which input it
+        is, and its type as intrinsics spell it; None for any other body."""
         names = [o.operation.name for o in self.body.operations]
-        ends = ["arith.muli", "arith.addi", "linalg.yield"]
-        if names[-3:] != ends or any(n not in ("arith.extsi", "arith.extui") for n in names[:-3]):
+        if names[-3:] not in (["arith.muli", "arith.addi", "linalg.yield"], ["arith.mulf", "arith.addf", "linalg.yield"]):
+            return None
+        if any(n not in ("arith.extsi", "arith.extui", "arith.extf") for n in names[:-3]):
             return None
         arguments = list(self.body.arguments)
         found = []
@@ -224,8 +225,11 @@ class Structured:
             index = next((i for i, a in enumerate(arguments[:-1]) if a == origin), None)
             if index is None:
                 return None
-            found.append((index, origin.type.width, widened is None or widened.name == "arith.extsi"))
-        return found if self.combiner == "arith.addi" and found[0][0] != found[1][0] else None
+            if isinstance(origin.type, ir.BF16Type):
+                found.append((index, "b16"))
+            elif isinstance(origin.type, ir.IntegerType):
+                found.append((index, f"{'s' if widened is None or widened.name == 'arith.extsi' else 'u'}{origin.type.width}"))
+        return found if self.combiner is not None and len({index for index, _ in found}) == 2 else None
 
     @cached_property
     def inner_rounds(self) -> int:

@@ -48,10 +48,12 @@ def along(use: Use, side: int, value: ir.Value, width: int) -> list[ir.Value]:
 
 
 def widened(use: Use, side: int, value: ir.Value) -> ir.Value:
-    """A vector in the element type of an operand."""
+    """A vector in the element type of an operand; of floats their bits."""
     wide = ir.IntegerType.get_signless(int(use.intrinsic.operands[side][1:]))
     if value.type.element_type == wide:
         return value
+    if not isinstance(value.type.element_type, ir.IntegerType):
+        return vector.bitcast(ir.VectorType.get(value.type.shape, wide), value)
     kind = ir.VectorType.get(value.type.shape, wide)
     return arith.extsi(kind, value) if use.signed[side] else arith.extui(kind, value)
 

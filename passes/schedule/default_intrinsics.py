@@ -1,13 +1,13 @@
-"""Dot products of narrow integers: AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
+"""Dot products of narrow integers and of bf16: AVX2, AVX-512, VNNI in 256 and 512 bits, Neon, Arm's dot-product extension.
 
 None of them saturates: `vpmaddwd` adds two products of 16 bits in 32, which wraps around only where the sum in 32 bits would; `vpdpbusd`,
 `vpdpwssd` (their saturating forms end in another `s`), `sdot` and `udot` are defined modulo 2**32.
 """
 
-from stepwell.dialects.core.mlir import arith, ir, llvm
+from stepwell.dialects.core.mlir import arith, ir, llvm, vector
 from stepwell.passes.schedule.intrinsics import intrinsic
 
-AVX512, VNNI, VNNI_256 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}
+AVX512, VNNI, VNNI_256, BF16 = {"avx512bw"}, {"avx512vnni"}, {"avxvnni"}, {"avx512bf16"}
 
 
 def call(name: str, result: ir.Type, *operands: ir.Value) -> ir.Value:
@@ -67,3 +67,39 @@ def sdot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
 def udot_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
     """As `sdot_128`, of unsigned bytes."""
     return call("llvm.aarch64.neon.udot.v4i32.v16i8", acc.type, acc, x, y)
+
+
+@intrinsic("vdpbf16ps.512", features=BF16, lanes=16, depth=2, operands=("b16", "b16"), result="f32")
+def vdpbf16ps_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of bf16, added in pairs to sums of f32, each rounded; subnormal numbers count as zero."""
+    pairs = ir.VectorType.get([32], ir.BF16Type.get())
+    return call("llvm.x86.avx512bf16.dpbf16ps.512", acc.type, acc, vector.bitcast(pairs, x), vector.bitcast(pairs, y))
+
+
+@intrinsic("pairs-bf16.512", features=AVX512, lanes=16, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
+def pairs_bf16_512(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `pairs_bf16_256`, of twice the width."""
+    return pairs(acc, x, y)
+
+
+@intrinsic("pairs-bf16.256", features={"avx2"}, lanes=8, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
+def pairs_bf16_256(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Products of bf16, of which each is the upper half of an f32: two fused multiply-adds, and what takes pairs apart."""
+    return pairs(acc, x, y)
+
+
+@intrinsic("pairs-bf16.128", features={"neon"}, lanes=4, depth=2, operands=("b16", "b16"), result="f32", instructions=3)
+def pairs_bf16_128(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """As `pairs_bf16_256`, of half the width."""
+    return pairs(acc, x, y)
+
+
+def pairs(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Sums with the products of both numbers of each pair added, the first ones first."""
+    words = ir.VectorType.get(acc.type.shape, ir.IntegerType.get_signless(32))
+    high, shift = (arith.constant(words, ir.DenseElementsAttr.get_splat(words, ir.IntegerAttr.get(words.element_type, n))) for n in (-65536, 16))
+    whole = [vector.bitcast(words, v) for v in (x, y)]
+    for half in ([arith.shli(v, shift) for v in whole], [arith.andi(v, high) for v in whole]):
+        product = arith.MulFOp(*(arith.bitcast(acc.type, v) for v in half), fastmath=arith.FastMathFlags.contract).result
+        acc = arith.AddFOp(acc, product, fastmath=arith.FastMathFlags.contract).result
+    return acc

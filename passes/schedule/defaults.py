@@ -218,6 +218,9 @@ def contraction(op: Structured, target: Target | None) -> Nest:
         unroll[dim] = -(-op.sizes[dim] // -(-op.sizes[dim] // limit))  # as large as each other: what is left over would wait for memory
     else:
         unroll[dim] = tile_step(op.sizes[dim], limit, vectors)
+    beside = INDEPENDENT_FOLDS // (unroll[dim] * vectors)
+    if beside > 1 and wider and wider[-1] not in unroll:  # so few sums would wait for each other; and several panels are as many streams of memory
+        unroll[wider[-1]], panel = tile_step(op.sizes[wider[-1]], beside, unroll[dim] * vectors), None
     chosen = nest(op, vectors_outside(op, vector), unroll, vector, width)
     return chosen if panel is None else replace(chosen, prefetch=1, along=panel)
 

@@ -6,6 +6,8 @@ All of them are dot products: each lane of a vector of sums takes in `depth` pro
 
 which is the block {vector dimension: lanes, summed dimension: depth} of a contraction. A contraction can be split into such blocks if the
 operand types hold all values that it multiplies, so that the products are the same, and if it sums in the type of the result.
+
+Element types are spelled `s8`, `u8`, `s16`… of integers with and without a sign, and `b16` of bf16.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,12 +24,13 @@ from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.linalg.accesses import Access
 from stepwell.passes.linalg.structured import Structured
 
+BRAIN = "b"  # floats with the exponent of f32
 Emit: TypeAlias = Callable[[ir.Value, ir.Value, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
 class Intrinsic:
-    """A dot product that a target has. Element types are spelled `s8`, `u8`, `s16`…; `emit(acc, x, y)` builds it on vectors."""
+    """A dot product that a target has. `emit(acc, x, y)` builds it on vectors: x and y are of integers with the bits of what they hold."""
 
     name: str
     features: frozenset[str]
@@ -41,9 +44,9 @@ class Intrinsic:
     emit: Emit
 
     def takes(self, left: str, right: str) -> tuple[int, int] | None:
-        """Which of two integer types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
+        """Which of two types goes to the first operand and which to the second, (0, 1) or (1, 0); None if they do not fit."""
         for order in ((0, 1), (1, 0)):
-            if all(_holds(wide, int((left, right)[i][1:]), (left, right)[i][0] == "s") for wide, i in zip(self.operands, order, strict=True)):
+            if all(_holds(wide, (left, right)[i]) for wide, i in zip(self.operands, order, strict=True)):
                 return order
         return None
 
@@ -113,24 +116,26 @@ def use_of(chosen: Intrinsic, op: Structured) -> Use | NoMatch:
         return NoMatch("it is no contraction")
     factors = op.factors
     if factors is None:
-        return NoMatch("its body is not a sum of products of two integer inputs")
+        return NoMatch("its body is not a sum of products of two inputs of integers, or of bf16")
     if str(op.outputs[0].element_type) != chosen.result:
         return NoMatch(f"it sums in {op.outputs[0].element_type}, not {chosen.result}")
-    order = chosen.takes(*(f"{'s' if signed else 'u'}{bits}" for _, bits, signed in factors))
+    order = chosen.takes(*(kind for _, kind in factors))
     if order is None:
         return NoMatch(f"its inputs do not fit {' and '.join(chosen.operands)}")
     sides = [factors[i] for i in order]
-    summed = _summed(op, [index for index, _, _ in sides], chosen.depth)
+    summed = _summed(op, [index for index, _ in sides], chosen.depth)
     if summed is None:
         return NoMatch(f"no summed dimension that both inputs move along has {chosen.depth} iterations")
-    (first, _, first_signed), (second, _, second_signed) = sides
-    return Use(chosen, (first, second), (first_signed, second_signed), summed)
+    (first, one), (second, other) = sides
+    return Use(chosen, (first, second), (one[0] == "s", other[0] == "s"), summed)
 
 
-def _holds(wide: str, bits: int, signed: bool) -> bool:
-    """Whether every value of an integer of `bits` bits is one of the type spelled `wide`."""
-    width, has_sign = int(wide[1:]), wide[0] == "s"
-    return width >= bits if signed == has_sign else has_sign and width > bits
+def _holds(wide: str, kind: str) -> bool:
+    """Whether every value of one type is one of the type spelled `wide`."""
+    if BRAIN in (wide[0], kind[0]):
+        return wide == kind
+    width, bits = int(wide[1:]), int(kind[1:])
+    return width >= bits if kind[0] == wide[0] else wide[0] == "s" and width > bits
 
 
 def _summed(op: Structured, inputs: list[int], depth: int) -> int | None:

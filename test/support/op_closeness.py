@@ -58,6 +58,11 @@ def bound(mnemonic: str, operands: Sequence[Any], attributes: dict[str, Any], re
         return Bound(0, 0, signs=cls.flops is no_arithmetic or mnemonic in KEEPS_SIGNS)
     if mnemonic in SUMS:
         return Bound(terms_of(mnemonic, operands, attributes, result), 1, magnitude(mnemonic, operands, attributes))
+    if mnemonic == "packed_matmul_of_bits":  # what the zero points take off may be summed apart
+        x, w, scale, zero = operands
+        numbers = w if attributes["bits"] == 4 else np.abs(w.astype(np.int32))
+        largest = op_class(mnemonic).reference(np.abs(x), numbers, np.abs(scale), -np.abs(zero.astype(np.int32)), **attributes)
+        return Bound(2 * terms_of(mnemonic, operands, attributes, result), 1, largest)
     if mnemonic in ("winograd_conv", "versioned_winograd_conv"):
         # Its transforms subtract: what is summed is what comes out where every number is positive.
         positive = {tile: tuple(np.abs(m) for m in winograd.matrices(tile)) for tile in winograd.POINTS}

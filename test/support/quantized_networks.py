@@ -93,6 +93,18 @@ def spelled_out(depth: int, signed: tuple[bool, bool]) -> Callable[[ir.Value, ir
     return emit
 
 
+def spelled_out_bf16(acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    """A dot product of pairs of bf16 in plain vector ops: exact products, the second one added first, as `vdpbf16ps` does."""
+    lanes = acc.type.shape[0]
+    wide = ir.VectorType.get([2 * lanes], acc.type.element_type)
+    sides = [arith.extf(wide, vector.bitcast(ir.VectorType.get([2 * lanes], ir.BF16Type.get()), side)) for side in (x, y)]
+    products = arith.mulf(*sides)
+    for i in (1, 0):
+        acc = arith.addf(acc, vector.ShuffleOp(products, products, [lane * 2 + i for lane in range(lanes)]).result)
+    return acc
+
+
+HALVES = "pretends-bf16"
 PRETENDED = {
     "vnni in 512 bits": ("pretends-vnni-512", 16, ("u8", "s8"), 512, 32), "vnni in 256 bits": ("pretends-vnni-256", 8, ("u8", "s8"), 256, 16),
     "sdot": ("pretends-sdot", 4, ("s8", "s8"), 128, 32),
@@ -110,6 +122,9 @@ def pretending() -> Iterator[dict[str, Target]]:
             emit.__qualname__ = feature
             intrinsic(feature, features={feature}, lanes=lanes, depth=4, operands=operands)(emit)
             targets[name] = replace(base, name=feature, features=base.features | {feature}, vector_bits=bits, vector_registers=registers)
+        emit = spelled_out_bf16
+        intrinsic(HALVES, features={HALVES}, lanes=16, depth=2, operands=("b16", "b16"), result="f32")(emit)
+        targets["bf16"] = replace(base, name=HALVES, features=base.features | {HALVES}, vector_bits=512, vector_registers=32)
         yield targets
     finally:
         intrinsics._INTRINSICS.clear()

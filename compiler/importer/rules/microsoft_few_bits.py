@@ -8,6 +8,7 @@ from stepwell.importer.builder import ImportBuilder, Value, static_dims
 from stepwell.importer.registry import onnx_rule
 from stepwell.importer.rules.contractions import matmul
 from stepwell.importer.rules.microsoft import MICROSOFT
+from stepwell.importer.rules.quantization import dequantized
 from stepwell.importer.rules.slicing import slice_axis, with_new_axes
 
 BITS = (2, 4, 8)
@@ -46,14 +47,16 @@ def matmul_n_bits(
     blocks, dtype = -(-K // block_size), type_of(x).dtype
     numbers = unpacked(b, shaped(b, weights, (N, blocks, block_size * bits // 8), "the weights"), bits)
     factors = with_new_axes(b, shaped(b, scales, (N, blocks), "the scales"), [2])
-    if zero_points is None:
-        zeros = b.convert(b.literal(np.array(1 << (bits - 1), np.uint8)), dtype)
-    elif is_float(type_of(zero_points).dtype):
+    if zero_points is not None and is_float(type_of(zero_points).dtype):
         zeros = with_new_axes(b, shaped(b, zero_points, (N, blocks), "the zero points"), [2])
+        values = b.mul(b.sub(b.convert(numbers, dtype), zeros), factors)
     else:
-        packed = shaped(b, zero_points, (N, -(-blocks * bits // 8)), "the zero points")
-        zeros = with_new_axes(b, b.convert(slice_axis(b, unpacked(b, packed, bits), 1, 0, blocks), dtype), [2])
-    values = b.mul(b.sub(b.convert(numbers, dtype), zeros), factors)
+        if zero_points is None:
+            zeros = b.literal(np.array(1 << (bits - 1), np.uint8))
+        else:
+            packed = shaped(b, zero_points, (N, -(-blocks * bits // 8)), "the zero points")
+            zeros = with_new_axes(b, slice_axis(b, unpacked(b, packed, bits), 1, 0, blocks), [2])
+        values = b.convert(dequantized(b, numbers, factors, zeros), dtype)
     matrix = slice_axis(b, b.reshape(values, shape=(N, blocks * block_size)), 1, 0, K)
     product = matmul(b, x, b.transposed(matrix, (1, 0)))
     return product if bias is None else b.add(product, bias)

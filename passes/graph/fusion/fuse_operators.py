@@ -21,11 +21,13 @@ from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import clone_into, functions
 from stepwell.passes.graph.fusion.categories import category
 from stepwell.passes.graph.fusion.prologues import Sliced, changes_kept, is_view, read_from_start, read_in_slices, read_once, read_turned
+from stepwell.passes.graph.integer_products import HALF, SINGLE
 from stepwell.passes.graph.matching import has_one_use, is_used, widens_nothing
 from stepwell.passes.graph.narrow_products import read_narrow, read_shared
 
 NAME = "fuse-operators"
 ROOTS = (Fusion.REDUCTION, Fusion.COMPLEX)
+HALVES = ("f16", HALF)  # floats of 16 bits
 COPYING = (ConcatOp, ScatterElementsOp, ScatterNdOp, OverwriteOp)  # ops that copy their operands, or one of them
 _COPIED = {ConcatOp: slice(None), OverwriteOp: slice(1, 2)}  # which ones; of others the first
 
@@ -109,14 +111,14 @@ class Grouping:
             group.tail = taken[-1]
         self.state.decline(NAME, group.tail, taken)
         self._leave_wide(group)
-        self._take_dequantized(group)
+        self._take_widening(group)
 
-    def _take_dequantized(self, group: Group) -> None:
-        """Add what makes floats of bytes for the group alone: to read bytes and widen them takes less than to have somebody store floats."""
+    def _take_widening(self, group: Group) -> None:
+        """Add what makes floats of bytes, or of halves, for the group alone: to widen what it reads takes less than to have somebody store floats."""
         shape = type_of(group.tail.results[0]).shape
         for value in [value for member in group.members - {group.root} for value in member.operands]:
             op = defining_op(value)
-            if op is None or not isinstance(op.opview, DequantizeOp) or op not in self.position or op in self.group_of:
+            if op is None or not widens(op) or op not in self.position or op in self.group_of:
                 continue
             if self._why_outside(group, op, value, shape) is None:
                 self._join(group, [op])
@@ -329,6 +331,13 @@ def own_copy(op: ir.Operation, members: Sequence[ir.Operation]) -> ir.Operation:
     return copy
 
 
+def widens(op: ir.Operation) -> bool:
+    """Whether an op makes floats of what is stored in fewer bits."""
+    if isinstance(op.opview, CastOp):
+        return type_of(op.operands[0]).dtype in HALVES and type_of(op.results[0]).dtype == SINGLE
+    return isinstance(op.opview, DequantizeOp)
+
+
 def fuse(members: Sequence[ir.Operation], tail: ir.Operation) -> ir.Operation:
     """Move ops (in program order) into a new `graph.fused` at the place of the tail; small constants that they use are cloned into it, and
     ops before the tail that others use too."""
@@ -409,7 +418,7 @@ class FuseOperators(Pass):
         for op in [o.operation for o in block.operations] if self.producers else ():
             for shared in read_shared(op):  # to widen elements costs nothing where they are multiplied
                 own_copy(shared, [op])
-            if isinstance(op.opview, DequantizeOp):  # and takes less than to hand on four times as many bytes
+            if widens(op):  # and takes less than to hand on more bytes
                 for reader in list(dict.fromkeys(users(op.results[0])))[1:]:
                     own_copy(op, [reader])
         grouping = Grouping(block, self.max_ops, self.producers, state)

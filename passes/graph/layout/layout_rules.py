@@ -23,7 +23,7 @@ from stepwell.dialects.graph import (
 )
 from stepwell.dialects.graph.traits import KeepsFinite
 from stepwell.passes.framework.decisions import NoMatch
-from stepwell.passes.graph.integer_products import WIDE, fastest, kind_of, widened
+from stepwell.passes.graph.integer_products import fastest, kind_of, widened
 from stepwell.passes.graph.layout.channel_blocks import BlockedValue, Layout, channels_of, layout_rule
 from stepwell.passes.graph.layout.channel_layouts import FILLING, for_readers, groups_of, in_order, natural, take
 from stepwell.passes.graph.layout.channel_readers import channel_shuffle, is_depthwise
@@ -45,8 +45,8 @@ def _conv(op: Any, b: Layout) -> BlockedValue | NoMatch:
     if not known(x.shape[1:2]):
         return NoMatch(f"its image, {x}, has an unknown number of channels")
     attributes = {"strides": values["strides"], "dilations": values["dilations"]}
-    if not is_float(x.dtype):
-        return _conv_of_integers(op, weights, attributes, b)
+    if not is_float(x.dtype) or cast_w is not None:
+        return _conv_of_narrow(op, weights, attributes, b)
     if is_depthwise(op):
         image = b.packed(op.x)
         if image is None:
@@ -89,14 +89,14 @@ def _lanes_of_result(op: Any, filters: int, b: Layout) -> np.ndarray | NoMatch:
     return lanes
 
 
-def _conv_of_integers(op: Any, weights: np.ndarray, attributes: dict[str, Any], b: Layout) -> BlockedValue | NoMatch:
-    """A convolution of narrow integers (see `narrow-products`), whose weights lie in the groups that a dot product of the target reads."""
+def _conv_of_narrow(op: Any, weights: np.ndarray, attributes: dict[str, Any], b: Layout) -> BlockedValue | NoMatch:
+    """A convolution of narrow integers (see `narrow-products`) or bf16, whose weights lie in the groups that a dot product of the target reads."""
     there, cast_w, group = b.packed(op.x), widened(op.w), op.attribute_values()["group"]
     cast_x = widened(op.x if there is None else there.value)
     kinds = [kind_of(type_of(cast.x).dtype) for cast in (cast_x, cast_w) if cast is not None]
     chosen = fastest(kinds[0], kinds[1], b.state.target) if len(kinds) == 2 else None
     if chosen is None:
-        return NoMatch("it does not multiply narrow integers for which the target has an instruction")
+        return NoMatch("it does not multiply narrow numbers for which the target has an instruction")
     if weights.shape[1] == 1:
         return NoMatch("its filters read one channel")
     lanes, channels = _lanes_of_result(op, len(weights), b), channels_of(op.x)
@@ -119,7 +119,7 @@ def _conv_of_integers(op: Any, weights: np.ndarray, attributes: dict[str, Any], 
     members = np.pad(members, ((0, 0), (0, 0), (0, filled)), constant_values=FILLING)
     shape = (lanes.shape[0], members.shape[1], *weights.shape[2:], members.shape[2] // depth, lanes.shape[1], depth)
     packed = deferred_weight(b, cast_w.x, shape, lambda: (_in_depths(part, depth) for part in _packed(weights, lanes, members)))
-    wide = [b.cast(value, to=WIDE, saturate=True) for value in (image.value, packed)]
+    wide = [b.cast(value, to=type_of(op.result).dtype, saturate=True) for value in (image.value, packed)]
     return b.cleaned(b.blocked_conv(*wide, **attributes, group=group), lanes)
 
 

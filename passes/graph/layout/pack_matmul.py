@@ -13,19 +13,22 @@ from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
 from stepwell.dialects.core.types import is_float, to_numpy, type_of
 from stepwell.dialects.graph import GraphBuilder
 from stepwell.dialects.graph.contraction import MatmulOp
-from stepwell.dialects.graph.packed_matmul import in_groups, in_panels
+from stepwell.dialects.graph.packed_matmul import in_blocks, in_groups, in_panels
 from stepwell.dialects.graph.recurrence import RecurrentOp
 from stepwell.dialects.target.description import GENERIC
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
 from stepwell.passes.framework.rewriting import program_functions
-from stepwell.passes.graph.integer_products import WIDE, fastest, is_integer_product, kind_of, widened
+from stepwell.passes.graph.integer_products import fastest, kind_of, multiplies_narrow, widened
+from stepwell.passes.graph.layout.few_bits import Stored, few_bits, stored_numbers
 from stepwell.passes.graph.matching import deferred_weight, erase_unused, is_elementwise, new_weight, source_of, stored
 
-REGISTERS_OF_A_ROW = 8  # in a panel for a product with one row, which waits for memory: enough to hide the latency of the sums
+REGISTERS_OF_A_STEP = 8  # in a panel of a recurrent layer's weights for one row
 HALVING_COST = 0.05  # the cost of half the width, as a part of the work
 ROWS_THAT_PAY = 16  # of a product, for packing a large matrix at run time
-REGISTERS_OF_ROWS = 2  # in a panel for a product with several rows, which reuse what is loaded of the panel
+REGISTERS_OF_BITS = 2  # in a panel of weights in few bits: a load of 16 bytes brings them, and several blocks at once hide the latency of the sums
+MANY_ROWS = 64  # of a product, from which on it is bound by arithmetic, and weights are floats
+REGISTERS = 2  # in a panel: rows reuse what is loaded of it, and for one row several panels are read at once, each a stream of memory
 
 
 @register_pass("pack-matmul", level="graph", optional=True)
@@ -67,6 +70,8 @@ class PackMatmul(Pass):
                 result = rule(view)
             if isinstance(result, NoMatch):
                 state.decline(self.name, operation, result)
+                if isinstance(view, MatmulOp) and not self.integers:
+                    layout.make_floats(view)
                 continue
             packed = type_of(layout.packed[result])
             state.did(self.name, operation, f"computed in {packed.shape[-2]} panels of {packed.shape[-1]} columns")
@@ -118,7 +123,7 @@ class _PackedMatmuls(GraphBuilder):
         """The result of the packed matmul as a plain value; or why not."""
         w = type_of(op.rhs)
         if self.integers:
-            return self.of_integers(op)
+            return self.of_narrow(op)
         if w.rank != 2 or not is_float(w.dtype) or not w.is_static or not known(type_of(op.lhs).shape[-1:]):
             return NoMatch("its right-hand side is not one matrix of floats, or sizes but the number of rows are no numbers")
         bits = 8 * to_numpy(w.dtype).itemsize
@@ -126,8 +131,14 @@ class _PackedMatmuls(GraphBuilder):
         rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < lanes // 2:
             return NoMatch(f"{rows} rows by {columns} columns do not fill a vector of {lanes}")
-        width = self.width or panel_width(rows, columns, lanes)
-        matrix = source_of(op.rhs, self.weights)
+        if multiplies_narrow(op):
+            return NoMatch("it multiplies bf16 (see pack-integer-products)")
+        width = self.width or panel_width(columns, lanes)
+        quantised = stored_numbers(op.rhs, self.weights)
+        few = rows <= MANY_ROWS or not known(type_of(op.lhs).shape)
+        if quantised is not None and few and (kept := self.of_few_bits(op, quantised, lanes)) is not None:
+            return kept
+        matrix = source_of(op.rhs, self.weights) if quantised is None else quantised.floats
         caches = None if self.target is None else self.target.caches
         if matrix is not None:
             panels = deferred_weight(self, op.rhs, (-(-columns // width), depth, width), lambda: in_panels(matrix(), width))
@@ -137,22 +148,41 @@ class _PackedMatmuls(GraphBuilder):
             return NoMatch(f"its right-hand side, {w}, is not a constant, and for {rows} rows it does not pay to pack it at run time")
         return self.plain(self.packed_matmul(op.lhs, panels), columns)
 
-    def of_integers(self, op: Any) -> "ir.Value | NoMatch":
-        """The result of the packed product of narrow integers as a plain value; or why not."""
+    def make_floats(self, op: Any) -> None:
+        """Give a product floats in the place of known numbers that would be dequantised for it in each run."""
+        source = stored_numbers(op.rhs, self.weights)
+        if source is not None:
+            with ir.InsertionPoint(op.operation), op.location:
+                op.operation.operands[1] = self.weight(source.name, source.floats())
+
+    def of_few_bits(self, op: Any, source: Stored, lanes: int) -> ir.Value | None:
+        """The result of the product with weights that stay in few bits, as a plain value; None if they are better made floats now."""
+        found = few_bits(source)
+        if isinstance(found, NoMatch) or type_of(op.rhs).dtype != "f32":
+            return None
+        width = self.width or lanes * REGISTERS_OF_BITS
+        name, columns = source.name, found.numbers.shape[1]
+        w = self.weight(name, in_blocks(found.numbers, found.block, width, found.bits))
+        scale = self.weight(name, np.stack(list(in_panels(found.scale, width))))
+        zero = self.weight(name, np.stack(list(in_panels(found.zero, width)))) if found.zero.ndim else self.literal(found.zero)
+        return self.plain(self.packed_matmul_of_bits(op.lhs, w, scale, zero, bits=found.bits), columns)
+
+    def of_narrow(self, op: Any) -> "ir.Value | NoMatch":
+        """The result of the packed product of narrow integers, or of bf16, as a plain value; or why not."""
         w, result = type_of(op.rhs), type_of(op.result)
         casts = [widened(value) for value in (op.lhs, op.rhs)]
-        if any(cast is None for cast in casts) or result.dtype != WIDE or w.rank != 2 or not (w.is_static and known(type_of(op.lhs).shape[-1:])):
-            return NoMatch("it does not sum products of narrower integers in i32, or its right-hand side is not one matrix of known sizes")
+        if any(cast is None for cast in casts) or w.rank != 2 or not (w.is_static and known(type_of(op.lhs).shape[-1:])):
+            return NoMatch("it does not sum products of narrower numbers, or its right-hand side is not one matrix of known sizes")
         matrix, left, right = self.known(casts[1].x), *(kind_of(type_of(cast.x).dtype) for cast in casts)
-        chosen = fastest(left, right, self.target)
+        chosen = fastest(left, right, self.target, result.dtype)
         if matrix is None or chosen is None:
             return NoMatch("its right-hand side is not a constant, or the target has no instruction for products of its types")
         rows, (depth, columns) = rows_of(op), w.static_shape
         if not rows or columns < chosen.lanes // 2 or depth % chosen.depth:
             return NoMatch(f"{rows} rows by {columns} columns of {depth} do not divide into blocks of {chosen.lanes} columns of {chosen.depth}")
-        width = self.width or panel_width(rows, columns, chosen.lanes)
+        width = self.width or panel_width(columns, chosen.lanes)
         panels = new_weight(self, casts[1].x, in_groups(matrix, chosen.depth, width))
-        return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=WIDE, saturate=True)), columns)
+        return self.plain(self.packed_matmul(op.lhs, self.cast(panels, to=result.dtype, saturate=True)), columns)
 
     def recurrent_weights(self, op: Any) -> "ir.Value | NoMatch":
         """The weights of a recurrent layer in panels; or why not."""
@@ -163,7 +193,7 @@ class _PackedMatmuls(GraphBuilder):
         rows, lanes = likely_elements(x.shape[1:2], hints_around(op.operation)), (self.target or GENERIC).lanes(8 * to_numpy(w.dtype).itemsize)
         if panels != 1 or not rows or depth < lanes // 2:
             return NoMatch(f"its weights are in panels already, or {rows} rows by {depth} columns do not fill a vector of {lanes}")
-        width = self.width or panel_width(rows, depth, lanes, least=1)  # several gates at once: their sums do not wait for each other
+        width = self.width or panel_width(depth, lanes, REGISTERS_OF_A_STEP if rows == 1 else REGISTERS)
         matrices = source_of(op.weights, self.weights)
         if matrices is None:
             return NoMatch(f"its weights, {w}, are not a constant")
@@ -204,7 +234,7 @@ class _PackedMatmuls(GraphBuilder):
         whole = [self.packed[v] for v in operands if v in self.packed and type_of(v).shape == result.shape]
         if not whole:
             return NoMatch("none of its operands comes from a packed matmul")
-        if widened(op.operation.results[0]) is not None and any(is_integer_product(user.opview) for user in users(op.operation.results[0])):
+        if widened(op.operation.results[0]) is not None and any(multiplies_narrow(user.opview) for user in users(op.operation.results[0])):
             return NoMatch("it widens what a product reads, in whose kernel it is to be")
         panels = known_sizes(type_of(whole[0]).shape[-2:])
         fitted = [self._operand(v, result.shape, panels) for v in operands]
@@ -244,12 +274,8 @@ def rows_of(op: Any) -> int:
     return likely_elements(x.shape[:-1], hints_around(op.operation)) if 0 not in x.shape else 0
 
 
-def panel_width(rows: int, columns: int, lanes: int, least: int = 0) -> int:
-    """Columns of a panel: a power of two of registers, as wide as possible to stream memory without too much filling in the last panel.
-
-    `least` is the smallest number of registers, by default two for one row, whose sums would otherwise wait for each other.
-    """
-    registers = REGISTERS_OF_A_ROW if rows == 1 else REGISTERS_OF_ROWS
-    halvings = range((registers // (least or (2 if rows == 1 else 1))).bit_length())
+def panel_width(columns: int, lanes: int, registers: int = REGISTERS) -> int:
+    """Columns of a panel: a power of two of registers, as wide as possible without too much filling in the last panel."""
+    halvings = range(registers.bit_length())
     chosen = min(halvings, key=lambda n: (-(-columns // (lanes * registers >> n)) * (lanes * registers >> n)) * (1 + HALVING_COST * n))
     return lanes * registers >> chosen

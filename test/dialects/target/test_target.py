@@ -25,7 +25,7 @@ def test_named_targets() -> None:
         "x86-64-v3": (256, 16, True, 8),
         "x86-64-v4": (512, 32, True, 16),
         "avx-vnni": (256, 16, True, 8),
-        "x86-64-v4-vnni": (512, 32, True, 16),
+        **dict.fromkeys(("x86-64-v4-vnni", "x86-64-v4-bf16"), (512, 32, True, 16)),
         "aarch64-neon": (128, 32, True, 4),
         "aarch64-dotprod": (128, 32, True, 4),
     }
@@ -61,7 +61,7 @@ def test_code_has_only_what_the_target_has() -> None:
 
 
 def test_unknown_target_lists_the_known_ones() -> None:
-    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, aarch64-neon, aarch64-dotprod"
+    names = "host, x86-64-v2, x86-64-v3, x86-64-v4, avx-vnni, x86-64-v4-vnni, x86-64-v4-bf16, aarch64-neon, aarch64-dotprod"
     with pytest.raises(InputError, match=f"unknown target 'z80'; known: {names}"):
         resolve("z80")
 

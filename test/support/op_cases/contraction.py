@@ -146,6 +146,16 @@ def packed_matmul(r: Random) -> Case:
     return Case([r.array(dtype, (*rows, summed)), r.array(dtype, (panels, summed, width))], {})
 
 
+@case("packed_matmul_of_bits")
+def packed_matmul_of_bits(r: Random) -> Case:
+    bits, panels, blocks, words, width = r.choice((4, 8)), *r.sizes(4, 1, 3)
+    kind, stored, block = ("ui8", "ui32", 8 * words) if bits == 4 else (k := r.choice(("i8", "ui8")), k, words)
+    rows, all_of_them = r.sizes(r.rank(1, 3), 1, 3), (panels, blocks, width)
+    w = r.array("ui32", (panels, blocks, words, width)) if bits == 4 else r.array(stored, (panels, blocks, words, width))
+    zero_point = r.within(kind, r.choice(((), all_of_them)), 0, 15)
+    return Case([r.array("f32", (*rows, blocks * block)), w, r.within("f32", all_of_them, -1, 1), zero_point], {"bits": bits})
+
+
 @case("max_pool")
 def pooling(r: Random) -> Case:
     spatial = r.integer(1, 3)

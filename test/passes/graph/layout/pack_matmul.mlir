@@ -19,11 +19,11 @@ func.func @main(%x: tensor<12x20xf32>, %residual: tensor<12x32xf32>) -> tensor<1
 
 // -----
 
-// One row takes wider panels, but not so wide that most of the last one is filled up. What fills it is cut off at the end.
+// Panels of one register where two would fill up most of the last one. What fills it is cut off at the end.
 // CHECK-LABEL: func.func @main
-// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %{{[0-9]+}}) : (tensor<1x20xf32>, tensor<5x20x16xf32>) -> tensor<1x5x16xf32>
-// CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<1x5x16xf32>, tensor<5x16xf32>) -> tensor<1x5x16xf32>
-// CHECK: %[[F:[0-9]+]] = "graph.reshape"(%[[B]]) {{.*}} -> tensor<1x80xf32>
+// CHECK: %[[M:[0-9]+]] = "graph.packed_matmul"(%arg0, %{{[0-9]+}}) : (tensor<1x20xf32>, tensor<9x20x8xf32>) -> tensor<1x9x8xf32>
+// CHECK: %[[B:[0-9]+]] = "graph.add"(%[[M]], %{{[0-9]+}}) : (tensor<1x9x8xf32>, tensor<9x8xf32>) -> tensor<1x9x8xf32>
+// CHECK: %[[F:[0-9]+]] = "graph.reshape"(%[[B]]) {{.*}} -> tensor<1x72xf32>
 // CHECK: "graph.slice"(%[[F]]) {sizes = array<i64: 1, 70>{{.*}} -> tensor<1x70xf32>
 func.func @main(%x: tensor<1x20xf32>) -> tensor<1x70xf32> {
   %w = "graph.constant"() {value = dense<0.25> : tensor<20x70xf32>} : () -> tensor<20x70xf32>
@@ -68,7 +68,7 @@ func.func @main(%x: tensor<4x20xf32>, %y: tensor<20x64xf32>, %z: tensor<2x4x20xf
 // -----
 
 // CHECK-LABEL: func.func @main
-// CHECK: "graph.packed_matmul"{{.*}} -> tensor<1x16x64xf32>
+// CHECK: "graph.packed_matmul"{{.*}} -> tensor<1x63x16xf32>
 func.func @main(%x: tensor<1x20xf32>) -> tensor<1x1000xf32> {
   %w = "graph.constant"() {value = dense<0.25> : tensor<20x1000xf32>} : () -> tensor<20x1000xf32>
   %0 = "graph.matmul"(%x, %w) : (tensor<1x20xf32>, tensor<20x1000xf32>) -> tensor<1x1000xf32>

@@ -1,0 +1,33 @@
+"""The pass that gives few rows a kernel of their own where a product takes weights in few bits."""
+
+from dataclasses import dataclass
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import ir, ops_below
+from stepwell.dialects.core.sizes import Size, product
+from stepwell.dialects.core.types import type_of
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions, version_for_few
+from stepwell.passes.graph.layout.few_bits import FEW_ROWS
+
+
+@register_pass("version-few-rows", level="graph-opt", optional=True)
+@dataclass
+class VersionFewRows(Pass):
+    """Split a kernel with a `packed_matmul_of_bits` of rows that only a run counts into one for many and one for few.
+
+    rewrite: @k { packed_matmul_of_bits(x, w) }  ->  @k and a copy @k.few {stepwell.version = {of = "k", size = "n", most = 8}}
+
+    For few rows the lowering makes a float of a number where it is multiplied; for many it makes floats of a panel first. `merge-versions` later
+    makes one function of both.
+    """
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for kernel in functions(op):
+            found = ops_below(kernel.operation, "graph.packed_matmul_of_bits")
+            if KernelInfo(kernel).is_kernel and len(found) == 1:
+                rows = product(type_of(found[0].operands[0]).shape[:-1])
+                if isinstance(rows, Size):
+                    copy = version_for_few(kernel, rows, FEW_ROWS)
+                    KernelInfo(copy).hints = dict.fromkeys(sorted(rows.symbols), 1)
+                    state.count(self.name)

@@ -1,0 +1,133 @@
+"""The pass that stores in bf16 what convolutions and matrix products read."""
+
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.locations import node_names
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below, users
+from stepwell.dialects.core.symbolic_shapes import hints_around, likely_elements
+from stepwell.dialects.core.types import to_numpy, type_of
+from stepwell.dialects.graph import ConvOp, GraphBuilder, MatmulOp
+from stepwell.dialects.support.errors import PassError
+from stepwell.passes.framework.decisions import NoMatch
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.graph.integer_products import HALF, SINGLE, kind_of, one_channel, rate, widened
+from stepwell.passes.graph.layout.few_bits import FEW_ROWS
+from stepwell.passes.graph.matching import derived_name, producer, stored
+
+MOVING = ("concat", "max_pool", "pad", "reshape", "slice", "transpose")  # they give what they are given, rounded before or after
+
+
+@register_pass("narrow-floats", level="graph")
+@dataclass
+class NarrowFloats(Pass):
+    """Store in bf16 what convolutions and matrix products with known weights read: these, and activations.
+
+    rewrite: conv(x, w) -> conv(cast(cast(x, to bf16), to f32), cast(w in bf16, to f32)), and matmul(x, w) likewise
+
+    Every other reader of `x` gets the rounded value too, so that one is kept in memory, and that with half of the bytes; a network's results, and
+    nodes of `keep`, get the value in f32. Products are summed in f32, by the target's dot products of bf16; all other ops compute in f32.
+
+    Where no instruction of the target multiplies bf16 it pays for the weights alone that few rows meet, each of which is read from memory once: all
+    else stays as it is, unless `always` is set. A convolution by channel keeps its weights, which are few.
+    """
+
+    to: str = ""  # "bf16"; nothing leaves floats as they are
+    keep: str = ""  # nodes that stay in f32: names, or patterns such as */attention/*, with ';' between them
+    always: bool = False  # round where it does not pay, too, to see what becomes of a network on other targets
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        if not self.to:
+            return
+        if self.to != HALF:
+            raise PassError(f"option 'to' must be {HALF}, or nothing, got '{self.to}'")
+        kept = [pattern for pattern in self.keep.split(";") if pattern]
+        for function in functions(op):
+            if not KernelInfo(function).is_kernel:
+                rounding = _Rounding(state, kept, self.always)
+                for product in [o for o in ops_below(function) if isinstance(o.opview, (ConvOp, MatmulOp))]:
+                    declined = rounding.rewrite(product)
+                    if declined is None:
+                        state.count(self.name)
+                        state.did(self.name, product, f"reads {HALF}")
+                    else:
+                        state.decline(self.name, product, declined)
+
+
+@dataclass
+class _Rounding:
+    """One run on a function."""
+
+    state: PassState
+    kept: list[str]
+    always: bool
+    rounded: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """Values in f32, by those that they are without being rounded."""
+
+    def rewrite(self, op: ir.Operation) -> NoMatch | None:
+        """Make a product read bf16; None if done, else why not."""
+        if any(type_of(value).dtype != SINGLE for value in op.operands):
+            return NoMatch("it does not multiply f32")
+        if self.is_kept(op):
+            return NoMatch("it is one of the nodes to keep")
+        weights = stored(op.operands[1], self.state.weights)
+        if weights is None:
+            return NoMatch("its right-hand side is not known")
+        why_not = self.does_not_pay(op)
+        if why_not is not None and not self.always:
+            return why_not
+        b = GraphBuilder(self.state.weights)
+        op.operands[0] = self.round(op.operands[0], op.location, b)
+        if not one_channel(op.opview):
+            rounded = weights.astype(to_numpy(HALF))
+            with ir.InsertionPoint(op), op.location:
+                if why_not is None:
+                    op.operands[1] = b.cast(b.weight(derived_name(op.operands[1]), rounded), to=SINGLE, saturate=True)
+                else:
+                    op.operands[1] = b.weight(derived_name(op.operands[1]), rounded.astype(weights.dtype))
+        return None
+
+    def does_not_pay(self, op: ir.Operation) -> NoMatch | None:
+        """Why a product had better read f32; None if it gains by bf16."""
+        machine = self.state.machine
+        products = rate(kind_of(HALF), kind_of(HALF), machine, SINGLE)
+        if products > machine.lanes(32):
+            return None
+        few = isinstance(op.opview, MatmulOp) and likely_elements(type_of(op.operands[0]).shape[:-1], hints_around(op)) <= FEW_ROWS
+        return None if few and products else NoMatch(f"the target multiplies f32 as fast as {HALF}, and the weights are read more than once")
+
+    def is_kept(self, op: ir.Operation) -> bool:
+        """Whether an op is of a node that is to stay in f32."""
+        return any(fnmatchcase(name, pattern) for name in node_names(op.location) for pattern in self.kept)
+
+    def round(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
+        """`value` as it is after it was stored in bf16, for a reader there and all later ones."""
+        if value in self.rounded.values():
+            return value
+        if value not in self.rounded:
+            op, owner = defining_op(value), value.owner
+            where = ir.InsertionPoint.at_block_begin(owner) if isinstance(owner, ir.Block) else ir.InsertionPoint.after(owner)
+            with where, reader if op is None else op.location:
+                narrow = self.narrow(value, reader, b)
+                wide = b.cast(narrow, to=SINGLE, saturate=True)
+            self.rounded[value] = wide
+            own = {defining_op(narrow)}
+            for user in users(value):
+                if user not in own and not user.name.startswith("func.") and not self.is_kept(user):
+                    for number, operand in enumerate(user.operands):
+                        if operand == value:
+                            user.operands[number] = wide
+        return self.rounded[value]
+
+    def narrow(self, value: ir.Value, reader: ir.Location, b: GraphBuilder) -> ir.Value:
+        """`value` in bf16: moved as it is stored."""
+        moved: Any = producer(value, *MOVING)
+        if moved is None:
+            cast = widened(value)
+            return b.cast(value, to=HALF, saturate=True) if cast is None else cast.x
+        given = [widened(self.round(operand, reader, b)).x for operand in moved.operation.operands]
+        return b.build(type(moved), given if moved.operation.name == "graph.concat" else given[0], **moved.attribute_values())
+

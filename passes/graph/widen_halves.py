@@ -1,0 +1,126 @@
+"""The pass that computes convolutions and large products in f32 where they hold f16 or bf16."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stepwell.dialects.core.kernel_info import KernelInfo
+from stepwell.dialects.core.mlir import defining_op, ir, ops_below
+from stepwell.dialects.core.sizes import product
+from stepwell.dialects.core.types import type_of
+from stepwell.dialects.graph import CastOp, ConvOp, ConvTransposeOp, GraphBuilder, GraphOp, MatmulOp
+from stepwell.dialects.graph.base import map_groups
+from stepwell.dialects.graph.traits import Fusion, MovesData
+from stepwell.dialects.support.errors import StepwellError
+from stepwell.passes.framework.registry import Pass, PassState, register_pass
+from stepwell.passes.framework.rewriting import functions
+from stepwell.passes.graph.layout.few_bits import FEW_ROWS
+from stepwell.passes.graph.matching import erase_unused, is_elementwise, is_stored
+
+HALVES, SINGLE = ("f16", "bf16"), "f32"
+COMPUTING = (Fusion.REDUCTION, Fusion.COMPLEX)
+
+
+@register_pass("widen-halves", level="graph", optional=True)
+@dataclass
+class WidenHalves(Pass):
+    """Compute convolutions and products of many rows of f16 and bf16, and what follows from them alone, in f32 from end to end.
+
+    rewrite: conv(x, w) in f16  ->  cast(conv(cast(x), cast(w)) in f32), and f(cast(y), …)  ->  cast(f(y, …) in f32)
+
+    Every op on halves computes in f32 anyway, but rounds what it gives. These read their operands often: to widen both, and to round between the ops
+    of a kernel, takes a good part of the time. So numbers stay f32 from the first of them on, and weights become f32 once. What only moves elements
+    follows where all that it moves is f32. Products of few rows, or of a number that only a run tells, wait for their weights, which stay halves; so
+    do those of all products that together have more than `max_bytes`.
+    """
+
+    max_bytes: int = 1 << 28  # of the weights of products, which become twice as many
+
+    def run(self, op: ir.Operation, state: PassState) -> None:
+        for function in functions(op):
+            if not KernelInfo(function).is_kernel:
+                inside = ops_below(function)
+                products = [o for o in inside if is_large_product(o)]
+                widening = _Widening(GraphBuilder(state.weights), sum(type_of(o.operands[1]).bytes for o in products) <= self.max_bytes)
+                for inner in inside:
+                    if isinstance(inner.opview, GraphOp) and not inner.regions:
+                        state.count(self.name, int(widening.rewrite(inner)))
+                erase_unused(widening.replaced)
+
+
+@dataclass
+class _Widening:
+    """One run on a function."""
+
+    b: GraphBuilder
+    products: bool
+    """Whether those of many rows are widened."""
+    wide: dict[ir.Value, ir.Value] = field(default_factory=dict)
+    """Values in f32, by what they are in half."""
+    replaced: list[ir.Operation] = field(default_factory=list)
+
+    def rewrite(self, op: ir.Operation) -> bool:
+        """Compute an op in f32 if it is to be; whether it was."""
+        view: Any = op.opview
+        halves = [v for v in op.operands if type_of(v).dtype in HALVES]
+        if isinstance(view, CastOp):
+            if type_of(view.result).dtype == SINGLE and view.x in self.wide:  # of what it would be rounded to in between, all is known
+                view.result.replace_all_uses_with(self.wide[view.x])
+                self.replaced.append(op)
+                return True
+            return False
+        if not halves or not any(type_of(r).dtype in HALVES for r in op.results) or not self.follows(view, halves):
+            return False
+        try:
+            with ir.InsertionPoint(op), op.location:
+                made = self.b.create(type(view), map_groups(self.widened, view.operand_groups()), view.attribute_values()).operation
+        except StepwellError:
+            return False
+        if any(type_of(new) != self._expected(old) for new, old in zip(made.results, op.results, strict=True)):
+            made.erase()
+            return False
+        for new, old in zip(made.results, op.results, strict=True):
+            kind = type_of(old).dtype
+            with ir.InsertionPoint.after(made), op.location:
+                again = new if kind not in HALVES else self.b.cast(new, to=kind, saturate=True)
+            old.replace_all_uses_with(again)
+            if kind in HALVES:
+                self.wide[again] = new
+        self.replaced.append(op)
+        return True
+
+    def follows(self, view: Any, halves: list[ir.Value]) -> bool:
+        """Whether an op computes in f32: a convolution, a product of many rows, or one all of whose halves are there in f32, or known."""
+        if isinstance(view, (ConvOp, ConvTransposeOp)) or (self.products and is_large_product(view.operation)):
+            return True
+        if not (is_elementwise(view) or view.fusion in COMPUTING or view.has_trait(MovesData) or view.operation.name == "graph.concat"):
+            return False
+        return any(v in self.wide for v in halves) and all(v in self.wide or (is_known(v) and view.operation.name != "graph.matmul") for v in halves)
+
+    def widened(self, value: ir.Value) -> ir.Value:
+        """An operand in f32, if it is a half."""
+        if type_of(value).dtype not in HALVES:
+            return value
+        if value not in self.wide:
+            wide: ir.Value = self.b.cast(value, to=SINGLE, saturate=True)
+            return wide
+        return self.wide[value]
+
+    @staticmethod
+    def _expected(old: ir.Value) -> Any:
+        kind = type_of(old)
+        return kind.with_dtype(SINGLE) if kind.dtype in HALVES else kind
+
+
+def is_large_product(op: ir.Operation) -> bool:
+    """Whether an op is the product of many rows of halves with known weights."""
+    if not isinstance(op.opview, MatmulOp) or type_of(op.operands[1]).dtype not in HALVES or not is_known(op.operands[1]):
+        return False
+    rows = product(type_of(op.operands[0]).shape[:-1])
+    return isinstance(rows, int) and rows > FEW_ROWS
+
+
+def is_known(value: ir.Value) -> bool:
+    """Whether a value is a constant or a parameter, perhaps moved."""
+    while (op := defining_op(value)) is not None and isinstance(op.opview, GraphOp) and op.opview.has_trait(MovesData):
+        value = op.operands[0]
+    return is_stored(value)

@@ -1,0 +1,40 @@
+// RUN: stepwell-opt %s --pass-pipeline='widen-halves,canonicalize' --split-input-file | FileCheck %s
+// RUN: stepwell-opt %s --pass-pipeline='widen-halves{max-bytes=100},canonicalize' --split-input-file | FileCheck %s --check-prefix=LIMIT
+
+// From the convolution on all is f32; an op that has another half to read, and what is returned, get halves.
+// CHECK-LABEL: func.func @main
+// CHECK-DAG: %[[X:[0-9]+]] = "graph.cast"(%arg0) {saturate = true, to = f32}
+// CHECK-DAG: %[[W:[0-9]+]] = "graph.cast"(%{{.*}}) {saturate = true, to = f32} : (tensor<4x2x1x1xf16>)
+// CHECK: %[[C:[0-9]+]] = "graph.conv"(%[[X]], %[[W]])
+// CHECK: %[[R:[0-9]+]] = "graph.relu"(%[[C]]) : (tensor<1x4x3x3xf32>)
+// CHECK: %[[H:[0-9]+]] = "graph.cast"(%[[R]]) {saturate = true, to = f16}
+// CHECK: %[[J:[0-9]+]] = "graph.concat"(%[[C]], %[[R]]) {axis = 1 : i64}
+// CHECK: %[[P:[0-9]+]] = "graph.cast"(%[[J]]) {saturate = true, to = f16}
+// CHECK: %[[S:[0-9]+]] = "graph.add"(%[[H]], %arg1) : (tensor<1x4x3x3xf16>, tensor<1x4x3x3xf16>)
+// CHECK: return %[[P]], %[[S]], %[[R]]
+// LIMIT-LABEL: func.func @main
+// LIMIT: "graph.conv"{{.*}} -> tensor<1x4x3x3xf32>
+func.func @main(%x: tensor<1x2x3x3xf16>, %y: tensor<1x4x3x3xf16>) -> (tensor<1x8x3x3xf16>, tensor<1x4x3x3xf16>, tensor<1x4x3x3xf32>) {
+  %w = "graph.constant"() {value = dense<0.3> : tensor<4x2x1x1xf16>} : () -> tensor<4x2x1x1xf16>
+  %0 = "graph.conv"(%x, %w) {dilations = array<i64: 1, 1>, group = 1 : i64, pads = array<i64: 0, 0, 0, 0>, strides = array<i64: 1, 1>} : (tensor<1x2x3x3xf16>, tensor<4x2x1x1xf16>) -> tensor<1x4x3x3xf16>
+  %1 = "graph.relu"(%0) : (tensor<1x4x3x3xf16>) -> tensor<1x4x3x3xf16>
+  %2 = "graph.concat"(%0, %1) {axis = 1 : i64} : (tensor<1x4x3x3xf16>, tensor<1x4x3x3xf16>) -> tensor<1x8x3x3xf16>
+  %3 = "graph.add"(%1, %y) : (tensor<1x4x3x3xf16>, tensor<1x4x3x3xf16>) -> tensor<1x4x3x3xf16>
+  %4 = "graph.cast"(%1) {to = f32, saturate = true} : (tensor<1x4x3x3xf16>) -> tensor<1x4x3x3xf32>
+  return %2, %3, %4 : tensor<1x8x3x3xf16>, tensor<1x4x3x3xf16>, tensor<1x4x3x3xf32>
+}
+
+// -----
+
+// A product of many rows becomes one of f32, if its weights are few enough; one of few rows stays.
+// CHECK-LABEL: func.func @main
+// CHECK: "graph.matmul"{{.*}} -> tensor<20x8xf32>
+// CHECK: "graph.matmul"{{.*}} -> tensor<4x8xf16>
+// LIMIT-LABEL: func.func @main
+// LIMIT: "graph.matmul"{{.*}} -> tensor<20x8xf16>
+func.func @main(%x: tensor<20x16xf16>, %y: tensor<4x16xf16>) -> (tensor<20x8xf16>, tensor<4x8xf16>) {
+  %w = "graph.constant"() {value = dense<0.3> : tensor<16x8xf16>} : () -> tensor<16x8xf16>
+  %0 = "graph.matmul"(%x, %w) : (tensor<20x16xf16>, tensor<16x8xf16>) -> tensor<20x8xf16>
+  %1 = "graph.matmul"(%y, %w) : (tensor<4x16xf16>, tensor<16x8xf16>) -> tensor<4x8xf16>
+  return %0, %1 : tensor<20x8xf16>, tensor<4x8xf16>
+}
