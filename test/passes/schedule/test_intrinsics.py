@@ -8,7 +8,7 @@ from linalg_model import kernel_text
 
 import stepwell
 from stepwell.dialects.core.mlir import arith, ir, vector
-from stepwell.dialects.core.types import TensorType
+from stepwell.dialects.core.types import TensorType, to_numpy
 from stepwell.dialects.core.weights import WeightTable
 from stepwell.dialects.support.errors import ScheduleError
 from stepwell.dialects.target.host import host
@@ -16,11 +16,11 @@ from stepwell.passes.schedule import intrinsics
 
 RNG = np.random.default_rng(17)
 HERE = [i for i in intrinsics._INTRINSICS.values() if i.features <= host().features]
-TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui")}
+TYPES = {"s8": (-128, 128, "si"), "u8": (0, 256, "ui"), "s16": (-(1 << 15), 1 << 15, "si"), "u16": (0, 1 << 16, "ui"), "b16": (-256, 257, "f")}
 
 
 def draw(kind: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Random integers with the extremes among them, as int64."""
+    """Random integers with the extremes among them, as int64: those that bf16 holds have sums that f32 holds, whatever their order."""
     low, high, _ = TYPES[kind]
     values = RNG.integers(low, high, shape)
     values.flat[:: max(1, values.size // 5)] = RNG.choice([low, high - 1])
@@ -28,6 +28,8 @@ def draw(kind: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def stored(values: np.ndarray, kind: str) -> np.ndarray:
+    if kind == "b16":
+        return values.astype(to_numpy("bf16"))
     return values.astype(f"{'u' if kind[0] == 'u' else ''}int{kind[1:]}").view(f"int{kind[1:]}")
 
 
@@ -41,29 +43,30 @@ def attribute(unroll: tuple[int, ...], vector: int, width: int, intrinsic: str) 
 
 
 def product_body(kinds: tuple[str, str], m: int, n: int, k: int, *, transposed: bool, sched: str = "") -> str:
-    a, b = (f"i{kind[1:]}" for kind in kinds)
+    a, b = ("bf16" if kind == "b16" else f"i{kind[1:]}" for kind in kinds)
+    number, letter, start = ("f32", "f", "3.0") if "b16" in kinds else ("i32", "i", "3")
     rhs, shape = ("(i, j, k) -> (j, k)", f"{n}x{k}") if transposed else ("(i, j, k) -> (k, j)", f"{k}x{n}")
-    result = f"tensor<{m}x{n}xi32>"
+    result = f"tensor<{m}x{n}x{number}>"
     return f"""
-      %zero = arith.constant 3 : i32
+      %zero = arith.constant {start} : {number}
       %e = tensor.empty() : {result}
-      %f = linalg.fill ins(%zero : i32) outs(%e : {result}) -> {result}
+      %f = linalg.fill ins(%zero : {number}) outs(%e : {result}) -> {result}
       %1 = linalg.generic {{indexing_maps = [affine_map<(i, j, k) -> (i, k)>, affine_map<{rhs}>, affine_map<(i, j, k) -> (i, j)>],
         iterator_types = ["parallel", "parallel", "reduction"]{", " + sched if sched else ""}}}
         ins(%x0, %x1 : tensor<{m}x{k}x{a}>, tensor<{shape}x{b}>) outs(%f : {result}) {{
-      ^bb0(%p: {a}, %q: {b}, %acc: i32):
-        %pw = arith.ext{TYPES[kinds[0]][2]} %p : {a} to i32
-        %qw = arith.ext{TYPES[kinds[1]][2]} %q : {b} to i32
-        %m = arith.muli %pw, %qw : i32
-        %s = arith.addi %acc, %m : i32
-        linalg.yield %s : i32
+      ^bb0(%p: {a}, %q: {b}, %acc: {number}):
+        %pw = arith.ext{TYPES[kinds[0]][2]} %p : {a} to {number}
+        %qw = arith.ext{TYPES[kinds[1]][2]} %q : {b} to {number}
+        %m = arith.mul{letter} %pw, %qw : {number}
+        %s = arith.add{letter} %acc, %m : {number}
+        linalg.yield %s : {number}
       }} -> {result}
       return %1 : {result}"""
 
 
 def run(body: str, a: np.ndarray, b: np.ndarray, kinds: tuple[str, str], shape: tuple[int, ...]) -> np.ndarray:
     inputs = [stored(a, kinds[0]), stored(b, kinds[1])]
-    model = stepwell.compile_ir(kernel_text(body, inputs, TensorType("i32", shape)), "linalg", WeightTable(), threads=2)
+    model = stepwell.compile_ir(kernel_text(body, inputs, TensorType("f32" if "b16" in kinds else "i32", shape)), "linalg", WeightTable(), threads=2)
     return model.run({"x0": inputs[0], "x1": inputs[1]})["y"]
 
 
@@ -71,7 +74,8 @@ def check_product(kinds: tuple[str, str], sizes: tuple[int, int, int], *, transp
     m, n, k = sizes
     a, b = draw(kinds[0], (m, k)), draw(kinds[1], (n, k) if transposed else (k, n))
     got = run(product_body(kinds, m, n, k, transposed=transposed, sched=sched), a, b, kinds, (m, n))
-    want = (a @ (b.T if transposed else b) + 3).astype(np.uint64).astype(np.uint32).view(np.int32)  # sums in 32 bits wrap around
+    sums = a @ (b.T if transposed else b) + 3
+    want = sums if "b16" in kinds else sums.astype(np.uint64).astype(np.uint32).view(np.int32)  # sums in 32 bits wrap around
     np.testing.assert_array_equal(got, want)
 
 
